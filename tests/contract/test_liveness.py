@@ -36,6 +36,7 @@ with_others = pytest.mark.parametrize(
 
 STEP_S = 0.1
 CHANGE_S = 0.5  # a busy book changes so often
+WALL_MS = 1_700_000_000_000
 
 
 class World:
@@ -73,6 +74,7 @@ class World:
             stats=self.stats,
             jitter=lambda: 0.5,
             cadences=self.cadences,
+            wall=lambda: WALL_MS / 1_000,
         )
         self.session.opened(self.now)
         for frame in greeting:
@@ -136,8 +138,7 @@ class World:
             if native.encode() in frame and (b"getBook" in frame or b'"req"' in frame):
                 self._later(refusal)
                 return
-        heartbeat = self.exchange.heartbeat
-        if (heartbeat is not None and frame == heartbeat.frame) or (
+        if frame in heartbeat_of(self) or (
             not self.silent and not (self.mute and self._names_book(frame))
         ):
             answers = list(self.venue.answers(frame))
@@ -380,7 +381,16 @@ def test_a_resync_of_all_instruments_takes_as_few_requests_as_possible(name: str
 
 def heartbeat_of(world: World) -> tuple[bytes, ...]:
     heartbeat = world.exchange.heartbeat
-    return () if heartbeat is None else (heartbeat.frame,)
+    return () if heartbeat is None else (heartbeat.message().at(WALL_MS),)
+
+
+def test_books_leave_gate_s_connection_before_an_upgrade_closes_it() -> None:
+    world = busy("gate", 10.0)
+    result = b'{"type":"upgrade","msg":"The connection will soon be closed."}'
+    world.say(b'{"channel":"spot.system","event":"update","result":%b}' % result)
+    world.run(5)
+    assert [(end.reason, end.at_once) for end in world.ends] == [(Reason.CLOSING, True)]
+    assert world.live()
 
 
 def test_maintenance_at_kraken_takes_its_books_out_until_it_is_over() -> None:

@@ -91,7 +91,7 @@ async def test_a_year_of_transactions(tmp_path):
         for command in blocks(page, "sh", "fetch"):
             status, out, errors = await finished("bash", "-ec", command, cwd=tmp_path, **given)
             assert (status, errors) == (0, ""), out
-            assert re.search(r"[1-9]\d* (records|rows) in \w+\.(csv|jsonl)", out), out
+            assert re.search(r"[1-9][\d,]* (rows of \d+ )?records in \w+\.(csv|jsonl)", out), out
         fees, resumed = blocks(page, "python", "client")
         status, out, errors = await finished(*PYTHON, fees, **given)
         assert (status, errors) == (0, "")

@@ -29,7 +29,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.htx import EXCHANGE
 from onebook.exchanges.join import FETCHES_MAX
-from onebook.feeds.inflate import inflated
+from onebook.inflate import inflated
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.board import ChannelKey, TextChanges
 from onebook.simulator.htx import Htx
@@ -53,13 +53,13 @@ UNKNOWN_FRAMES = (
 )
 
 
-def without_consequence(words: str) -> tuple[Ignored]:
-    return (Ignored(known=True, refused=words),)
-
-
 def damaged(frame: bytes) -> bytes:
     """A frame without its number: one without its sides is a change of none."""
     return frame.replace(b'"seqNum":', b'"number":')
+
+
+def without_consequence(words: str) -> tuple[Ignored]:
+    return (Ignored(known=True, refused=words),)
 
 
 def update(previous: int, sequence: int, **sides: object) -> bytes:

@@ -1,8 +1,15 @@
 """`onebook credentials` and `onebook transactions` as the operator runs them."""
 
 import json
+import os
+import pty
+import re
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,6 +77,30 @@ def typed_key(api_key: str = KEY.api_key, secret: str = KEY.secret) -> str:
     return f"{api_key}\n{secret}\n"
 
 
+def listed(run: Run) -> str:
+    return run("credentials", "list", "--json").stdout
+
+
+def on_terminal(*words: str, typed: list[tuple[str, str]]) -> str:
+    """Run a command on a terminal of its own: wait for each prompt, and type."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-m", "onebook", *words],
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    said, prompts = "", iter([*typed, ("", "")])
+    prompt, keys = next(prompts)
+    with running, suppress(OSError):  # EIO: the command has ended
+        while text := os.read(ours, 4_096):
+            said += text.decode()
+            if prompt and said.endswith(prompt):
+                os.write(ours, keys.encode())
+                prompt, keys = next(prompts)
+    os.close(ours)
+    return said
+
+
 def refused(result: Result, *words: str) -> None:
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("error: ")
@@ -102,14 +133,58 @@ class TestCredentials:
         assert run("credentials", "remove", "bybit").exit_code == 0
         refused(run("credentials", "remove", "bybit"), "no bybit mainnet")
 
+    def test_a_key_that_the_exchange_refuses_replaces_nothing(
+        self, run: Run, tmp_path: Path
+    ) -> None:
+        set_bybit, other = ("credentials", "set", "bybit"), typed_key("nobody00000000000000")
+        refused(run(*set_bybit, typed=other), "does not know the API key", "Nothing was changed")
+        assert not (tmp_path / "onebook.db").exists()
+        assert run(*set_bybit, typed=typed_key()).exit_code == 0
+        refused(run(*set_bybit, typed=other), "does not know the API key", "Nothing was changed")
+        refused(run(*set_bybit, typed=typed_key(secret="x" * 32)), "Nothing was changed")
+        assert run("credentials", "check", "bybit").exit_code == 0
+
+    def test_an_exchange_that_cannot_be_asked_replaces_nothing(
+        self, ready: Run, monkeypatch: pytest.MonkeyPatch, exchange: tuple[str, SimulatedBybit]
+    ) -> None:
+        url, _ = exchange
+        set_bybit, other = ("credentials", "set", "bybit"), typed_key("nobody00000000000000")
+        with socket.socket() as unserved:
+            unserved.bind(("127.0.0.1", 0))
+            gone = f"http://127.0.0.1:{unserved.getsockname()[1]}"
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", gone)
+            refused(ready(*set_bybit, typed=other), "--no-check")
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", url)
+            assert ready("credentials", "check", "bybit").exit_code == 0
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", gone)
+            assert ready(*set_bybit, "--no-check", typed=other).exit_code == 0
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", url)
+            assert ready("credentials", "check", "bybit").exit_code == 1
+
     def test_what_the_exchange_refuses(self, run: Run) -> None:
-        run("credentials", "set", "bybit", typed=typed_key("nobody00000000000000"))
+        run("credentials", "set", "bybit", "--no-check", typed=typed_key("nobody00000000000000"))
         result = run("credentials", "check", "bybit")
         assert result.exit_code == 1
         assert "does not know the API key" in result.stdout
         result = run("credentials", "check", "bybit", "--testnet")
         assert result.exit_code == 1
         assert "no Bybit testnet credentials" in result.stdout
+
+    @pytest.mark.parametrize(
+        ("words", "answer", "replaced"), [((), "n\n", 0), ((), "y\n", 1), (("--yes",), "", 1)]
+    )
+    def test_a_person_is_asked_before_a_key_is_replaced(
+        self, ready: Run, words: tuple[str, ...], answer: str, replaced: int
+    ) -> None:
+        before = listed(ready)
+        said = on_terminal(
+            "credentials", "set", "bybit", *words,
+            typed=[("API key: ", KEY.api_key + "\n"), ("secret: ", KEY.secret + "\n")]
+            + [("Replace the bybit mainnet credentials? [y/N]: ", answer)] * bool(answer),
+        )  # fmt: skip
+        assert ("Replace" in said) == bool(answer)
+        assert ("are set" in said) == replaced
+        assert (listed(ready) != before) == replaced
 
     def test_a_key_that_can_do_more_or_less_than_needed(
         self, ready: Run, exchange: tuple[str, SimulatedBybit]
@@ -149,9 +224,9 @@ class TestCredentials:
     def test_a_self_generated_key_comes_from_a_file(self, run: Run, tmp_path: Path) -> None:
         pem = tmp_path / "key.pem"
         pem.write_text("-----BEGIN PRIVATE KEY-----\n")
-        result = run(
-            "credentials", "set", "bybit", "--testnet", "--rsa-key-file", str(pem), typed="key\n"
-        )
+        words = "credentials", "set", "bybit", "--testnet", "--rsa-key-file", str(pem)
+        refused(run(*words, typed="key\n"), "no RSA private key")
+        result = run(*words, "--no-check", typed="key\n")
         assert result.exit_code == 0, result.output
 
     def test_a_key_file_that_cannot_be_read(self, run: Run, tmp_path: Path) -> None:
@@ -162,7 +237,8 @@ class TestCredentials:
 
     def test_a_script_is_not_prompted(self, run: Run) -> None:
         result = run("credentials", "set", "bybit", typed=typed_key())
-        assert result.stdout == "The bybit mainnet credentials are set.\n"
+        assert result.stdout.splitlines()[1:] == ["The bybit mainnet credentials are set."]
+        assert result.stdout.startswith("The key ends on 20")
         assert "API" not in result.stderr
 
 
@@ -191,6 +267,9 @@ class TestFetch:
         for name, begin in begins.items():
             assert ready(*words, str(tmp_path / name)).exit_code == 0
             assert (tmp_path / name).read_bytes().startswith(begin)
+        for name in ("year.xlsx", "year.json", "year.csv.gz"):
+            refused(ready(*words, str(tmp_path / name)), name, ".jsonl", ".csv", ".parquet")
+            assert not (tmp_path / name).exists()
         assert ready(*words, str(tmp_path / "b.csv"), "--format", "jsonl").exit_code == 0
         assert (tmp_path / "b.csv").read_bytes().startswith(b"{")
 
@@ -201,9 +280,14 @@ class TestFetch:
             "--format", "koinly", "-o", str(output),
         )  # fmt: skip
         rows = len(output.read_text().splitlines()) - 1
-        said = result.stdout.splitlines()[-1]
-        assert said.startswith(f"{rows:,} rows in {output}; the other ")
-        assert "records move nothing that is not in it" in said
+        left_out, said = result.stdout.splitlines()[-2:]
+        assert left_out == (
+            "Left out by --types: withdrawals, spot_orders, futures_linear, futures_inverse, "
+            "ledger, leverage_token_trades. Only with every type do the rows add up to what the "
+            "balances changed by."
+        )
+        assert re.match(rf"{rows:,} rows of \d+ records? in {re.escape(str(output))}\. Not", said)
+        assert "that would count an event twice or changed no balance" in said
 
     def test_all_begins_where_the_exchange_does(self, ready: Run, tmp_path: Path) -> None:
         result = ready(

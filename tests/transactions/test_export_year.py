@@ -9,21 +9,29 @@ The importers here know nothing of how files are written, only what the readers 
 """
 
 import csv
+import json
+import os
+import subprocess
+import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from onebook.model import DAY_MS
 from onebook.simulator.account.amounts import shown
-from onebook.simulator.bybit_account import Account, History
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.times import iso_ms
+from onebook.transactions.export import FORMS as WRITTEN
 from onebook.transactions.export import writer
 from onebook.transactions.record import Record
 from onebook.transactions.request import TransactionsRequest
-from transactions.bybit_support import CALLER, NOW_MS, World, run, simulated
+from steady import PATIENCE_S
+from transactions.bybit_support import CALLER, KEY, NOW_MS, Served, World, run, simulated
 
 YEAR_MS = 365 * DAY_MS
 FROM_MS = NOW_MS - YEAR_MS
@@ -118,8 +126,23 @@ def _move(balances: Counter[str], currency: str, amount: str, sign: int) -> None
         balances[currency] += sign * Decimal(amount)  # type: ignore[assignment]
 
 
+def jsonl_rows(path: Path) -> Iterable[Cells]:
+    return map(json.loads, path.read_text().splitlines())
+
+
+def add_json(balances: Counter[str], row: Cells) -> None:
+    if row["view"] != "primary" or row["status"] != "completed":
+        return
+    for name, sign in (("receivedCurrency", 1), ("sentCurrency", -1)):
+        money = row.get(name) or {"currency": "", "amount_str": ""}
+        _move(balances, money["currency"], money["amount_str"], sign)
+    for fee in row["fees"]:
+        _move(balances, fee["currency"], fee["amount"], -1)
+
+
 FORMS: dict[str, tuple[Callable[[Path], Iterable[Cells]], Callable[[Counter[str], Cells], None]]]
 FORMS = {
+    "jsonl": (jsonl_rows, add_json),
     "csv": (csv_rows, add_columns),
     "parquet": (parquet_rows, add_columns),
     "koinly": (csv_rows, add_koinly),
@@ -132,6 +155,10 @@ def imported(form: str, records: list[Record], opening: Balances, folder: Path) 
     file = writer(form, path, exchange="Bybit")
     file.write(records)
     file.close()
+    return summed(form, path, opening)
+
+
+def summed(form: str, path: Path, opening: Balances) -> Balances:
     read, count = FORMS[form]
     balances: Counter[str] = Counter(opening)  # type: ignore[arg-type]
     for row in read(path):
@@ -197,3 +224,68 @@ def test_the_lines_of_the_ledger_sum_to_the_same_by_themselves(
         for fee in line.fees:
             _move(balances, fee.currency or "", fee.amount, -1)
     assert {coin: amount for coin, amount in balances.items() if amount} == held_now(ACCOUNT)
+
+
+class FortyDays(NamedTuple):
+    """An account behind a simulated exchange, and the range to fetch: both ends are inside it."""
+
+    account: Account
+    environment: dict[str, str]
+    from_ms: int
+    to_ms: int
+
+    def fetch(self, folder: Path, *words: str) -> str:
+        """Run the command as a person does; returns what it prints."""
+        words = ("--from", iso_ms(self.from_ms), "--to", iso_ms(self.to_ms), *words)
+        return onebook(self.environment, "transactions", "fetch", *words, cwd=folder)
+
+
+def onebook(environment: dict[str, str], *words: str, cwd: Path, typed: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "onebook", *words],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def forty_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FortyDays]:
+    now_ms = time.time_ns() // 1_000_000
+    account = Account(History(now_ms - 60 * DAY_MS, now_ms - 1_000, executions=300))
+    folder = tmp_path_factory.mktemp("operator")
+    with Served(SimulatedBybit(account, [KEY])) as url:
+        environment = {
+            "ONEBOOK_STORE__URL": f"sqlite+aiosqlite:///{folder}/onebook.db",
+            "ONEBOOK_STORE__PEPPER_FILE": str(folder / "pepper"),
+            "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": str(folder / "master_key"),
+            "ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL": url,
+        }
+        typed = f"{KEY.api_key}\n{KEY.secret}\n"
+        onebook(environment, "credentials", "set", "bybit", cwd=folder, typed=typed)
+        from_ms, to_ms = (quiet_ms(account, now_ms - days * DAY_MS) for days in (42, 2))
+        yield FortyDays(account, environment, from_ms, to_ms)
+
+
+def test_every_form_is_read_here_by_its_readers_rules() -> None:
+    assert set(FORMS) == set(WRITTEN)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_the_command_writes_by_default_adds_up(
+    form: str, forty_days: FortyDays, tmp_path: Path
+) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    said = forty_days.fetch(tmp_path, "--format", form, "-o", "file")
+    assert "Left out" not in said
+    before = held_before(forty_days.account, forty_days.from_ms)
+    after = held_before(forty_days.account, forty_days.to_ms + 1)
+    assert before != after
+    assert summed(form, tmp_path / "file", before) == {c: held for c, held in after.items() if held}

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from onebook import __version__, feeder, feeds, gateway, http, preflight
 from onebook.accounts import Accounts
-from onebook.accounts.pepper import load_pepper
+from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.app.node import Node
 from onebook.app.usage_files import usage_file
 from onebook.app.web_application import web_application
@@ -65,12 +65,13 @@ async def running(
         store = await stack.enter_async_context(Store(settings.store.url))
         # A pepper without a database: the database was deleted or moved.
         await store.upgrade(create=not settings.store.pepper_file.exists())
-        pepper = load_pepper(settings.store.pepper_file)
+        peppers = load_pepper(settings.store.pepper_file)
+        await require_same_pepper(store, peppers, clock.wall_ms())
         kept_usage = await usage_file(settings, store, clock.wall_ms())
         if kept_usage is not None:
             stack.callback(kept_usage.release)
         rest = await stack.enter_async_context(Rest())
-        transactions = _transactions(settings, store, pepper)
+        transactions = _transactions(settings, store, peppers.current)
         stack.push_async_callback(transactions.close)
         books = Books()
         listed, supervisor, sharing = await _book_parts(
@@ -79,7 +80,7 @@ async def running(
         accounts = await stack.enter_async_context(
             Accounts(
                 store,
-                pepper,
+                peppers,
                 settings=settings.accounts,
                 clock_ms=clock.wall_ms,
                 usage_file=kept_usage,
@@ -103,6 +104,8 @@ async def running(
         if sharing is not None:
             front.connections.on_counted.subscribe(sharing.counted)
             sharing.on_counted.subscribe(front.authenticator.trim)
+        if isinstance(supervisor, RemoteSupervisor):
+            supervisor.on_isolated.subscribe(front.isolated)
         node = Node(
             settings=settings,
             store=store,

@@ -4,22 +4,29 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from onebook import config
 from onebook.cli.common import print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, change, print_json, require_database
-from onebook.errors import InvalidRequest, naming
+from onebook.errors import ExchangeFailed, InvalidRequest, naming
+from onebook.files import read_bounded
 from onebook.store import Store
 from onebook.times import iso_ms
-from onebook.transactions.adapter import AdapterEntry, CredentialField
+from onebook.transactions.adapter import (
+    AccountInfo,
+    AdapterEntry,
+    CredentialField,
+    Environment,
+)
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
 from onebook.transactions.registry import ADAPTERS, adapters_of
-from onebook.transactions.service import Transactions, Validation
+from onebook.transactions.service import Transactions, Validation, validated
 
 EXIT_INVALID = 1
+UNCHECKED: Final = "Nothing was changed; --no-check stores them without asking the exchange."
 
 credentials_app = typer.Typer(
     no_args_is_help=True, help="Exchange keys of the operator: set, check, list, rotate, remove."
@@ -68,11 +75,18 @@ def set_credentials(
             help="The PEM file of a self-generated key; without it a secret is asked for."
         ),
     ] = None,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Store them without asking the exchange.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Replace stored credentials without asking.")
+    ] = False,
     config: ConfigFile = None,
 ) -> None:
     """Prompt for an API key, its secret and other fields of the exchange; store them encrypted.
 
-    A read-only key with the permissions Wallet, Spot and Contract is enough. A script writes the
+    The exchange is asked first whether it accepts them; if it does not, nothing is changed. A
+    read-only key with the permissions Wallet, Spot and Contract is enough. A script writes the
     fields to standard input, one a line.
 
     Example: onebook credentials set bybit --testnet
@@ -82,16 +96,43 @@ def set_credentials(
         raise InvalidRequest(f"{entry.display} takes no key file.")
     fields = {field.name: _field(field, rsa_key_file) for field in entry.fields}
 
+    credentials = Credentials(**fields)
+
     async def work() -> None:
+        if not no_check:
+            _show_account(await _accepted(exchange, testnet, credentials, config))
         async with safe(config, create=True) as opened:
-            credentials = Credentials(**fields)
+            environment = _environment(testnet)
+            asks = sys.stdin.isatty() and not yes
+            if asks and await opened.vault.has(exchange, environment):
+                typer.confirm(f"Replace the {exchange} {environment} credentials?", abort=True)
             made = change("")
             await opened.vault.put(
-                exchange, _environment(testnet), credentials, now_ms=made.now_ms, change=made
+                exchange, environment, credentials, now_ms=made.now_ms, change=made
             )
 
     run(work())
     typer.echo(f"The {exchange} {_environment(testnet)} credentials are set.")
+
+
+async def _accepted(
+    exchange: str, testnet: bool, credentials: Credentials, file: Path | None
+) -> AccountInfo:
+    """Ask the exchange about credentials that are not stored yet.
+
+    Raises:
+        InvalidRequest: It refuses them, or cannot be asked.
+    """
+    adapter = ADAPTERS[exchange].make(config.load(file).transactions)
+    try:
+        found = await validated(adapter, Environment(_environment(testnet)), credentials)
+    except ExchangeFailed as error:
+        raise InvalidRequest(f"{error.message} {UNCHECKED}") from None
+    finally:
+        await adapter.close()
+    if found.info is None:
+        raise InvalidRequest(f"{found.message} {UNCHECKED}")
+    return found.info
 
 
 @credentials_app.command("check")
@@ -114,11 +155,16 @@ def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = Non
     typer.echo(found.message)
     if found.info is None:
         raise typer.Exit(EXIT_INVALID)
-    for warning in found.info.warnings:
+    _show_account(found.info)
+
+
+def _show_account(info: AccountInfo) -> None:
+    """Print what an operator should know of a key that the exchange accepts."""
+    for warning in info.warnings:
         typer.echo(warning)
-    if found.info.expires_at is not None:
-        typer.echo(f"The key ends on {iso_ms(found.info.expires_at)[:10]} (UTC).")
-    for kind in found.info.unavailable_types:
+    if info.expires_at is not None:
+        typer.echo(f"The key ends on {iso_ms(info.expires_at)[:10]} (UTC).")
+    for kind in info.unavailable_types:
         typer.echo(f"The key may not read all of: {kind}.")
 
 
@@ -194,7 +240,7 @@ def _field(field: CredentialField, file: Path | None) -> str:
     if file is None or not field.from_file:
         return _asked(field.label)
     try:
-        return file.read_text()
+        return read_bounded(file, SECRET_CHARS_MAX).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InvalidRequest(f"The key file {file} cannot be read: {reason}.") from None

@@ -17,7 +17,7 @@ from onebook.core import iso
 from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
-from onebook.transactions.export import ENDINGS, FORMS, Writer, writer
+from onebook.transactions.export import ENDINGS, FORMS, Writer, form_of, writer
 from onebook.transactions.proof import CheckState, ProofCheck, Verification
 from onebook.transactions.query import Query
 from onebook.transactions.request import TransactionsRequest
@@ -38,9 +38,11 @@ transactions_app = typer.Typer(
 class FetchOutcome:
     """Result of a fetch."""
 
-    def __init__(self, run: Run, *, rows: int) -> None:
+    def __init__(self, run: Run, file: Writer) -> None:
         self.count = run.totals.count
-        self.rows = rows  # in the file: tax forms leave out what changes nothing
+        self.rows = file.rows
+        self.skipped = file.skipped
+        self.left_out = run.left_out
         self.coverage: list[Coverage] = run.coverage()
         self.errors: list[ErrorEntry] = run.errors()
         self.verification: Verification | None = run.verification()
@@ -59,7 +61,10 @@ def fetch(
     exchange: Annotated[str, typer.Option(help="The exchange.")] = "bybit",
     types: Annotated[
         str,
-        typer.Option(help="Types, comma separated.", show_default="all but ledger and holdings"),
+        typer.Option(
+            help="Types, comma separated; with fewer than all, rows do not add up to balances.",
+            show_default="all but holdings",
+        ),
     ] = "",
     since: Annotated[
         str,
@@ -81,7 +86,7 @@ def fetch(
         typer.Option(
             "--format",
             help=f"One of {', '.join(FORMS)}.",
-            show_default="by the ending of the file, or jsonl",
+            show_default=f"by the ending of the file ({', '.join(filter(None, ENDINGS))})",
         ),
     ] = "",
     testnet: Annotated[bool, typer.Option("--testnet", help="Ask the testnet.")] = False,
@@ -92,7 +97,8 @@ def fetch(
 ) -> None:
     """Fetch a history of any length into a file and report what it covers.
 
-    The file appears when it is whole. The status is 0 only if nothing is missing.
+    The file appears when it is whole. The status is 0 only if nothing is missing. Without --types
+    the rows of every format add up to what each balance changed by.
 
     Example: onebook transactions fetch --types trades,ledger --from 2025-01-01 -o history.jsonl
     """
@@ -107,7 +113,7 @@ def fetch(
     )
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; name a file.")
-    form = form or ENDINGS.get(output.suffix.lower(), "jsonl")
+    form = form or form_of(output)
     outcome = run(_fetch(request, output, form, config))
     _show(outcome, output)
     if not outcome.complete:
@@ -121,6 +127,9 @@ async def _fetch(
     async with safe(config) as opened:
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
         try:
+            if not request.transaction_types:
+                types = service.summing(request.exchange)
+                request = request.model_copy(update={"transaction_types": types})
             if request.start_time is None:
                 # A minute later: the start of what an exchange keeps moves forward while we read.
                 start_ms = service.reach_ms(request) + MINUTE_MS
@@ -135,7 +144,7 @@ async def _fetch(
                         file.close()
                 run.raise_if_nothing()
                 part.replace(output)
-                return FetchOutcome(run, rows=file.rows)
+                return FetchOutcome(run, file)
         finally:
             part.unlink(missing_ok=True)
             await service.close()
@@ -201,14 +210,28 @@ def _show(outcome: FetchOutcome, output: Path) -> None:
         typer.echo(f"{error.transaction_type}: {error.message}")
     for sentence in _proof(outcome.verification):
         typer.echo(sentence)
-    if outcome.rows == outcome.count:
-        typer.echo(f"{outcome.count:,} records in {output}.")
-    else:
-        typer.echo(
-            f"{outcome.rows:,} rows in {output}; the other {outcome.count - outcome.rows:,} of "
-            f"{outcome.count:,} records move nothing that is not in it (second views, snapshots, "
-            "own transfers, what was not completed)."
+    for sentence in _summary(outcome, output):
+        typer.echo(sentence)
+
+
+def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
+    """What is in the file, and what is not."""
+    sentences = []
+    if outcome.left_out:
+        sentences.append(
+            f"Left out by --types: {', '.join(outcome.left_out)}. Only with every type do the rows "
+            "add up to what the balances changed by."
         )
+    if not outcome.skipped and outcome.rows == outcome.count:
+        return [*sentences, f"{outcome.count:,} records in {output}."]
+    written = outcome.count - outcome.skipped
+    sentence = f"{outcome.rows:,} rows of {_counted(written, 'record')} in {output}."
+    if outcome.skipped:
+        sentence += (
+            f" Not written: {_counted(outcome.skipped, 'record')} that would count an event twice "
+            "or changed no balance (second views, own transfers, what was not completed)."
+        )
+    return [*sentences, sentence]
 
 
 def _minute(at_ms: int) -> str:

@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from statistics import median
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from onebook.errors import ConfigError
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
 from onebook.feeds import enabled
+from onebook.times import s_of_http_date
 
 AT_ONCE_MAX: Final = 8
 SKEW_WARNING_S: Final = 1.5  # a Date header has whole seconds
@@ -125,8 +125,8 @@ async def _ask(exchange: Exchange, http: httpx.AsyncClient, timeout_s: float) ->
 def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
     """Our clock minus theirs, from a Date header of whole seconds; None without one."""
     try:
-        theirs_s = parsedate_to_datetime(date).timestamp()
-    except (ValueError, TypeError):
+        theirs_s = s_of_http_date(date)
+    except ValueError:
         return None
     return (began_s + ended_s) / 2 - (theirs_s + 0.5)
 

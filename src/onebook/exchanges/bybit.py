@@ -2,6 +2,12 @@
 
 Page: https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
 
+Confirmed:
+
+    channel, verbs, ping, limits, levels, depth: 2026-07-24, page: the repository of the page
+    channel: 2026-10-01, page: change log, nothing newer of this channel
+    sequence: 2026-07-24, page: of `full` alone; barter-rs enforces it on every book
+
 In sync: `u` of each delta is the last `u + 1`; a snapshot replaces the book whenever it comes,
 and `u` 1 is one too (the service restarted). One without levels is no book: the page of
 `orderbook.full` (https://bybit-exchange.github.io/docs/v5/websocket/public/full-ob) has `u` 1 with

@@ -198,9 +198,11 @@ class Engine:
             case BookFrame(name, channel):
                 if channel is not None:
                     name = self._books.name_of(channel)
-                if error is None and name not in self._books.trackers:
+                late = error is None or name in self._books.trackers.left
+                if late and name not in self._books.trackers:
                     return self._late(name)
-                reason = f"a frame of {short(name)!r} is damaged: {short(error)}"
+                named = repr(short(name)) if name else "a book that it does not name"
+                reason = f"a frame of {named} is damaged: {short(error)}"
                 raise ProtocolError(reason, self._books.known(name))
             case ExchangeReady():
                 return self._welcomed()

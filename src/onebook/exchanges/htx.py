@@ -3,6 +3,13 @@
 Page: https://www.htx.com/en-us/opend/newApiPages/?id=7ec5362b-7773-11ed-9966-0242ac110003
 ("Market By Price (incremental update)"; only the servers at `/feed` have this channel).
 
+Confirmed:
+
+    channel, verbs, sequence, levels, depth: 2026-08-22, third-party: tardis-node 18.2.0
+    channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
+    ping: 2026-09, recorded: arbitrage-observatory, of contracts
+    limits: never: ours, but `req` once in 100 ms
+
 In sync: deltas are held from the acknowledgement on, the whole book is requested, and the first
 delta after it has its `seqNum` as `prevSeqNum`, as each later one has that of the delta before. A
 delta is the difference of two windows, so a whole book from between the two is requested again.

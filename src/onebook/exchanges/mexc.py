@@ -5,6 +5,13 @@ section "How to Properly Maintain a Local Copy of the Order Book"); field number
 https://github.com/mexcdevelop/websocket-proto. ccxt's `watchOrderBook` agrees on the channel, the
 fields and the body; tardis-node agrees on the join.
 
+Confirmed:
+
+    channel, verbs, ping, depth: 2026-10-23, third-party: ccxt 4.5.90
+    sequence, levels: 2026-08-22, third-party: tardis-node 18.2.0
+    levels: 2026-06-17, page: websocket-proto
+    limits: 2025-08-08, page: spot_v3_en
+
 In sync: deltas are held from the acknowledgement on, the REST body drops those with
 `toVersion <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `fromVersion` is
 the last `toVersion + 1`. (Rule 6 of the page omits the 1; a body that ends where a delta starts

@@ -166,8 +166,8 @@ def docstring(exchange: Exchange, channel: str = "") -> str:
 def confirmations(text: str) -> dict[str, Confirmation]:
     """Return what last confirmed each fact, by the section `Confirmed:` of a docstring.
 
-    Each line names facts, a date or month, the kind of source and the source. Of several lines
-    about one fact the newest counts.
+    Each line names facts, a date or month, the kind of source and the source; it goes on in lines
+    that are indented more. Of several lines about one fact the newest counts.
 
         channel, verbs: 2026-09-15, third-party: the official SDK 1.3.2
         limits: never: the page states none
@@ -177,7 +177,8 @@ def confirmations(text: str) -> dict[str, Confirmation]:
     """
     section = SECTION.search(text)
     found: dict[str, Confirmation] = {}
-    for line in section[1].splitlines() if section else ():
+    lines = re.sub(r"\n {5,}", " ", section[1]).splitlines() if section else ()
+    for line in lines:
         stated = STATED.fullmatch(line.strip())
         facts = stated["facts"].split(", ") if stated else []
         if stated is None or not {*facts} <= {*FACTS}:

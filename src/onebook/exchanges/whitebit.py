@@ -2,6 +2,12 @@
 
 Page: https://docs.whitebit.com/websocket/market-streams/depth
 
+Confirmed:
+
+    channel, verbs, ping, sequence, levels, depth: 2026-09-22, recorded: arbitrage-observatory,
+        mostly of perpetuals
+    limits: 2026-09-01, page: docs.whitebit.com, with the new address
+
 In sync: each update's `past_update_id` equals the `update_id` before it, which counts all changes
 of a market and leaps. A full book has no `past_update_id` and replaces what was there; it comes
 after a subscription and whenever nothing changed for 10 s, which makes it the heartbeat of its

@@ -20,11 +20,11 @@ from onebook.exchanges.contract import Exchange, Fetch, FrameForm
 from onebook.exchanges.frames import short
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
-from onebook.feeds.inflate import TooLong, Uninflatable, inflated
 from onebook.feeds.listener import DATA, Listener
 from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.inflate import TooLong, Uninflatable, inflated
 from onebook.model import Reason
 from onebook.rest import Rest
 
@@ -70,7 +70,7 @@ class ExchangeConnection(Listener):
         compressed = exchange.frames is FrameForm.COMPRESSED
         self.received = self._inflated if compressed else self._take
         self.joining = False
-        self.bytes_max = settings.frame_bytes_max
+        self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)
         self.budget = self._frames_max = settings.frames_per_tick_max
         self.gone = asyncio.Event()
         self.abandoned = False

@@ -33,6 +33,7 @@ from onebook.nodes.presence import Presence
 from onebook.nodes.replica import Replica
 from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS
 from onebook.rest import Rest
+from onebook.signals import Signal
 
 log = logging.getLogger("onebook.nodes")
 
@@ -116,6 +117,9 @@ class Followed:
 class RemoteSupervisor:
     """Books that feeds nodes keep, followed here while it is entered; reference counted.
 
+    `on_isolated` is called with True when NATS has not reached this node for `isolated_s`, and with
+    False when it does again.
+
     Args:
         node: This node.
         books: Where their messages go.
@@ -149,6 +153,8 @@ class RemoteSupervisor:
         self._requests = 0
         self._applied = 0
         self._swept_at = float("-inf")
+        self.isolated = False
+        self.on_isolated: Signal[[bool]] = Signal()
         self._began_at = clock()
         self._tasks = BackgroundTasks()
         self._lists = RemoteListReader(
@@ -213,14 +219,10 @@ class RemoteSupervisor:
 
     @property
     def ready(self) -> bool:
-        """Whether clients should come here: NATS reaches this node, and its lists came or are late.
-
-        A connection that is lost for less than `isolated_s` does not count.
-        """
-        members = self.presence.members
+        """Whether clients should come here: it is not isolated, and its lists came or are late."""
         if not self._catalogue.complete and self._clock() - self._began_at < FIRST_LISTS_S:
             return False
-        return members.connected or members.isolated_s < self._settings.isolated_s
+        return not self.isolated
 
     # Received from feeds nodes
 
@@ -380,7 +382,24 @@ class RemoteSupervisor:
             return
         self._act(followed, effects)
 
+    def _note_isolation(self) -> None:
+        """Notice that NATS has not reached this node for `isolated_s`, or that it does again."""
+        members = self.presence.members
+        isolated = not members.connected and members.isolated_s >= self._settings.isolated_s
+        if isolated is self.isolated:
+            return
+        self.isolated = isolated
+        if isolated:
+            log.warning(
+                "NATS has not reached this node for %g s: sending its clients to other nodes.",
+                self._settings.isolated_s,
+            )
+        else:
+            log.info("NATS reaches this node again: clients are accepted.")
+        self.on_isolated(isolated)
+
     def _tick(self, now: float) -> None:
+        self._note_isolation()
         for key in list(self._pending):
             followed = self._followed[key]
             if followed.replica.settled:

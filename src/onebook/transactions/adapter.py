@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from onebook.transactions.bookkeeping import Bookkeeping
+from onebook.transactions.bookkeeping import LEDGER, Bookkeeping
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Record
@@ -79,6 +79,14 @@ class AdapterEntry(Struct, frozen=True):
             "testnet_available": self.testnet_available,
             "documentation_url": f"/docs#tag-{self.name}",
         }
+
+    @property
+    def summing(self) -> tuple[str, ...]:
+        """The words whose primary records add up to the change of every balance.
+
+        Interest, airdrops and conversions have no record but their ledger line.
+        """
+        return (*self.default, *({LEDGER} & self.words.keys()))
 
     @property
     def requires_passphrase(self) -> bool:

@@ -39,9 +39,15 @@ COLUMNS: Final = (
 
 
 class Writer(Protocol):
-    """Writes records to a file; `rows` counts its rows."""
+    """Writes records to a file.
+
+    Args:
+        rows: Rows written: a record may make several.
+        skipped: Records that make no row.
+    """
 
     rows: int
+    skipped: int
 
     def write(self, records: Iterable[Record]) -> None:
         """Add records."""
@@ -68,11 +74,27 @@ def writer(form: str, path: Path, *, exchange: str) -> Writer:
         raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def form_of(path: Path) -> str:
+    """The form that the ending of a file name stands for.
+
+    Raises:
+        InvalidRequest: It stands for none.
+    """
+    ending = path.suffix.lower()
+    form = ENDINGS.get(ending)
+    if form is None:
+        raise InvalidRequest(
+            f"{path.name}: unknown ending {ending!r}; use {', '.join(filter(None, ENDINGS))}, or "
+            f"--format with one of {', '.join(FORMS)}."
+        )
+    return form
+
+
 class JsonLines:
     """A record a line, as the API sends it."""
 
     def __init__(self, path: Path) -> None:
-        self.rows = 0
+        self.rows = self.skipped = 0
         self._file = path.open("wb")
 
     def write(self, records: Iterable[Record]) -> None:
@@ -96,14 +118,15 @@ class CsvTable:
         self._csv = csv.writer(self._file)
         self._csv.writerow(columns)
         self._rows_of = rows
-        self.rows = 0
+        self.rows = self.skipped = 0
 
     def write(self, records: Iterable[Record]) -> None:
         """Add records."""
         for record in records:
-            for row in self._rows_of(record):
-                self._csv.writerow(_harmless(cell) for cell in row)
-                self.rows += 1
+            rows = self._rows_of(record)
+            self._csv.writerows([_harmless(cell) for cell in row] for row in rows)
+            self.rows += len(rows)
+            self.skipped += not rows
 
     def close(self) -> None:
         """Finish the file."""
@@ -126,7 +149,7 @@ class Parquet:
         self._schema = pyarrow.schema([(n, kinds.get(n, pyarrow.string())) for n in COLUMNS])
         self._writer = parquet.ParquetWriter(path, self._schema)
         self._held: list[Row] = []
-        self.rows = 0
+        self.rows = self.skipped = 0
 
     def write(self, records: Iterable[Record]) -> None:
         """Add records."""
@@ -208,7 +231,13 @@ def _harmless(cell: str | int | None) -> str | int | None:
     return cell
 
 
-ENDINGS: Final = {".csv": "csv", ".parquet": "parquet"}  # of file names; others are of JSON lines
+ENDINGS: Final = {  # of file names; a name without one is of JSON lines
+    "": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 FORMS: Final[dict[str, Callable[[Path, str], Writer]]] = {
     "jsonl": lambda path, _: JsonLines(path),
     "csv": lambda path, _: CsvTable(path, COLUMNS, lambda record: [flat(record)]),

@@ -118,6 +118,13 @@ def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
     return tuple(name for name in adapter.sources if name in wanted)
 
 
+def left_out(sources: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
+    """Types that move money and that no source serves: without them records do not add up."""
+    served = {adapter.sources[name].type for name in sources}
+    moving = {adapter.sources[name].type for name in expand(adapter.entry.summing, adapter)}
+    return tuple(kind for kind in adapter.entry.types if kind in moving - served)
+
+
 def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
     """The range of time of a first page; without bounds the last 30 days."""
     for name, value in (("start_time", request.start_time), ("end_time", request.end_time)):

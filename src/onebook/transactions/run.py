@@ -29,7 +29,7 @@ from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.merge import Once, merged
 from onebook.transactions.ordering import Range
 from onebook.transactions.proof import Verification
-from onebook.transactions.query import Query
+from onebook.transactions.query import Query, left_out
 from onebook.transactions.reading import Bookmark, fitted
 from onebook.transactions.record import FIRST, Record
 from onebook.transactions.verify import Verifier
@@ -80,6 +80,11 @@ class Run:
     def display(self) -> str:
         """The exchange's name for people."""
         return self._adapter.entry.display
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Types that move money and that were not requested."""
+        return left_out(self.query.sources, self._adapter)
 
     @property
     def walkers(self) -> list[Walker]:

@@ -144,6 +144,14 @@ class Transactions:
             streamed=streamed,
         )
 
+    def summing(self, exchange: str) -> list[str]:
+        """The types of an exchange whose records add up to the change of every balance.
+
+        Raises:
+            InvalidExchange: There is no such exchange.
+        """
+        return list(find(self._adapters, exchange).entry.summing)
+
     def reach_ms(self, request: TransactionsRequest) -> int:
         """The oldest time that a request may begin at.
 
@@ -167,14 +175,7 @@ class Transactions:
         why_not = _unusable(adapter.entry, environment, credentials)
         if credentials is None or why_not:
             return Validation(exchange, why_not, None)
-        try:
-            reader = adapter.reader(environment, credentials, include_raw=False, key_id=key_id)
-            info = await reader.account()
-        except SourceFailed as failure:
-            if failure.reason is FailureReason.AUTHENTICATION_FAILED:
-                return Validation(exchange, failure.message, None)
-            raise exchange_failed(failure) from None
-        return Validation(exchange, "The internal credentials are valid.", info)
+        return await validated(adapter, environment, credentials, key_id=key_id)
 
     @asynccontextmanager
     async def run(self, query: Query, *, key_id: str) -> AsyncIterator[Run]:
@@ -318,6 +319,25 @@ class Transactions:
 
 def _environment(*, testnet: bool) -> Environment:
     return Environment.TESTNET if testnet else Environment.MAINNET
+
+
+async def validated(
+    adapter: Adapter, environment: Environment, credentials: Credentials, *, key_id: str = ""
+) -> Validation:
+    """Ask the exchange whether it accepts credentials, stored or not.
+
+    Raises:
+        ExchangeFailed: It could not be asked.
+    """
+    exchange = adapter.entry.name
+    try:
+        reader = adapter.reader(environment, credentials, include_raw=False, key_id=key_id)
+        info = await reader.account()
+    except SourceFailed as failure:
+        if failure.reason is FailureReason.AUTHENTICATION_FAILED:
+            return Validation(exchange, failure.message, None)
+        raise exchange_failed(failure) from None
+    return Validation(exchange, "The internal credentials are valid.", info)
 
 
 def _unusable(

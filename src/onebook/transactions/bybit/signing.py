@@ -8,6 +8,7 @@ import hmac
 from base64 import b64encode
 from typing import Final
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -34,11 +35,14 @@ def signature(secret: str, text: bytes) -> str:
     """HMAC-SHA256 in hex; for a key that the operator made (PEM), RSA-SHA256 in base64."""
     if not secret.startswith("-----BEGIN"):
         return hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
-    key = load_pem_private_key(secret.encode(), password=None)
+    try:
+        key = load_pem_private_key(secret.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # damaged, encrypted, of an unknown kind
+        key = None
     if not isinstance(key, RSAPrivateKey):
         raise SourceFailed(
             FailureReason.AUTHENTICATION_FAILED,
-            "The stored secret is no RSA private key.",
+            "The secret is no RSA private key without a password.",
             fatal=True,
         )
     return b64encode(key.sign(text, PKCS1v15(), hashes.SHA256())).decode()
