@@ -153,6 +153,7 @@ CASES: dict[str, Case] = {
         Edited(padded),
         facts=lambda each: replace(
             EXCHANGES["coinbase"].channels["advanced"],
+            frame_bytes=0,  # the limit of the settings, as before its snapshots were known
             ws_url=each.ws_url,
             rest_url=each.rest_url,
         ),

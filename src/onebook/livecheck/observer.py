@@ -36,6 +36,7 @@ from onebook.exchanges.contract import (
     Trading,
     Unnamed,
 )
+from onebook.feeds.connection import TOO_LONG
 from onebook.feeds.ports import FrameRecorder
 from onebook.livecheck.forms import Redactor, form_of
 from onebook.livecheck.kinds import FindingKind
@@ -337,7 +338,7 @@ class Observer:
                 self.note(FindingKind.UNREACHABLE, book.detail)
             case Reason.RATE_LIMITED | Reason.MAINTENANCE if book.health is Health.OFFLINE:
                 self.note(FindingKind.UNREACHABLE, words)
-            case Reason.PROTOCOL_ERROR if "size limit" in book.detail:
+            case Reason.PROTOCOL_ERROR if TOO_LONG in book.detail:
                 self.note(FindingKind.FRAME_TOO_LARGE, book.detail)
             case Reason.DISCONNECTED:
                 self.note(FindingKind.CLOSED, book.detail)
