@@ -25,7 +25,10 @@ def test_a_device_without_an_end_is_read_to_the_bound_only() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"a", b"\xff", b"a = " + b"[" * 20_000, b"a = " + b"9" * 5_000, b"a = " + b"{a=" * 9_000],
+    [
+        *(b"a", b"\xff", b"a = " + b"[" * 20_000, b"a = " + b"9" * 5_000, b"a = " + b"{a=" * 9_000),
+        *(b"a." * 90_000 + b"a = 1", b"'a' . " * 90_000 + b"a = 1"),
+    ],
 )
 def test_what_is_no_toml_is_a_value_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file.toml"

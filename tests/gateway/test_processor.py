@@ -49,7 +49,20 @@ def test_an_authenticate_without_a_key_names_the_field(stranger):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "{", "[]", "1", "null", '"ping"', '{"type": 1}', "{}", '{"type": null}', "[" * 9_999],
+    [
+        "",
+        "x",
+        "{",
+        "[]",
+        "1",
+        "null",
+        '"ping"',
+        '{"type": 1}',
+        "{}",
+        '{"type": null}',
+        "[" * 9_999,
+        '{"type":1,"x":' + "[" * 9_999,
+    ],
 )
 def test_invalid_message_is_not_a_json_object_or_has_no_type_and_the_connection_stays(alice, text):
     (refusal,) = alice.says(text)

@@ -15,9 +15,9 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct as Layout
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from msgspec import DecodeError, Struct, msgpack
+from msgspec import DecodeError, Meta, Struct, msgpack
 from sqlalchemy.exc import IntegrityError
 
 from onebook.store import Store, UsageCell
@@ -39,9 +39,12 @@ class Batch(Struct, frozen=True, array_like=True):
     deltas: dict[UsageCell, int]
 
 
+Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # as a database takes it
+
+
 class _Content(Struct, frozen=True, array_like=True):
     epoch: str
-    batches: list[tuple[int, list[tuple[str, int, int]]]]
+    batches: list[tuple[Number, list[tuple[str, Number, Number]]]]
 
 
 class UsageFile:
@@ -141,7 +144,7 @@ def _left_behind(folder: Path, name: str) -> list[Path]:
 
 
 async def _take_in(path: Path, descriptor: int, store: Store, now_ms: int) -> int:
-    content = _newest(descriptor)
+    content = newest_content(descriptor)
     if content is None:
         log.error("The usage file %s is damaged; it was kept for inspection.", path)
         return 0
@@ -162,7 +165,7 @@ async def _take_in(path: Path, descriptor: int, store: Store, now_ms: int) -> in
     return total
 
 
-def _newest(descriptor: int) -> _Content | None:
+def newest_content(descriptor: int) -> _Content | None:
     """The newest slot that is whole; None where slots were written and none is."""
     newest, found = 0, None
     written = False
@@ -177,7 +180,7 @@ def _newest(descriptor: int) -> _Content | None:
             continue
         try:
             found = msgpack.decode(payload, type=_Content)
-        except DecodeError:
+        except (DecodeError, RecursionError, UnicodeDecodeError):
             continue
         newest = generation
     return found if written else _Content("", [])

@@ -67,18 +67,22 @@ def _name(first: str, characters: Iterator[str]) -> tuple[str, bool]:
 
 def _value(characters: Iterator[str]) -> str:
     """Read a value, up to the end of its line."""
-    value, blanks, plain = "", "", False
+    value: list[str] = []
+    blanks: list[str] = []
+    plain = False
     for each in characters:
         if each in ENDS:
             break
         if each in BLANKS:  # inside the value only, unless in quotes
-            blanks += each if plain else ""
+            if plain:
+                blanks.append(each)
         elif each in QUOTES and not plain:
-            value += _quoted(each, characters)
+            value.append(_quoted(each, characters))
         else:
             plain = True
-            value, blanks = value + blanks + _unquoted(each, characters), ""
-    return value
+            value += [*blanks, _unquoted(each, characters)]
+            blanks.clear()
+    return "".join(value)
 
 
 def _unquoted(each: str, characters: Iterator[str]) -> str:

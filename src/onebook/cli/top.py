@@ -1,5 +1,6 @@
 """`onebook top`: a running node at a glance, from its `/metrics` and `/readyz`."""
 
+import json
 import ssl
 import time
 from typing import Annotated, Final
@@ -16,8 +17,10 @@ from onebook.cli.operator import ConfigFile
 from onebook.cli.scrape import Between, Scrape
 from onebook.cli.top_view import Readiness, screen
 from onebook.errors import InvalidRequest
+from onebook.inflate import ACCEPTED, BodyReader, Uninflatable
 
 TIMEOUT_S: Final = 5.0
+ANSWER_BYTES_MAX: Final = 16 << 20  # of /metrics; that of a large node is about 1 MB
 PIPE_ROWS: Final = 10_000  # nothing is left out where there is no screen
 ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
 
@@ -110,25 +113,36 @@ class _Node:
     def scrape(self) -> Scrape:
         """Read the metrics."""
         url = f"{self._metrics_url}/metrics"
-        answer = self._get(url)
-        if answer.status_code != httpx.codes.OK or "onebook_build_info" not in answer.text:
-            raise InvalidRequest(
-                f"{url} answers {answer.status_code} without Onebook's metrics; give --metrics."
-            )
-        return Scrape(answer.text, time.monotonic())
+        status, body = self._get(url)
+        text = body.decode(errors="replace")
+        try:
+            if status == httpx.codes.OK and "onebook_build_info" in text:
+                return Scrape(text, time.monotonic())
+        except ValueError:
+            raise InvalidRequest(f"{url} sent metrics that cannot be read.") from None
+        raise InvalidRequest(f"{url} answers {status} without Onebook's metrics; give --metrics.")
 
     def readiness(self) -> Readiness:
         """Ask whether it is ready."""
         url = f"{self.url}/readyz"
         try:
-            body = self._get(url).json()
+            body = json.loads(self._get(url)[1])
             return Readiness(bool(body["ready"]), tuple(body["problems"]))
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidRequest(f"{url} is no node of Onebook.") from None
 
-    def _get(self, url: str) -> httpx.Response:
+    def _get(self, url: str) -> tuple[int, bytes]:
+        """Request a page; its status and its body, of at most `ANSWER_BYTES_MAX`."""
         try:
-            return self._http.get(url)
+            with self._http.stream("GET", url, headers={"Accept-Encoding": ACCEPTED}) as answer:
+                body = BodyReader(answer.headers.get_list("content-encoding"), ANSWER_BYTES_MAX)
+                for part in answer.iter_raw():
+                    body.add(part)
+                    while body.pending:
+                        body.add(b"")
+                return answer.status_code, body.end()
+        except Uninflatable as error:
+            raise InvalidRequest(f"{url} sent an unreadable answer: {error}.") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             # "[Errno 111] Connection refused": the number says nothing more.
             reason = str(error).partition("] ")[2] or str(error) or type(error).__name__

@@ -38,6 +38,8 @@ def exact(text: str | bytes) -> Any:
         return json.loads(text, parse_float=Decimal, parse_constant=_no_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except ArithmeticError:  # of Decimal
+        raise ValueError("a number is out of range") from None
 
 
 def _no_number(text: str) -> NoReturn:

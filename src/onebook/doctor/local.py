@@ -194,9 +194,9 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
             "clear text.",
             "Set server.tls_cert_file, or server.host = 127.0.0.1 behind a proxy (deploy/nginx).",
         )
-    if server.metrics_port is None:
+    if server.metrics_port is None and not server.metrics_token.get_secret_value():
         yield warning(
             "exposure",
-            f"/metrics is public at {server.host} port {server.port}.",
-            "Set server.metrics_port and server.metrics_host.",
+            f"/metrics at {server.host} port {server.port} is answered to this machine alone.",
+            "Set server.metrics_port and server.metrics_host, or server.metrics_token.",
         )

@@ -67,7 +67,8 @@ async def _port(server: ServerSettings) -> Finding:
             return ok("port", f"{place} is free.")
     except OSError as error:
         reason = error.strerror or str(error)
-    with suppress(httpx.HTTPError, ValueError, KeyError):
+    # Any program may listen there, and answer anything.
+    with suppress(httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError):
         return await _node(server, place)
     return fault(
         "port",

@@ -111,6 +111,8 @@ def parse(text: str, action: str) -> Any:
         held = str(error).startswith("Object contains unknown field `credentials`")
         message = CREDENTIALS_HELD if held else sentence(error, ACTIONS[action])
         raise ActionRefused(code, message) from None
+    except (msgspec.DecodeError, RecursionError):
+        raise ActionRefused("invalid_parameters", "A message is one JSON object.") from None
 
 
 def refused(error: ActionRefused, message_id: Id, now_ms: int) -> bytes:

@@ -387,7 +387,7 @@ def _id_alone(text: str) -> Id:
     """Read the id of a message whose other fields cannot be used; None if it has none."""
     try:
         return _ID.decode(text).id
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # nested deeply behind what was refused
         return None
 
 

@@ -11,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from onebook.files import read_bounded
+
 JWT: Final = "NATS USER JWT"
 SEED: Final = "USER NKEY SEED"
 
@@ -50,7 +52,7 @@ def text_of(path: Path) -> str:
     """
     import nkeys
 
-    lines = path.read_bytes().decode("ascii", "replace").splitlines()
+    lines = read_bounded(path).decode("ascii", "replace").splitlines()
     jwt, seed = _part(lines, JWT), _part(lines, SEED)
     try:
         nkeys.from_seed(bytearray(seed.encode()))

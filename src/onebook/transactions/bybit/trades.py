@@ -294,7 +294,7 @@ def extra_fees(extra: Any) -> tuple[Fee, ...]:
     if isinstance(extra, str):
         try:
             extra = json.decode(extra)
-        except MsgspecError:
+        except (MsgspecError, RecursionError):
             return ()
     if not isinstance(extra, list):
         return ()
