@@ -22,6 +22,7 @@ from onebook.livecheck.forms import (
         (b'{"b":[["1.5","2"]],"a":[],"ok":true,"no":null}', "{a:[],b:[[text]],no:null,ok:true}"),
         (b'{"topic":"ticker.BTC-USDT","BTC-USDT":1}', '{*:number,topic:"ticker.*"}'),
         (b'{"id":"e8e46556"}', "{id:text}"),
+        (b'{"userName":"alice","status":"ok"}', '{status:"ok",userName:private}'),
         (b"pong", '"pong"'),
         (b"1", "number"),
         (b"\x0a\x2f\x00\xff", "binary"),

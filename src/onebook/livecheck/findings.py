@@ -21,7 +21,7 @@ from onebook.livecheck.report import (
 )
 from onebook.model import Health, Reason
 
-FRAMES_MIN: Final = 10  # intervals of a book before its pace is judged
+FRAMES_MIN: Final = 5  # intervals of a book before its pace is judged
 SLOWER_FACTOR: Final = 3.0  # a median of this many stated intervals is slower than stated
 SLOWER_MIN_S: Final = 0.25  # and at least this much longer: networks and loops jitter
 AHEAD_S: Final = 1.0  # data this far in the future shows a clock that is wrong

@@ -24,11 +24,14 @@ WORD_CHARACTERS_MIN: Final = 2  # a host or user name of one letter would hit or
 
 # A short text that names a kind of frame, such as "welcome" or "SUBSCRIBE".
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z_. @*-]{0,39}")
-_PRIVATE_MEMBER: Final = re.compile(
-    r'("(?:ip|clientIp|client_ip|address|[^"]*(?:token|secret|signature|api_?key|user|session|'
-    r'account|conn_?id)[^"]*)"\s*:\s*)("(?:[^"\\]|\\.)*"|-?[\d.]+)',
-    re.IGNORECASE,
+_PRIVATE_NAME: Final = (
+    r"ip|clientIp|client_ip|address|[^\"]*(?:token|secret|signature|api_?key|user|session|"
+    r"account|conn_?id)[^\"]*"
 )
+_PRIVATE_MEMBER: Final = re.compile(
+    rf'("(?:{_PRIVATE_NAME})"\s*:\s*)("(?:[^"\\]|\\.)*"|-?[\d.]+)', re.IGNORECASE
+)
+_IS_PRIVATE: Final = re.compile(_PRIVATE_NAME, re.IGNORECASE)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _IPV4: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b")
 _IPV6: Final = re.compile(
@@ -109,11 +112,16 @@ def _form(value: Any, names: Sequence[str], depth: int) -> str:
             return f"[{_form(value[0], names, depth + 1)}]" if value else "[]"
         case dict():
             members = sorted(value.items())[:MEMBERS_MAX]
-            inner = (
-                f"{_named(name, names)}:{_form(each, names, depth + 1)}" for name, each in members
-            )
-            return f"{{{','.join(inner)}}}"
+            forms = [
+                f"{_named(name, names)}:{_member(name, each, names, depth)}"
+                for name, each in members
+            ]
+            return f"{{{','.join(forms)}}}"
     return "unknown"
+
+
+def _member(name: str, value: Any, names: Sequence[str], depth: int) -> str:
+    return "private" if _IS_PRIVATE.fullmatch(name) else _form(value, names, depth + 1)
 
 
 def _named(text: str, names: Sequence[str]) -> str:

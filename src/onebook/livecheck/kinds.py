@@ -59,7 +59,7 @@ class FindingKind(StrEnum):
         "unsubscription.",
     )
     SLOW_DOWN = "slow_down", Grade.WARNING, "The exchange asked for fewer requests."
-    MAINTENANCE = "maintenance", Grade.WARNING, "The exchange announced that it matches no orders."
+    MAINTENANCE = "maintenance", Grade.WARNING, "The exchange does not match orders now."
     UNKNOWN_FRAMES = (
         "unknown_frames",
         Grade.WARNING,

@@ -18,6 +18,7 @@ from onebook.core import Book
 from onebook.core.types import LevelError
 from onebook.exchanges.contract import (
     Alive,
+    BookHalted,
     BookRefused,
     Closing,
     Connector,
@@ -35,6 +36,7 @@ from onebook.exchanges.contract import (
     Trading,
     Unnamed,
 )
+from onebook.feeds.connection import TOO_LONG
 from onebook.feeds.ports import FrameRecorder
 from onebook.livecheck.forms import Redactor, form_of
 from onebook.livecheck.kinds import FindingKind
@@ -235,6 +237,8 @@ class Observer:
                     self._refused(FindingKind.REFUSED, words, frame, instrument.symbol)
                 case Closing(words):
                     self._refused(FindingKind.CLOSE_ANNOUNCED, words, frame)
+                case BookHalted(instrument, words):
+                    self._refused(FindingKind.MAINTENANCE, words, frame, instrument.symbol)
                 case Trading(open=False, reason=words):
                     self._refused(FindingKind.MAINTENANCE, words, frame)
             self._form(kind, frame)
@@ -291,7 +295,7 @@ class Observer:
             book.heard_at = now
 
     def _form(self, kind: str, frame: bytes) -> None:
-        key = (kind, form_of(frame, self._names))
+        key = (kind, self._redactor.text(form_of(frame, self._names)))
         if key not in self.forms and len(self.forms) >= FORMS_MAX:
             return
         noted = self.forms.setdefault(key, Noted())
@@ -322,13 +326,19 @@ class Observer:
         detail = _without_numbers(book.detail)
         words = f"{reason}: {detail}" if detail else reason.value
         match reason:
-            case Reason.SUBSCRIBING | Reason.RENEWING | Reason.CLOSING | Reason.REFUSED:
+            case (
+                Reason.SUBSCRIBING
+                | Reason.RENEWING
+                | Reason.CLOSING
+                | Reason.REFUSED
+                | Reason.HALTED
+            ):
                 return  # seen as an output, or no fault
             case Reason.UNREACHABLE:
                 self.note(FindingKind.UNREACHABLE, book.detail)
             case Reason.RATE_LIMITED | Reason.MAINTENANCE if book.health is Health.OFFLINE:
                 self.note(FindingKind.UNREACHABLE, words)
-            case Reason.PROTOCOL_ERROR if "size limit" in book.detail:
+            case Reason.PROTOCOL_ERROR if TOO_LONG in book.detail:
                 self.note(FindingKind.FRAME_TOO_LARGE, book.detail)
             case Reason.DISCONNECTED:
                 self.note(FindingKind.CLOSED, book.detail)
