@@ -2,16 +2,21 @@
 
 import asyncio
 import fcntl
+import hashlib
 import os
 import signal
+import sqlite3
 import stat
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
+from msgspec import json
 from typer.testing import CliRunner
 
 from databases import KINDS, database
@@ -19,7 +24,9 @@ from disks import filled, small_disk
 from onebook import backup, config
 from onebook.accounts import Accounts
 from onebook.accounts.admin import Admin
-from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.accounts.pepper import load_pepper, require_same_pepper, rotate_pepper
+from onebook.backup import operations
+from onebook.backup.archive import Manifest, read_archive
 from onebook.cli.main import app as commands
 from onebook.config import Settings
 from onebook.errors import ConfigError
@@ -105,6 +112,36 @@ async def test_what_was_backed_up_works_where_it_is_restored(
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
 
 
+@pytest.mark.parametrize("places", KINDS, indirect=True)
+async def test_a_backup_holds_every_pepper_in_use(places: Places, tmp_path: Path) -> None:
+    here, there = places
+    text = await made(here)
+    async with Store(here.store.url) as store:
+        change = AuditedChange(NOW_MS, "operator", "")
+        await rotate_pepper(store, here.store.pepper_file, change)
+    await backup.restore(there, await backed_up(here, tmp_path / "backups"), timeout_s=TIMEOUT_S)
+    await works(there, text)
+    assert len(load_pepper(there.store.pepper_file).ids) == 2
+
+
+async def test_a_pepper_that_is_rotated_during_a_backup_makes_it_fail(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = places
+    await made(here)
+    copy = operations._copy_database
+
+    def rotated(*words: Any) -> None:
+        first = here.store.pepper_file.read_text()
+        here.store.pepper_file.write_text(first + "ab" * 32 + "\n")
+        copy(*words)
+
+    monkeypatch.setattr(operations, "_copy_database", rotated)
+    with pytest.raises(ConfigError, match="pepper file was changed meanwhile"):
+        await backed_up(here, tmp_path / "backups")
+    assert os.listdir(tmp_path / "backups") == []
+
+
 @pytest.mark.parametrize("places", ["postgresql"], indirect=True)
 async def test_a_database_that_is_not_empty_is_named_and_stays_as_it_is(
     places: Places, tmp_path: Path
@@ -176,6 +213,99 @@ async def test_a_damaged_backup_is_refused_and_leaves_nothing(
     with pytest.raises(ConfigError, match="no backup of Onebook"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     assert not there.store.pepper_file.exists()
+
+
+def as_member(name: str, kind: bytes = tarfile.REGTYPE, **facts: object) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type = kind
+    for fact, value in facts.items():
+        setattr(member, fact, value)
+    return member
+
+
+def header(member: tarfile.TarInfo, form: int = tarfile.GNU_FORMAT) -> bytes:
+    return member.tobuf(form)
+
+
+def sparse(size: int) -> bytes:
+    """A member without content that stands for `size` zeros."""
+    block = bytearray(header(as_member("database", tarfile.GNUTYPE_SPARSE)))
+    block[483:495] = b"%011o\0" % size
+    block[148:156] = b"%06o\0 " % (256 + sum(block[:148]) + sum(block[156:]))
+    return bytes(block)
+
+
+def pax(records: bytes) -> bytes:
+    padding = bytes(-len(records) % 512)
+    return header(as_member("x", tarfile.XHDTYPE, size=len(records))) + records + padding
+
+
+HOSTILE = {
+    "a manifest that links to itself": header(
+        as_member("manifest.json", tarfile.LNKTYPE, linkname="manifest.json")
+    ),
+    "a manifest behind a symbolic link": header(
+        as_member("manifest.json", tarfile.SYMTYPE, linkname="manifest.json")
+    ),
+    "a sparse member of 20 GB": sparse(20 << 30),
+    "a member longer than the file": header(as_member("database", size=1 << 40)),
+    "a member of a negative length": header(as_member("database", size=-512)),
+    "headers that only describe the next one": pax(b"20 comment=" + b"a" * 8) * 5_000,
+    "a header that states a length beyond the file": pax(b"30 size=9999999999999999\n")
+    + header(as_member("database")),
+    "a folder": header(as_member("manifest.json", tarfile.DIRTYPE)),
+    "a device": header(as_member("database", tarfile.CHRTYPE)),
+    "a thousand empty members": b"".join(header(as_member(f"a{at}")) for at in range(1_000)),
+    "a name that occurs twice": header(as_member("pepper")) * 2,
+    "a manifest of nothing but brackets": header(as_member("manifest.json", size=512 * 200))
+    + b"[" * 512 * 200,
+    "a manifest that is not text": header(as_member("manifest.json", size=512)) + b"\xff" * 512,
+    "one header and nothing more": header(as_member("manifest.json", size=512)),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+async def test_a_tampered_archive_is_refused_and_leaves_nothing(
+    content: bytes, tmp_path: Path
+) -> None:
+    archive = tmp_path / "backup.tar"
+    archive.write_bytes(content + bytes(1_024))
+    there = settings_in(tmp_path / "there", f"sqlite:///{tmp_path / 'there' / 'onebook.db'}")
+    with pytest.raises(ConfigError, match=r"no backup of Onebook|a manifest that this release"):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    assert not any(path.is_file() for path in (tmp_path / "there").rglob("*"))
+
+
+async def test_a_member_whose_length_is_in_a_pax_header_is_read(tmp_path: Path) -> None:
+    content = b"p" * 700
+    manifest = Manifest(1, "1", "", "sqlite", "1", {"pepper": hashlib.sha256(content).hexdigest()})
+    head = json.encode(manifest)
+    archive = tmp_path / "backup.tar"
+    archive.write_bytes(
+        header(as_member("manifest.json", size=len(head)))
+        + head.ljust(-(-len(head) // 512) * 512, b"\0")
+        + pax(b"12 size=700\n")
+        + header(as_member("pepper"))
+        + content.ljust(1_024, b"\0")
+        + bytes(1_024)
+    )
+    found, members = read_archive(archive, tmp_path)
+    assert (found, members["pepper"].read_bytes()) == (manifest, content)
+
+
+async def test_a_backup_of_a_newer_schema_is_refused_and_leaves_nothing(
+    places: Places, tmp_path: Path
+) -> None:
+    here, there = places
+    await made(here)
+    path = Store(here.store.url).path
+    assert path is not None
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    archive = await backed_up(here, tmp_path / "backups")
+    with pytest.raises(ConfigError, match="schema 9999, newer than"):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    assert not any(path.is_file() for path in (tmp_path / "other").rglob("*"))
 
 
 async def test_parts_that_do_not_belong_together_are_refused_and_removed(

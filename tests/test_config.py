@@ -6,6 +6,7 @@ import pytest
 
 from onebook import config
 from onebook.errors import ConfigError
+from onebook.files import TEXT_BYTES_MAX
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,9 @@ def test_flags_win_over_environment_over_file_over_defaults(monkeypatch, nothing
             "There is no setting accounts.tiers.basic.views.",
         ),
         ("not toml", "is not TOML"),
+        ("a = " + "[" * 20_000, "x.toml is not TOML: it is nested too deeply."),
+        ("a = " + "9" * 5_000, "x.toml is not TOML: "),
+        ("#" * (TEXT_BYTES_MAX + 1), "cannot be read: it is longer than 1,048,576 bytes."),
     ],
 )
 def test_bad_settings_refuse_to_start_with_one_sentence(nothing_set, text, sentence):

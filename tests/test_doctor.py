@@ -152,6 +152,7 @@ def test_the_difference_of_clocks_is_that_to_the_middle_of_the_second() -> None:
     assert skew_s("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_787.5, 784_111_787.5) == 10.0
     assert skew_s("", 0, 0) is None
     assert skew_s("yesterday", 0, 0) is None
+    assert skew_s(f"Sun, 06 Nov {10**20} 08:49:37 GMT", 0, 0) is None
 
 
 @asynccontextmanager

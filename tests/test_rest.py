@@ -13,9 +13,11 @@ from onebook.rest import (
     BODY_BYTES_MAX,
     CONNECT_TIMEOUT_S,
     HOLD_MAX_S,
+    HOLD_S,
     READ_TIMEOUT_S,
     SPARE_SHARE,
     TOTAL_S,
+    NoCookies,
     Rest,
     TryAgain,
     retried,
@@ -207,7 +209,7 @@ async def test_a_body_that_is_not_what_its_encoding_says_is_an_error():
         httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Broken())
         for _ in range(ATTEMPTS_MAX)
     ]
-    with pytest.raises(ExchangeFailed, match="decoding error"):
+    with pytest.raises(ExchangeFailed, match="unreadable answer: the body cannot be inflated"):
         await Web(answers(*responses)).get()
 
 
@@ -326,7 +328,10 @@ async def test_a_host_that_cannot_be_connected_to_uses_no_budget():
         ("0", 0.0),
         (" 7 ", 7.0),
         ("999999999", HOLD_MAX_S),
-        ("99999999999", None),
+        ("99999999999", HOLD_MAX_S),
+        ("9" * 5_000, HOLD_MAX_S),
+        (f"Tue, 14 Nov {10**20} 22:13:20 GMT", None),
+        (f"Tue, 14 Nov 2023 22:13:20 +{10**15}", None),
         ("Tue, 14 Nov 2023 22:13:20 GMT", 0.0),
         ("Tue, 14 Nov 2023 22:13:25 GMT", 5.0),
         ("Tue, 14 Nov 2023 22:13:25 -0000", 5.0),
@@ -335,6 +340,24 @@ async def test_a_host_that_cannot_be_connected_to_uses_no_budget():
 )
 def test_retry_after_is_seconds_or_a_date_and_never_beyond_its_limit(text, seconds):
     assert retry_after_s(text, 1_700_000_000.0) == seconds
+
+
+async def test_a_date_that_overflows_leaves_the_pause_of_the_status():
+    date = f"Tue, 14 Nov {10**20} 22:13:20 GMT"
+    web = Web(answers(httpx.Response(429, headers={"retry-after": date}), ok()))
+    assert await web.get() == b"{}"
+    assert sum(web.slept) == HOLD_S[429]
+
+
+async def test_no_cookie_is_kept():
+    web = Web(answers(httpx.Response(200, headers={"set-cookie": "a=b; Path=/"}), ok()))
+    async with Rest() as rest:
+        assert isinstance(rest._client.cookies.jar, NoCookies)
+    web.rest._client.cookies = NoCookies()
+    async with web.rest:
+        await web.rest.get(URL)
+        await web.rest.get(URL)
+    assert "cookie" not in web.requests[1].headers
 
 
 async def test_what_can_be_put_off_leaves_half_of_a_burst_to_the_others():

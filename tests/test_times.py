@@ -1,12 +1,13 @@
 """Times as text: the same moment there and back, at both ends of the calendar."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.times import iso_ms, iso_us, ms_of_iso
+from onebook.times import iso_ms, iso_us, ms_of_iso, s_of_http_date
 
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
@@ -63,3 +64,40 @@ def test_a_text_without_a_zone_is_utc_and_parts_of_a_millisecond_are_dropped(tex
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ValueError, match=r"isoformat|month"):
         ms_of_iso(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tue, 14 Nov 2023 22:13:20 GMT",
+        "Tue, 14 Nov 2023 22:13:20 -0000",
+        "14 Nov 2023 23:13:20 +0100",
+        "Tuesday, 14-Nov-23 22:13:20 GMT",
+        "Tue Nov 14 22:13:20 2023",
+    ],
+)
+def test_every_form_of_an_http_date_is_read(text):
+    assert s_of_http_date(text) == 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", ",", "now", "2023-11-14", "Tue, 14 Nov", "Tue, 14 Nov 2023 22:13:20 GMT" * 3),
+        f"Tue, 14 Nov {10**20} 22:13:20 GMT",
+        "Tue, 14 Nov 99999999999 22:13:20 GMT",
+        "Tue, 14 Nov 2023 99:13:20 GMT",
+        f"Tue, 14 Nov 2023 22:13:20 +{10**15}",
+        "Tue, 14 Nov 2023 22:13:20 +9999",
+        "Tue, 14 Nov 2023 22:13:²0 GMT",
+    ],
+)
+def test_a_text_that_is_no_http_date_is_the_one_declared_error(text):
+    with pytest.raises(ValueError, match=r"^A (text that|date that is too long)"):
+        s_of_http_date(text)
+
+
+@given(st.text(max_size=40) | st.from_regex(r"\w*,? \d+ \w{3} \d+ [\d:]+ [+-]?\w+"))
+def test_no_text_raises_anything_else(text):
+    with suppress(ValueError):
+        s_of_http_date(text)

@@ -159,7 +159,28 @@ export interface SessionOptions {
   /** The subscription as it was before stays. */
   refused?: (view: View, error: Refused) => void;
   /** Any other message, such as `data_limit_warning`. */
-  notice?: (message: Record<string, any>) => void;
+  notice?: (message: DataLimitWarning | Record<string, any>) => void;
+}
+
+/** Most of a key's monthly allowance is used, or all of it. */
+export interface DataLimitWarning {
+  type: "data_limit_warning";
+  message: string;
+  /** What to do. */
+  action_required: string;
+  data_usage: {
+    used_gb: number;
+    limit_gb: number;
+    remaining_gb: number;
+    /** 0 until the allowance is used up. */
+    exceeded_by_gb: number;
+    usage_percentage: number;
+    bytes_used: number;
+    bytes_limit: number;
+  };
+  /** When the next period begins. */
+  reset_date: string;
+  timestamp: string;
 }
 
 /** Subscriptions that may change, over one connection after the other. */

@@ -1,14 +1,31 @@
-"""Log formatting: JSON or text, with keys and tokens masked."""
+"""Logging: JSON or text lines with keys and tokens masked, written by a thread of their own.
+
+Lines pass through a bounded queue, because a pipe that is not read, or a slow disk, would hold the
+event loop in `write`. Where the queue is full, lines are dropped and counted.
+"""
 
 import json
 import logging
+import os
 import re
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from queue import SimpleQueue
+from typing import Any, Final, TextIO
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from onebook.times import iso_ms
+
+QUEUE_BYTES_MAX: Final = 8 << 20
+# Whole lines in one write: what a pipe keeps together, beside lines of other processes (pipe(7)).
+WRITE_BYTES: Final = 4_096
+FLUSH_S: Final = 2.0  # at the end of the process
 
 LOGGER = "onebook"
 ACCESS = "onebook.access"  # one line for each answered request and each ended connection
@@ -74,8 +91,166 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return found
 
 
+class DroppedRecords(Collector):
+    """Counts dropped log records; without a lock, because a finalizer may log at any point."""
+
+    def __init__(self) -> None:
+        self.full = 0  # counted by those who log
+        self.unwritten = 0  # counted by the writer
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.full + self.unwritten
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The metric."""
+        yield CounterMetricFamily(
+            "onebook_log_records_dropped",
+            "Log records dropped because the log was written too slowly, or not at all.",
+            value=self.count,
+        )
+
+
+DROPPED: Final = DroppedRecords()
+REGISTRY.register(DROPPED)
+NOTHING: Final = threading.Event()  # no item is queued
+
+
+class LineWriter:
+    """Writes lines to a stream in a thread, which alone waits for the stream.
+
+    A file is written by its descriptor: a thread that is held there would otherwise hold the lock
+    of `sys.stderr`, which the end of the interpreter waits for.
+
+    Args:
+        stream: Where to.
+        bytes_max: Of lines that wait; further lines are dropped.
+    """
+
+    def __init__(self, stream: TextIO, *, bytes_max: int = QUEUE_BYTES_MAX) -> None:
+        self.stream = stream
+        self.formatter = logging.Formatter()  # of the line that reports dropped ones
+        self._bytes_max = bytes_max
+        self._fd = _descriptor(stream)
+        # Reentrant, unlike `queue.Queue`: a finalizer that logs may run while a line is put.
+        self._queue: SimpleQueue[bytes | threading.Event | None] = SimpleQueue()
+        self._put_bytes = self._done_bytes = 0  # each changed by one side
+        self._reported = DROPPED.count
+        self.thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self.thread.start()
+
+    def put(self, line: str) -> None:
+        """Queue a line, or drop it."""
+        encoded = (line + "\n").encode("utf-8", "backslashreplace")
+        if self._put_bytes - self._done_bytes + len(encoded) > self._bytes_max:
+            DROPPED.full += 1
+            return
+        self._put_bytes += len(encoded)
+        self._queue.put(encoded)
+
+    def flush(self, within_s: float = FLUSH_S) -> bool:
+        """Wait until what is queued was written; whether it was in time."""
+        written = threading.Event()
+        self._queue.put(written)
+        return written.wait(within_s)
+
+    def end(self) -> None:
+        """End the thread once everything is written, without waiting for it."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        item = self._queue.get()
+        while item is not None:
+            if isinstance(item, threading.Event):
+                item.set()
+                item = self._queue.get()
+                continue
+            lines, size = [item], len(item)
+            item = self._waiting()
+            while isinstance(item, bytes) and size + len(item) <= WRITE_BYTES:
+                lines.append(item)
+                size += len(item)
+                item = self._waiting()
+            self._write_lines(lines)
+            self._done_bytes += size
+            if item is NOTHING:
+                item = self._queue.get()
+
+    def _waiting(self) -> "bytes | threading.Event | None":
+        """The next item, or NOTHING if none is queued; only this thread takes items out."""
+        return NOTHING if self._queue.empty() else self._queue.get()
+
+    def _write_lines(self, lines: list[bytes]) -> None:
+        try:
+            self._write(b"".join(lines))
+        except (OSError, ValueError):  # the disk is full, the reader is gone, or it is closed
+            DROPPED.unwritten += len(lines)
+            return
+        dropped = DROPPED.count - self._reported
+        if dropped:
+            self._report(dropped)
+
+    def _report(self, dropped: int) -> None:
+        message = "%d log records dropped."
+        record = logging.LogRecord(LOGGER, logging.WARNING, "", 0, message, (dropped,), None)
+        with suppress(OSError, ValueError):
+            self._write((self.formatter.format(record) + "\n").encode())
+            self._reported += dropped
+
+    def _write(self, data: bytes) -> None:
+        if self._fd is None:
+            self.stream.write(data.decode())
+            self.stream.flush()
+            return
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+class QueuedHandler(logging.Handler):
+    """Queues the lines of records; formats where it is called, as arguments may change later."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        super().__init__()
+        self.writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue one record."""
+        try:
+            line = self.format(record)
+        except Exception as error:
+            # `logging` would print the trace to stderr, from this thread.
+            line = self._unreadable(record, error)
+        self.writer.put(line)
+
+    def _unreadable(self, record: logging.LogRecord, error: Exception) -> str:
+        message = "A log record of %s line %d cannot be formatted: %s"
+        return self.format(
+            logging.LogRecord(
+                record.name,
+                logging.ERROR,
+                record.pathname,
+                record.lineno,
+                message,
+                (record.filename, record.lineno, error),
+                None,
+            )
+        )
+
+    def flush(self) -> None:
+        """Wait for the writer for at most `FLUSH_S`; `logging.shutdown` calls it."""
+        self.writer.flush()
+
+
 def configure(level: str, style: str, stream: TextIO | None = None, *, access: bool = True) -> None:
-    """Send the log of every part to one stream.
+    """Send the log of every part to one stream, by a thread.
 
     Args:
         level: The least level written.
@@ -85,8 +260,10 @@ def configure(level: str, style: str, stream: TextIO | None = None, *, access: b
     """
     out = stream or sys.stderr
     text = style == "text" or (style == "auto" and out.isatty())
-    handler = logging.StreamHandler(out)
-    handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    writer = _writer_of(out)
+    writer.formatter = TextFormatter() if text else JsonFormatter()
+    handler = QueuedHandler(writer)
+    handler.setFormatter(writer.formatter)
     # Libraries log through the same handler, or their lines would reach stderr unformatted.
     logging.getLogger().handlers = [handler]
     logging.getLogger().setLevel(logging.WARNING)
@@ -101,6 +278,22 @@ def configure(level: str, style: str, stream: TextIO | None = None, *, access: b
     debug = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     logging.getLogger("uvicorn").setLevel(logging.WARNING if debug else logging.ERROR)
     logging.getLogger("uvicorn.access").setLevel(logging.CRITICAL)  # it would log keys in paths
+
+
+def _writer_of(stream: TextIO) -> LineWriter:
+    """The writer in use, if it is that of the stream: SIGHUP configures again."""
+    for handler in logging.getLogger(LOGGER).handlers:
+        if isinstance(handler, QueuedHandler):
+            if handler.writer.stream is stream:
+                return handler.writer
+            handler.writer.end()
+    return LineWriter(stream)
+
+
+def flush() -> bool:
+    """Wait until every line is written, for at most `FLUSH_S`; whether it was."""
+    handlers = logging.getLogger(LOGGER).handlers
+    return all(each.writer.flush() for each in handlers if isinstance(each, QueuedHandler))
 
 
 def capture() -> None:

@@ -5,7 +5,6 @@ anywhere or writes anything.
 """
 
 import difflib
-import os
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from onebook.config import ExchangeSettings, NatsSettings, ServerSettings, Setti
 from onebook.errors import ConfigError, file_problem
 from onebook.exchanges import channel_of
 from onebook.feeds import ccxt
+from onebook.files import read_bounded
 from onebook.nodes import nats_login
 from onebook.store.engine import open_engine
 from onebook.transactions.credentials import master_keys
@@ -230,9 +230,9 @@ def tls_context(server: ServerSettings) -> ssl.SSLContext | None:
 
 def _read(name: str, path: Path, found: list[str]) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path)
     except OSError as error:
-        found.append(f"{name}: {path} cannot be read: {os.strerror(error.errno or 0)}.")
+        found.append(f"{name}: {path} cannot be read: {error.strerror}.")
         return b""
 
 

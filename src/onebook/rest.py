@@ -9,17 +9,18 @@ import random
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from functools import cache
+from http.cookiejar import CookieJar
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import anyio
 import httpx
 
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.limits import FETCHES_BURST, Limit, Quota, Scope, bucket_within
+from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
+from onebook.times import s_of_http_date
 
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0  # also for writing, and for a free connection of the pool
@@ -48,10 +49,6 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-
-class BodyTooLarge(Exception):
-    """A body is longer than the caller accepts."""
 
 
 class TryAgain(Exception):
@@ -95,6 +92,13 @@ async def retried(
     raise again.failure
 
 
+class NoCookies(CookieJar):
+    """Drops cookies: no exchange's API needs any, and a jar keeps what it is sent for ever."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        """Keep nothing."""
+
+
 class Wire:
     """Sends requests over an httpx client and reads whole answers; cancelling one leaks nothing.
 
@@ -130,8 +134,9 @@ class Wire:
 
         Raises:
             TimeoutError: There is no whole answer within `total_s`.
-            BodyTooLarge: The body is longer than `bytes_max`.
-            httpx.TransportError, httpx.DecodingError
+            TooLong: The body is longer than `bytes_max`, as received or inflated.
+            Uninflatable: Its Content-Encoding is not supported, or it is damaged.
+            httpx.TransportError
         """
         scope = anyio.CancelScope()
         reading = self._read(request, bytes_max, scope)
@@ -150,14 +155,13 @@ class Wire:
         self, request: httpx.Request, bytes_max: int, scope: anyio.CancelScope
     ) -> Answer:
         with scope:
+            request.headers["Accept-Encoding"] = ACCEPTED
             response = await self._client.send(request, stream=True)
             try:
-                body = bytearray()
-                async for part in response.aiter_bytes():
-                    body += part
-                    if len(body) > bytes_max:
-                        raise BodyTooLarge
-                return Answer(response.status_code, response.headers, bytes(body))
+                assert isinstance(response.stream, httpx.AsyncByteStream)
+                encodings = response.headers.get_list("content-encoding")
+                body = await read_body(response.stream, encodings, bytes_max=bytes_max)
+                return Answer(response.status_code, response.headers, body)
             finally:
                 await response.aclose()
         raise asyncio.CancelledError
@@ -231,6 +235,7 @@ class Rest:
             limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
             follow_redirects=False,
             verify=trusted_authorities(),
+            cookies=NoCookies(),
         )
         self._wire = Wire(self._client)
         self._clock = clock
@@ -342,7 +347,9 @@ class Rest:
                 answer = await self._once(request, max(0.0, deadline - self._clock()), bytes_max)
             except TimeoutError:
                 raise ExchangeFailed(f"{name} did not answer within {total_s:g} s.") from None
-            except (httpx.TransportError, httpx.DecodingError) as error:
+            except Uninflatable as error:
+                raise TryAgain(ExchangeFailed(f"{name}: unreadable answer: {error}.")) from None
+            except httpx.TransportError as error:
                 if isinstance(error, UNSENT):
                     self._hosts[name].quota.give_back(weight)
                 reason = f"{name} cannot be reached: {plain(error)}."
@@ -385,7 +392,7 @@ class Rest:
         host = request.url.host
         try:
             answer = await self._wire.answer(request, bytes_max=bytes_max, total_s=total_s)
-        except BodyTooLarge:
+        except TooLong:
             raise ExchangeFailed(f"{host} answered with more than {bytes_max} bytes.") from None
         if 300 <= answer.status < 400 and "location" in answer.headers:
             raise ExchangeFailed(f"{host} redirects, which is not followed.")
@@ -426,15 +433,12 @@ def retry_after_s(text: str | None, now_s: float) -> float | None:
     if text is None:
         return None
     text = text.strip()
-    if text.isascii() and text.isdigit() and len(text) < 10:
+    if text.isascii() and text.isdigit():
         return min(float(text), HOLD_MAX_S)
     try:
-        date = parsedate_to_datetime(text)
+        return min(max(0.0, s_of_http_date(text) - now_s), HOLD_MAX_S)
     except ValueError:
         return None
-    # RFC 9110 dates are in GMT; one without a zone is read so too.
-    seconds = date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now_s
-    return min(max(0.0, seconds), HOLD_MAX_S)
 
 
 def plain(error: Exception) -> str:

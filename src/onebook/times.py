@@ -1,10 +1,12 @@
-"""Unix times as ISO 8601 texts in UTC, and back."""
+"""Unix times as ISO 8601 texts in UTC, and back; HTTP dates."""
 
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+HTTP_DATE_CHARACTERS: Final = 64  # of the longest form, with a long name of the day, half
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -38,6 +40,24 @@ def ms_of_iso(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MILLISECOND
+
+
+def s_of_http_date(text: str) -> float:
+    """Read an HTTP date, as in Date and Retry-After (RFC 9110 section 5.6.7), as Unix seconds.
+
+    One without a zone is read as GMT, the zone of all HTTP dates.
+
+    Raises:
+        ValueError: It is no date of the years 1 to 9999.
+    """
+    if len(text) > HTTP_DATE_CHARACTERS:
+        raise ValueError("A date that is too long.")
+    try:
+        moment = parsedate_to_datetime(text)
+        return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    # email.utils raises what its parts raise, on years and zones beyond those of datetime too.
+    except (ValueError, TypeError, OverflowError, IndexError, AttributeError):
+        raise ValueError("A text that is no HTTP date.") from None
 
 
 @lru_cache(maxsize=8)

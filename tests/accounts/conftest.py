@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import event
 
 from databases import migrated
-from onebook.accounts import Accounts, Admin
+from onebook.accounts import Accounts, Admin, Peppers
 from onebook.model import Tier
 from onebook.store import AuditedChange, Store
 
-PEPPER = b"p" * 32
+PEPPER = Peppers(b"p" * 32)
 # 2026-01-31 10:30 UTC: a creation day that most months do not have.
 START_MS = 1_769_855_400_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from onebook.accounts.cache import CACHE_TTL_MS
 from onebook.accounts.keycache import KeyCache
-from onebook.accounts.keys import Key, digest, key_of
+from onebook.accounts.keys import Key, key_of
 from onebook.model import KeyStatus, Tier
 
 from .conftest import PEPPER, START_MS, Rig
@@ -39,7 +39,7 @@ async def changed(rig: Rig, keys: KeyCache) -> None:
 async def test_a_key_that_its_text_opened_is_known_by_its_id_too(
     rig: Rig, keys: KeyCache, read: list[str]
 ) -> None:
-    key = await keys.opened_by(digest(PEPPER, rig.text), START_MS)
+    key = await keys.opened_by(PEPPER.digest(rig.text), START_MS)
     assert key is not None
     assert key.key_id == rig.key_id
     assert await keys.by_id(rig.key_id, START_MS) is key
@@ -50,7 +50,7 @@ async def test_a_key_that_its_text_opened_is_known_by_its_id_too(
 async def test_a_change_replaces_the_key_and_its_texts_are_read_again(
     rig: Rig, keys: KeyCache, read: list[str]
 ) -> None:
-    text = digest(PEPPER, rig.text)
+    text = PEPPER.digest(rig.text)
     assert await keys.opened_by(text, START_MS)
     await rig.admin.move_key(rig.key_id, "suspend", rig.change())
     await changed(rig, keys)
@@ -63,7 +63,7 @@ async def test_a_change_replaces_the_key_and_its_texts_are_read_again(
 
 async def test_a_text_opens_until_it_retires(rig: Rig, keys: KeyCache) -> None:
     await rig.admin.rotate_key(rig.key_id, rig.change(), overlap_ms=1_000)
-    text = digest(PEPPER, rig.text)
+    text = PEPPER.digest(rig.text)
     assert await keys.opened_by(text, START_MS + 999)
     assert await keys.opened_by(text, START_MS + 1_000) is None
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from onebook.accounts.keys import Key, digest, key_of
+from onebook.accounts.keys import Key, key_of
 from onebook.accounts.sessions import (
     LIFETIME_MS,
     RestSession,
@@ -112,7 +112,7 @@ async def test_a_session_is_found_by_its_token_until_it_is_over(
     rig: Rig, sessions: Sessions, key: Key
 ) -> None:
     now_ms = rig.clock.now_ms
-    made = await sessions.create(key, digest(PEPPER, rig.text), now_ms)
+    made = await sessions.create(key, PEPPER.digest(rig.text), now_ms)
     found = await sessions.find(f"Bearer {made.token}", now_ms)
     assert (found.session_id, found.key_id) == (made.session_id, rig.key_id)
     assert not is_over(found, now_ms + LIFETIME_MS - 1)
@@ -126,7 +126,7 @@ async def test_the_oldest_session_beyond_the_limit_ends_at_once(
 ) -> None:
     made = []
     for _ in range(3):
-        made.append(await sessions.create(key, digest(PEPPER, rig.text), rig.clock.now_ms))
+        made.append(await sessions.create(key, PEPPER.digest(rig.text), rig.clock.now_ms))
         await sessions.find(f"Bearer {made[-1].token}", rig.clock.now_ms)
         rig.clock.now_ms += 1
     with pytest.raises(InvalidSession):
@@ -141,13 +141,13 @@ async def test_a_key_that_was_suspended_since_it_was_verified_gets_no_session(
 ) -> None:
     await rig.admin.move_key(rig.key_id, "suspend", rig.change())
     with pytest.raises(ApiKeyDisabled):
-        await sessions.create(key, digest(PEPPER, rig.text), rig.clock.now_ms)
+        await sessions.create(key, PEPPER.digest(rig.text), rig.clock.now_ms)
 
 
 async def test_a_changed_key_s_sessions_are_read_again(
     rig: Rig, sessions: Sessions, key: Key
 ) -> None:
-    made = await sessions.create(key, digest(PEPPER, rig.text), rig.clock.now_ms)
+    made = await sessions.create(key, PEPPER.digest(rig.text), rig.clock.now_ms)
     header = f"Bearer {made.token}"
     assert not is_over(await sessions.find(header, rig.clock.now_ms), rig.clock.now_ms)
     await rig.admin.move_key(rig.key_id, "suspend", rig.change())

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from databases import migrated
-from onebook.accounts import Accounts, Admin
+from onebook.accounts import Accounts, Admin, Peppers
 from onebook.api import (
     HealthFacts,
     Services,
@@ -35,7 +35,7 @@ from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.service import Transactions
 
 NOW_MS = 1_763_676_000_123  # 2025-11-20T22:00:00.123Z
-PEPPER = b"p" * 32
+PEPPER = Peppers(b"p" * 32)
 MASTER_KEY = b64encode(b"m" * 32).decode()
 CALLER = "203.0.113.9"
 

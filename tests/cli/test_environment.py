@@ -70,6 +70,9 @@ def test_a_command_runs_with_the_variables_of_the_file(tmp_path):
     assert subprocess.run(read, env=kept, capture_output=True, check=False).stdout == b"kept\n"
     file.write_text("A='x y'\n")
     assert subprocess.run(read, env=kept, capture_output=True, check=True).stdout == b"x y\nkept\n"
+    file.write_bytes(b"A=\xff\n")
+    refused = subprocess.run(read, env=kept, capture_output=True, check=False, text=True)
+    assert (refused.returncode, refused.stderr) == (2, f"error: {file} is not UTF-8.\n")
     file.unlink()
     file.mkdir()
     refused = subprocess.run(read, env=kept, capture_output=True, check=False, text=True)

@@ -160,6 +160,8 @@ def test_fees_are_read_exactly_and_a_bad_file_is_one_sentence(tmp_path):
         ("okx = 11", "at most 10"),
         ("okx = true", "okx must be"),
         ("okx = nan", "okx must be"),
+        ("okx = 1e99999999999999999999", "out of range|okx must be"),
+        ("okx = " + "[" * 20_000, "nested too deeply"),
         ("[okx]\nmaker = 1", "okx must be"),
     ):
         file.write_text(text)

@@ -331,12 +331,48 @@ def test_a_foreign_pepper_is_refused_before_a_key_is_made(
     refused(run("keys", "create", "alice"), "does not belong to this database")
 
 
+def test_a_pepper_is_rotated_and_the_older_one_retired(
+    run: Run, key: dict[str, str], tmp_path: Path
+) -> None:
+    first = (tmp_path / "pepper").read_text()
+    refused(run("keys", "rotate-pepper", "--prepare", "--retire"), "not both")
+    prepared = json.loads(run("keys", "rotate-pepper", "--prepare", "--json").stdout)
+    made = json.loads(run("keys", "rotate-pepper", "--json", "--reason", "leaked").stdout)
+    assert made["pepper_id"] == prepared["pepper_id"]
+    assert [each["key_id"] for each in made["keys"]] == [key["key_id"]]
+    unused = run("keys", "create", "alice")
+    assert run("keys", "show", key["api_key"]).exit_code == 0
+    ended = run("keys", "rotate-pepper", "--retire")
+    assert "Keys revoked: 1." in ended.stdout
+    assert key["key_id"] in ended.stdout
+    refused(run("keys", "show", key["api_key"]), "There is no key")
+    assert run("keys", "show", unused.stdout.strip()).exit_code == 0
+    (line,) = (tmp_path / "pepper").read_text().splitlines()
+    assert line not in (first.strip(), ended.stdout)
+    trail = run("audit", "--json").stdout
+    assert {"rotate_pepper", "retire_pepper", "revoke_key_text"} <= {
+        each["action"] for each in json.loads(trail)
+    }
+    for secret in (line, first.strip()):
+        assert secret not in trail + ended.output
+
+
 COMMANDS = [
     *(("accounts", name) for name in ("create", "list", "show", "suspend", "resume")),
     *(
         ("keys", name)
-        for name in ("create", "list", "show", "suspend", "resume", "expire", "rotate")
+        for name in (
+            "create",
+            "list",
+            "show",
+            "suspend",
+            "resume",
+            "expire",
+            "rotate",
+            "rotate-pepper",
+        )
     ),
+    ("keys", "rotate-pepper"),
     ("usage",),
     ("db", "upgrade"),
 ]

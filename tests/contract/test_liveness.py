@@ -25,6 +25,8 @@ from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.simulator.board import Now
+from onebook.simulator.bybit import Bybit
+from onebook.simulator.htx import Htx
 
 every_channel = pytest.mark.parametrize("name", CHANNELS)
 # Where another book fits on the connection.
@@ -34,6 +36,7 @@ with_others = pytest.mark.parametrize(
 
 STEP_S = 0.1
 CHANGE_S = 0.5  # a busy book changes so often
+WALL_MS = 1_700_000_000_000
 
 
 class World:
@@ -71,6 +74,7 @@ class World:
             stats=self.stats,
             jitter=lambda: 0.5,
             cadences=self.cadences,
+            wall=lambda: WALL_MS / 1_000,
         )
         self.session.opened(self.now)
         for frame in greeting:
@@ -134,8 +138,7 @@ class World:
             if native.encode() in frame and (b"getBook" in frame or b'"req"' in frame):
                 self._later(refusal)
                 return
-        heartbeat = self.exchange.heartbeat
-        if (heartbeat is not None and frame == heartbeat.frame) or (
+        if frame in heartbeat_of(self) or (
             not self.silent and not (self.mute and self._names_book(frame))
         ):
             answers = list(self.venue.answers(frame))
@@ -378,7 +381,16 @@ def test_a_resync_of_all_instruments_takes_as_few_requests_as_possible(name: str
 
 def heartbeat_of(world: World) -> tuple[bytes, ...]:
     heartbeat = world.exchange.heartbeat
-    return () if heartbeat is None else (heartbeat.frame,)
+    return () if heartbeat is None else (heartbeat.message().at(WALL_MS),)
+
+
+def test_books_leave_gate_s_connection_before_an_upgrade_closes_it() -> None:
+    world = busy("gate", 10.0)
+    result = b'{"type":"upgrade","msg":"The connection will soon be closed."}'
+    world.say(b'{"channel":"spot.system","event":"update","result":%b}' % result)
+    world.run(5)
+    assert [(end.reason, end.at_once) for end in world.ends] == [(Reason.CLOSING, True)]
+    assert world.live()
 
 
 def test_maintenance_at_kraken_takes_its_books_out_until_it_is_over() -> None:
@@ -403,3 +415,63 @@ def test_okx_is_asked_for_no_more_than_it_answers_in_an_hour() -> None:
         world.run(0.5)
     requests = [frame for frame in world.sent if frame not in heartbeat_of(world)]
     assert len(requests) <= 20 * (1 + len(world.ends))
+
+
+# HTX's frames without changes: as they come today, and without them, which the page announces.
+
+both_behaviours = pytest.mark.parametrize("aligned", [False, True], ids=["today", "announced"])
+
+
+@both_behaviours
+def test_a_quiet_book_stays_live_for_as_long_as_its_whole_book_is_the_same(
+    aligned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pings show that the connection is served, the probes that the stream has lost nothing."""
+    monkeypatch.setattr(Htx, "aligned", aligned)
+    world = World("htx")
+    world.frozen = True
+    world.run(5)
+    world.requests.clear()
+    world.run(1_500)
+    assert (world.live(), world.ends) == (True, [])
+    probes = [frame for frame in world.requests if b'"req"' in frame]
+    expected = 1_500 / world.settings.probe_quiet_s
+    assert expected - 1 <= len(probes) / len(world.instruments) <= expected + 2
+
+
+@pytest.mark.parametrize(
+    ("aligned", "reason", "most_s"),
+    [(False, Reason.GAP, 2), (True, Reason.DEAD_STREAM, 312)],
+    ids=["today", "announced"],
+)
+def test_a_stream_that_stops_while_its_book_moves_is_found(
+    aligned: bool, reason: Reason, most_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the number of the next frame without changes; without them by the probe."""
+    monkeypatch.setattr(Htx, "aligned", aligned)
+    world = World("htx", count=1)
+    assert most_s < 10 or most_s == (
+        world.settings.probe_quiet_s + world.settings.dead_stream_s + 2
+    )
+    world.frozen = True
+    world.run(30)
+    (instrument,) = world.instruments
+    world.venue.changed(instrument.native)  # a change that is not delivered
+    world.run(most_s)
+    assert dict(world.stats.invalidations) == {reason: 1}
+
+
+def test_a_book_that_the_exchange_has_emptied_is_halted_until_it_is_there_again() -> None:
+    world = busy("bybit")
+    world.frozen = True
+    one, other = world.instruments
+    empty = Bybit.bookless(world.venue.window(one.native), world.venue.now)
+    world.say(empty.encode())
+    healths = [(book.health, book.reason) for book in map(world.books.get, (one, other)) if book]
+    assert healths == [(Health.OFFLINE, Reason.HALTED), (Health.LIVE, None)]
+    assert dict(world.stats.invalidations) == {Reason.HALTED: 1}
+    world.frozen = False
+    world.run(world.settings.retry_offline_s - 1)
+    assert not world.live()
+    world.run(2)
+    assert (world.live(), world.ends) == (True, [])

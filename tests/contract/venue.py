@@ -111,12 +111,12 @@ class Venue:
 
     def sides(self, native: str) -> Sides:
         """The book as a client must have it."""
-        bids, asks = self._window(native).truth()
+        bids, asks = self.window(native).truth()
         return decimals(bids), decimals(asks)
 
     def changed(self, native: str) -> bytes:
         """Change the book and publish it."""
-        window = self._window(native)
+        window = self.window(native)
         while (changes := window.advance()) is None:
             self._market.move()
             for _ in self._market.step(self.name, {window.listing.symbol}):
@@ -202,7 +202,7 @@ class Venue:
             keys |= {key.native: key for key in session.topics.values()}
         return keys
 
-    def _window(self, native: str) -> PublishedBook:
+    def window(self, native: str) -> PublishedBook:
         window = self._board.channel(self._keys[native])
         assert window is not None
         return window

@@ -486,6 +486,24 @@ def test_an_announced_shutdown_is_passed_on(frame: bytes) -> None:
     assert isinstance(closing, Closing)
 
 
+def test_a_bare_delta_is_of_the_symbol_that_it_names() -> None:
+    """What comes below `/ws`: it cannot be followed, and costs its own book alone."""
+    bare = json.dumps(json.loads(event(101, 102))["data"]).encode()
+    connector = acknowledged(BTC, ETH)
+    with pytest.raises(ProtocolError, match=r"'BTCUSDT' is damaged: .*`data`") as caught:
+        connector.received(bare)
+    assert caught.value.instrument is BTC
+    assert connector.received(b'{"e":"serverShutdown","E":1}') == (
+        Closing("the exchange announced a shutdown of this server"),
+    )
+
+
+def test_a_delta_without_a_symbol_is_not_said_to_be_of_none() -> None:
+    with pytest.raises(ProtocolError, match="of a book that it does not name") as caught:
+        acknowledged().received(event(101, 102).replace(b'"s"', b'"S"'))
+    assert caught.value.instrument is None
+
+
 def test_a_damaged_delta_names_its_instrument() -> None:
     with pytest.raises(ProtocolError, match="BTCUSDT") as caught:
         joined().received(event(1, 2).replace(b'"b"', b'"x"'))

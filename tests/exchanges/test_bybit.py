@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from exchanges.sent import Sent
-from onebook.exchanges.bybit import EXCHANGE
+from onebook.exchanges.bybit import EXCHANGE, NO_LEVELS
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookHalted,
     BookRefused,
     Connector,
     Delta,
@@ -90,6 +91,23 @@ def test_a_snapshot_replaces_the_book_at_any_time_and_u_1_is_one(kind: str, sequ
     connector = live(at=10)
     assert kinds(connector.received(book(kind, sequence))) == [Snapshot]
     assert kinds(connector.received(book("delta", sequence + 1))) == [Delta]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [book("delta", 1, b=[]), book("snapshot", 1, b=[]), book("snapshot", 900, b=[])],
+    ids=["delta", "restart", "snapshot"],
+)
+def test_a_book_without_levels_is_halted(frame: bytes) -> None:
+    connector = live(at=10)
+    assert connector.received(frame) == (BookHalted(BTC, NO_LEVELS),)
+    assert connector.received(book("delta", 2)) == ()
+    assert connector.received(book("delta", 11)) == (), "nothing is shown before a snapshot"
+    assert kinds(connector.received(book("snapshot", 20))) == [Snapshot]
+
+
+def test_a_change_that_leaves_both_sides_as_they_are_is_no_book_without_levels() -> None:
+    assert kinds(live(at=10).received(book("delta", 11, b=[]))) == [Delta]
 
 
 def test_the_time_of_a_frame_is_when_it_was_made_and_not_that_of_the_matching() -> None:

@@ -308,6 +308,18 @@ def test_a_damaged_frame_names_its_book() -> None:
     assert caught.value.instrument is B
 
 
+def test_a_damaged_frame_of_a_removed_book_is_late_and_costs_no_other() -> None:
+    engine = opened()
+    engine.remove([B])
+    assert engine.received(b'["change", "B"]') == ()
+
+
+def test_a_damaged_frame_without_a_name_says_so() -> None:
+    with pytest.raises(ProtocolError, match="a frame of a book that it does not name") as caught:
+        opened().received(b'["change", ""]')
+    assert caught.value.instrument is None
+
+
 # Books that start at a body which is asked for on the same socket
 
 

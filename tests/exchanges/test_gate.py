@@ -11,8 +11,10 @@ from contract.oracle import Dicts, Reader
 from contract.recorded import bodies, frames
 from onebook.exchanges.contract import (
     EXPECTED,
+    UNKNOWN,
     Acknowledged,
     BookRefused,
+    Closing,
     Connector,
     Delta,
     Gap,
@@ -37,6 +39,8 @@ UNKNOWN_FRAMES = (
     b'"B":"0.0134","a":"16716.9","A":"0.0353"}}',
     b'{"time":1743673617,"id":1,"channel":"spot.obu","event":"unsubscribe",'
     b'"payload":["ob.BTC_USDT.50"],"result":{"status":"success"}}',
+    b'{"time":1770600979,"time_ms":1770600979609,"channel":"spot.system","event":"update","result":'
+    b'{"type":"outdated_sbe_schema_id","msg":"Your sbe_schema_id is outdated."}}',
     b"{}",
 )
 
@@ -152,6 +156,19 @@ def test_a_refusal_is_about_the_stream_of_its_request() -> None:
     assert connector.received(slow) == (SlowDown("Too many requests"),)
     format_error = b'{"error":{"code":1,"message":"Invalid request body format"}}'
     assert connector.received(format_error) == (Unnamed("Invalid request body format"),)
+
+
+UPGRADE = (
+    b'{"time":1770600979,"time_ms":1770600979609,"channel":"spot.system","event":"update",'
+    b'"result":{"type":"upgrade","msg":"The connection will soon be closed for a service upgrade. '
+    b'Please reconnect."}}'
+)
+
+
+def test_a_notice_of_an_upgrade_announces_the_end() -> None:
+    words = "The connection will soon be closed for a service upgrade. Please reconnect."
+    assert live().received(UPGRADE) == (Closing(words),)
+    assert live().received(UPGRADE.replace(b'"upgrade"', b'"other"')) == UNKNOWN
 
 
 def test_a_stream_that_is_subscribed_already_is_not_refused() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -39,6 +40,7 @@ from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.supervisor import enabled
 from onebook.model import Health, Instrument, InstrumentStatus
 from onebook.rest import Rest
+from onebook.simulator.board import Now, SimulatedSession
 from onebook.simulator.server import SimulatedExchanges
 from simulator.pure import Desk
 
@@ -113,6 +115,38 @@ def test_each_book_is_asked_for_after_the_welcome_and_accepted_by_its_number() -
     assert connector.received(b'{"id":"1","result":true}') == EXPECTED
 
 
+@pytest.mark.parametrize("member", ["data", "message", "op", "type"])
+def test_the_word_of_welcome_is_read_in_each_member_that_it_is_known_in(member: str) -> None:
+    """As kucoin_universal_sdk 1.3.2 does; `data` was announced on 2026-08-27."""
+    connector = EXCHANGE.connector([BTC])
+    assert connector.opened() == ()
+    welcome = {"sessionId": "e8e46556", member: "welcome", "pingInterval": 18000}
+    frame = json.dumps(welcome | {"pingTimeout": 10000}, separators=(",", ":")).encode()
+    assert connector.received(frame) == (asked("SUBSCRIBE", 1, "BTC-USDT"),)
+    assert connector.received(frame) == EXPECTED
+
+
+def test_the_topic_is_read_in_either_case() -> None:
+    """The page's examples have "obu.spot" in some frames, the wire "obu.SPOT"."""
+    connector = welcomed()
+    lower = obu("snapshot", 10, 10).replace(b"obu.SPOT", b"obu.spot")
+    assert kinds(connector.received(lower)) == [Snapshot]
+    assert kinds(connector.received(obu("delta", 11, 11))) == [Delta]
+    damaged = lower.replace(b'"a"', b'"gone"')
+    with pytest.raises(ProtocolError) as caught:
+        connector.received(damaged)
+    assert caught.value.instrument is BTC
+
+
+def test_the_limits_are_those_of_the_change_log_of_2026_02_09() -> None:
+    limits = EXCHANGE.limits
+    (messages,), (connects,) = limits.messages, limits.connects
+    pings = math.ceil(messages.per_s / EXCHANGE.heartbeat.every_s)
+    assert (messages.per_s, messages.count + pings) <= (10.0, 100)
+    assert (connects.count, connects.per_s, limits.connections) == (30, 60.0, 512)
+    assert limits.topics <= 200
+
+
 def test_the_frames_of_the_page_are_read() -> None:
     connector = welcomed()
     (snapshot,) = connector.received(SNAPSHOT)
@@ -166,7 +200,12 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
 
 
 def test_the_ping_comes_before_the_interval_of_the_welcome() -> None:
-    assert EXCHANGE.heartbeat == Heartbeat(b'{"id":"ping","type":"ping"}', 9.0)
+    assert EXCHANGE.heartbeat is not None
+    assert EXCHANGE.heartbeat.every_s == 9.0
+    message = EXCHANGE.heartbeat.message()
+    assert message.urgent
+    ping = b'{"id":"ping","op":"ping","timestamp":1790113111261}'
+    assert message.at(1_790_113_111_261) == ping, "as KuCoin's own client sends it"
 
 
 # The instrument list of both
@@ -360,6 +399,22 @@ def test_the_simulated_exchange_refuses_what_the_real_one_does() -> None:
     assert desk.say(request) == [ok], "a second subscription brings no second snapshot"
     for frame in map(json.loads, desk.step()):
         assert frame["d"]["O"] == snapshot["d"]["C"] + 1
+
+
+def test_the_simulated_exchange_welcomes_in_every_known_form_and_answers_both_pings() -> None:
+    desk = Desk("kucoin")
+    session = SimulatedSession("/", now_s=desk.now.s)
+    more = [desk.dialect.opened(session, desk.now)[0] for _ in range(4)]
+    greetings = [*desk.greeting, *map(json.loads, more)]
+    found = [{key for key, value in each.items() if value == "welcome"} for each in greetings]
+    assert found == [{"message"}, {"data"}, {"op"}, {"type"}, {"message"}]
+    assert desk.say({"id": "7", "type": "ping"}) == [
+        {"type": "pong", "id": "7", "ts": desk.now.ms * 1_000_000}
+    ]
+    desk.now = Now(desk.now.s + 9.0, desk.now.ms + 9_000)
+    assert desk.say({"id": "8", "op": "ping", "timestamp": desk.now.ms}) == [
+        {"id": "8", "op": "pong", "timestamp": desk.now.ms}
+    ]
 
 
 async def test_the_classic_channel_is_chosen_connected_and_repaired_over_sockets() -> None:

@@ -211,6 +211,20 @@ def test_versions_that_are_no_range_are_damage_to_their_book(first: Any, final: 
     assert [type(out) for out in connector.received(push(101, 102))] == [Delta]
 
 
+@pytest.mark.parametrize("tail", [b"", b"\xca\x13\x00"], ids=["absent", "empty"])
+def test_a_push_without_a_body_changes_nothing(tail: bytes) -> None:
+    connector = joined()
+    head = delimited(1, f"{CHANNEL}BTCUSDT".encode()) + delimited(3, b"BTCUSDT")
+    assert connector.received(head + b"\x30\xcc\x89\xa1\x8f\x924" + tail) == EXPECTED
+    assert [type(out) for out in connector.received(push(101, 102))] == [Delta]
+    assert [type(out) for out in connector.received(push(104, 104))] == [Gap], "as without it"
+
+
+def test_a_push_cut_between_its_fields_is_one_without_a_body() -> None:
+    connector = acknowledged(PAID)
+    assert connector.received(RECORDED[:60]) == EXPECTED
+
+
 @pytest.mark.parametrize(
     "frame",
     [RECORDED[:-1], RECORDED[:55], b"\x0a\xff\xff\xff\xff\x0f", b"PONG", b'{"id":', b"{"],
@@ -220,12 +234,6 @@ def test_what_is_no_message_may_be_of_any_book(frame: bytes) -> None:
     with pytest.raises(ProtocolError, match="cannot be read") as caught:
         joined().received(frame)
     assert caught.value.instrument is None
-
-
-def test_a_push_cut_between_its_fields_is_damage_to_its_book() -> None:
-    with pytest.raises(ProtocolError, match="damaged") as caught:
-        acknowledged(PAID).received(RECORDED[:60])
-    assert caught.value.instrument is PAID
 
 
 def test_a_pair_is_refused_with_the_code_of_success() -> None:
@@ -341,6 +349,17 @@ def test_the_simulator_follows_thirty_channels_and_ends_a_connection_without_any
     desk.session.topics = {str(rank): ChannelKey("X", 1) for rank in range(30)}
     assert desk.dialect.heartbeat(desk.session, late) == []
     assert "Not Subscribed" in desk.say(request("BTCUSDT"))[0]["msg"]
+
+
+def test_the_simulator_sends_pushes_without_a_body_now_and_then() -> None:
+    desk = Desk("mexc")
+    desk.say(request("BTCUSDT"))
+    assert desk.dialect.heartbeat(desk.session, desk.now) == []
+    later = desk.now._replace(s=desk.now.s + 11)
+    (frame,) = desk.dialect.heartbeat(desk.session, later)
+    push = Push.FromString(frame)
+    assert (push.channel, push.HasField("publicAggreDepths")) == (CHANNEL + "BTCUSDT", False)
+    assert desk.dialect.heartbeat(desk.session, later) == []
 
 
 def test_the_simulator_pads_the_numbers_of_a_body() -> None:

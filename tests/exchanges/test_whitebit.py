@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from contract.talk import Talk
 from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -21,6 +22,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.whitebit import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
+from onebook.simulator.whitebit import Whitebit
 
 BTC = Instrument("whitebit", "BTC/USDT", "BTC_USDT")
 ETH = Instrument("whitebit", "ETH/BTC", "ETH_BTC")
@@ -36,9 +38,9 @@ UNKNOWN_FRAMES = (
 )
 
 
-def book(full: bool, sequence: int, previous: int | None = None, **sides: object) -> bytes:
-    change: dict[str, object] = {"timestamp": 1689600180.516447, "update_id": sequence}
-    change |= {"event_time": 1749026542.817343}
+def book(full: bool, sequence: int | None, previous: int | None = None, **sides: object) -> bytes:
+    change: dict[str, object] = {"timestamp": 1689600180.516447, "event_time": 1749026542.817343}
+    change |= {} if sequence is None else {"update_id": sequence}
     change |= {} if previous is None else {"past_update_id": previous}
     change |= sides or {"asks": [["0.020846", "29.369"]], "bids": [["0.02083", "0"]]}
     params = [full, change, "BTC_USDT"]
@@ -89,6 +91,38 @@ def test_an_update_follows_the_id_it_names_however_far_it_leaps() -> None:
         Gap(BTC, "the book is at 214499, the delta follows 214500"),
     )
     assert kinds(connector.received(book(True, 214_600))) == [Snapshot]
+
+
+def test_frames_without_an_id_are_followed_unchained() -> None:
+    connector = opened()
+    connector.received(success(1))
+    assert connector.received(book(False, None)) == (), "nothing before a full book"
+    assert kinds(connector.received(book(True, None))) == [Snapshot]
+    assert kinds(connector.received(book(False, None))) == [Delta]
+    assert kinds(connector.received(book(True, None))) == [Snapshot, Alive]
+    assert kinds(connector.received(book(False, 12, 11))) == [Delta], "ids may come back"
+    assert kinds(connector.received(book(False, 14, 13))) == [Gap]
+
+
+def test_a_chained_book_follows_a_frame_without_an_id_and_is_chained_again_after_it() -> None:
+    connector = live(at=10)
+    assert kinds(connector.received(book(False, None))) == [Delta]
+    assert kinds(connector.received(book(False, 13, 12))) == [Delta]
+    assert kinds(connector.received(book(False, 15, 14))) == [Gap]
+
+
+@pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "without-ids"])
+def test_the_replayed_book_equals_the_exchange_s_with_and_without_ids(
+    numbered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Whitebit, "numbered", numbered)
+    talk = Talk("whitebit", seed=5).open()
+    assert (b"update_id" in talk.venue.changed(talk.instruments[0].native)) is numbered
+    talk = Talk("whitebit", seed=5).open()
+    for _ in range(50):
+        talk.change(talk.venue.random.choice(talk.instruments).native)
+        talk.check()
+    assert talk.reader.invalidated == []
 
 
 def test_a_full_book_of_a_live_one_replaces_it_and_is_its_heartbeat() -> None:

@@ -13,9 +13,7 @@ from onebook.exchanges.contract import (
     Acknowledged,
     BookRefused,
     Connector,
-    Delta,
     Fetch,
-    Gap,
     ProtocolError,
     SlowDown,
     Snapshot,
@@ -28,30 +26,27 @@ from simulator.pure import Desk
 
 BTC = Instrument("woo", "BTC/USDT", "SPOT_BTC_USDT")
 ETH = Instrument("woo", "ETH/USDT", "SPOT_ETH_USDT")
-FETCH_BTC = Fetch(BTC, "/v3/public/orderbook?symbol=SPOT_BTC_USDT&maxLevel=50")
+FETCH_BTC = Fetch(BTC, "/v3/public/orderbook?symbol=SPOT_BTC_USDT&maxLevel=10&rpi=true")
 
 # Messages of other channels, and what changes no book.
 UNKNOWN_FRAMES = (
     b'{"cmd":"PONG","success":true,"time":1790137718411}',
-    b'{"id":"99","cmd":"UNSUBSCRIBE","success":true,"time":1790137718411,'
-    b'"data":["orderbookupdate@SPOT_BTC_USDT@50"]}',
-    b'{"topic":"bbo@SPOT_BTC_USDT","ts":1790137718411,"data":{"s":"SPOT_BTC_USDT",'
-    b'"bid":"86821","bidSize":"0.1","ask":"87244","askSize":"0.0002"}}',
+    b'{"id":"99","cmd":"UN_SUBSCRIBE","success":true,"time":1759568478343,'
+    b'"data":["orderbook10@SPOT_BTC_USDT"]}',
+    b'{"topic":"orderbookupdate@SPOT_BTC_USDT@50","ts":1790137719188,"data":{"ts":1790137719188,'
+    b'"bids":[],"asks":[["87243","0"]],"prevTs":1790137716988,"s":"SPOT_BTC_USDT"}}',
+    b'{"topic":"bbo@SPOT_BTC_USDT","ts":1790137719048,"data":{"ts":1790137719048,"bp":"86821",'
+    b'"bq":"0.35032","ap":"87243","aq":"0.32790","s":"SPOT_BTC_USDT"}}',
     b"{}",
 )
 
-# As the page prints it.
-DELTA = (
-    b'{"topic":"orderbookupdate@SPOT_BTC_USDT@50","ts":1618826337580,"data":{"s":"SPOT_BTC_USDT",'
-    b'"prevTs":1618826337380,"asks":[["56749.15","3.92864"],["56749.8","0"]],'
-    b'"bids":[["56745.2","1.03895025"],["56744.6","1.0807"]],"ts":1618826337570}}'
+# As it was recorded in 2026-09 of a perpetual, with three levels a side.
+BOOK = (
+    b'{"topic":"orderbook10@SPOT_BTC_USDT","ts":1790137719008,"data":{"ts":1790137718138,"bids":'
+    b'[["87062","13.89220"],["87061","2.81143"],["87059","2.99505"]],"asks":[["87063","4.53491"],'
+    b'["87064","6.71940"],["87065","0.21559"]],"s":"SPOT_BTC_USDT"}}'
 )
-BEFORE, AFTER = 1_618_826_337_380, 1_618_826_337_570
-
-
-def delta(previous: int, final: int) -> bytes:
-    told = DELTA.replace(b"%d" % BEFORE, b"%d" % previous)
-    return told.replace(b"%d" % AFTER, b"%d" % final)
+MADE_MS = 1_790_137_718_138
 
 
 def body(at: int) -> bytes:
@@ -64,7 +59,7 @@ def body(at: int) -> bytes:
 
 
 def topic(native: str) -> str:
-    return f"orderbookupdate@{native}@50"
+    return f"orderbook10@{native}"
 
 
 def asked(command: str, number: int, *natives: str) -> Sent:
@@ -82,11 +77,10 @@ def refused(words: str, number: str = "", command: str = "ERROR") -> bytes:
     return json.dumps(answer).encode()
 
 
-def live(at: int = BEFORE) -> Connector:
+def subscribed() -> Connector:
     connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
     connector.received(accepted(1, "SPOT_BTC_USDT", "SPOT_ETH_USDT"))
-    connector.fetched(BTC, body(at))
     return connector
 
 
@@ -102,65 +96,78 @@ def test_what_the_answer_leaves_out_is_refused_unless_it_was_accepted_before() -
     assert connector.resync([BTC]) == (asked("SUBSCRIBE", 2, "SPOT_BTC_USDT"),)
     assert connector.received(accepted(1, "SPOT_BTC_USDT")) == (
         Acknowledged(BTC),
-        FETCH_BTC,
         BookRefused(ETH, OMITTED),
     )
     assert connector.received(accepted(2)) == EXPECTED, "it is subscribed already"
 
 
-def test_the_page_s_delta_follows_a_body_of_its_own_state_and_no_other() -> None:
-    connector = EXCHANGE.connector([BTC])
-    connector.opened()
-    connector.received(accepted(1, "SPOT_BTC_USDT"))
-    assert connector.received(DELTA) == ()
-    assert connector.fetched(BTC, body(BEFORE - 9_000)) == (FETCH_BTC,), "it lags behind"
-    assert connector.fetched(BTC, body(BEFORE + 1)) == (FETCH_BTC,), "a state between two"
-    snapshot, held = connector.fetched(BTC, body(BEFORE))
-    assert isinstance(snapshot, Snapshot)
-    assert isinstance(held, Delta)
-    assert (snapshot.at_ms, held.at_ms, snapshot.levels_asked) == (0, 1_618_826_337_580, 0)
-    book = Book(100)
-    book.replace(snapshot.bids, snapshot.asks, snapshot.shape)
-    book.apply(held.bids, held.asks, held.shape)
-    bids, asks = book.top(9)
-    assert bids[:2] == [("56745.2", "1.03895025"), ("56744.6", "1.0807")]
-    assert asks == [("56749.15", "3.92864")]
+def test_a_removed_book_is_unsubscribed_by_the_exchange_s_own_verb() -> None:
+    """https://github.com/ccxt/ccxt/pull/29578: the verb has an underscore."""
+    connector = subscribed()
+    assert connector.remove([BTC]) == (asked("UN_SUBSCRIBE", 2, "SPOT_BTC_USDT"),)
 
 
-def test_a_hole_is_a_gap_and_the_body_is_fetched_again() -> None:
-    connector = live()
-    assert isinstance(connector.received(DELTA)[0], Delta)
-    assert connector.received(DELTA) == (), "sent twice"
-    assert connector.received(delta(AFTER + 40, AFTER + 90)) == (
-        Gap(BTC, f"the book is at {AFTER}, the delta starts at {AFTER + 41}"),
-    )
+def test_each_frame_is_the_whole_book_with_the_time_it_was_made() -> None:
+    connector = subscribed()
+    for _ in range(2):
+        (out,) = connector.received(BOOK)
+        assert isinstance(out, Snapshot)
+        assert (out.instrument, out.at_ms, out.levels_asked) == (BTC, MADE_MS, 0)
+        assert json.loads(bytes(out.bids))[0] == ["87062", "13.89220"]
+        assert json.loads(bytes(out.asks))[-1] == ["87065", "0.21559"]
+
+
+def test_a_book_of_which_no_frame_came_is_that_of_rest_with_the_same_orders() -> None:
+    connector = subscribed()
     assert connector.resync([BTC]) == (FETCH_BTC,)
+    (out,) = connector.fetched(BTC, body(MADE_MS))
+    assert isinstance(out, Snapshot)
+    assert (out.instrument, out.at_ms) == (BTC, MADE_MS)
+    book = Book(10)
+    book.replace(out.bids, out.asks, out.shape)
+    assert book.top(1) == ([("56700", "1.714147")], [("56749.8", "0.032126")])
+
+
+def test_a_body_that_is_older_than_the_last_frame_is_dropped() -> None:
+    connector = subscribed()
+    connector.received(BOOK)
+    connector.reseed(BTC)  # type: ignore[attr-defined]
+    assert connector.fetched(BTC, body(MADE_MS - 1)) == ()
+
+
+def test_a_resync_leaves_the_stream_and_takes_it_again() -> None:
+    connector = subscribed()
+    connector.received(BOOK)
+    assert connector.resync([BTC]) == (
+        asked("UN_SUBSCRIBE", 2, "SPOT_BTC_USDT"),
+        asked("SUBSCRIBE", 3, "SPOT_BTC_USDT"),
+    )
 
 
 def test_a_request_that_is_refused_costs_its_topics_and_an_error_without_a_number_none() -> None:
-    connector = live()
+    connector = subscribed()
     connector.add([Instrument("woo", "A/USDT", "SPOT_A_USDT")])
     (out,) = connector.received(refused("Command type invalid!", "2", "SUBSCRIBE"))
     assert isinstance(out, BookRefused)
     assert out.instrument.symbol == "A/USDT"
-    assert live().received(refused("Invalid request.")) == (Unnamed("Invalid request."),)
+    assert subscribed().received(refused("Invalid request.")) == (Unnamed("Invalid request."),)
     slow = refused("Too many requests", "1", "SUBSCRIBE")
-    assert live().received(slow) == (SlowDown("Too many requests"),)
+    assert subscribed().received(slow) == (SlowDown("Too many requests"),)
 
 
 @pytest.mark.parametrize(
     ("frame", "instrument"),
     [
-        (delta(AFTER, AFTER), BTC),
-        (DELTA.replace(b'"prevTs":', b'"prev":'), BTC),
-        (DELTA.replace(b'"asks":', b'"a":'), BTC),
-        (DELTA[:-4], None),
+        (BOOK.replace(b'"bids":', b'"b":'), BTC),
+        (BOOK.replace(b'"asks":', b'"a":'), BTC),
+        (BOOK.replace(b'"ts":1790137718138', b'"ts":"x"'), BTC),
+        (BOOK[:-4], None),
     ],
-    ids=["no_time_passed", "previous", "asks", "end"],
+    ids=["bids", "asks", "time", "end"],
 )
 def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:
     with pytest.raises(ProtocolError) as caught:
-        live().received(frame)
+        subscribed().received(frame)
     assert caught.value.instrument is instrument
 
 
@@ -168,8 +175,10 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
     "bad", [b"[]", b'{"success":false,"message":"invalid symbol SPOT_BTC_USDT"}', b"502"]
 )
 def test_a_body_that_is_no_book_names_its_instrument(bad: bytes) -> None:
+    connector = subscribed()
+    connector.resync([BTC])
     with pytest.raises(ProtocolError, match="SPOT_BTC_USDT") as caught:
-        live().fetched(BTC, bad)
+        connector.fetched(BTC, bad)
     assert caught.value.instrument is BTC
 
 
@@ -209,7 +218,33 @@ def test_the_simulator_refuses_what_woo_refuses() -> None:
     assert (none["success"], none["data"]) == (True, [])
     (many,) = desk.say(request | {"params": [topic(f"SPOT_{each}_USDT") for each in range(11)]})
     assert (many["cmd"], many["success"]) == ("SUBSCRIBE", False)
-    assert desk.say(request | {"cmd": "NOPE"})[0]["cmd"] == "ERROR"
+    for command in ("NOPE", "UNSUBSCRIBE"):
+        (error,) = desk.say(request | {"cmd": command})
+        assert (error["cmd"], error["data"]) == ("ERROR", "Command type invalid!")
+    (left,) = desk.say(request | {"cmd": "UN_SUBSCRIBE"})
+    assert (left["cmd"], left["data"]) == ("UN_SUBSCRIBE", [topic("SPOT_BTC_USDT")])
+    assert desk.say(request | {"cmd": "subscribe"})[0]["data"] == [topic("SPOT_BTC_USDT")]
     assert desk.say("hello")[0]["data"] == "Invalid request."
     status, failure = desk.get("/v3/public/orderbook", symbol="SPOT_X_USDT")
     assert (status, failure["success"]) == (400, False)
+
+
+def test_the_simulator_sends_spot_no_deltas() -> None:
+    desk = Desk("woo")
+    deltas, whole = "orderbookupdate@SPOT_BTC_USDT@50", topic("SPOT_BTC_USDT")
+    request = {"id": "1", "cmd": "SUBSCRIBE", "params": [deltas]}
+    assert desk.say(request)[0]["data"] == [deltas]
+    assert desk.say(request)[0]["data"] == [], "it is subscribed already"
+    assert not any(desk.step() for _ in range(50))
+    desk.say(request | {"params": [whole]})
+    frames = [json.loads(frame) for _ in range(50) for frame in desk.step()]
+    assert {each["topic"] for each in frames} == {whole}
+    assert {len(each["data"][side]) for each in frames for side in ("bids", "asks")} == {10}
+
+
+def test_the_simulated_body_without_retail_orders_begins_behind_them() -> None:
+    desk = Desk("woo")
+    asked_for = {"symbol": "SPOT_BTC_USDT", "maxLevel": "10"}
+    _, without = desk.get("/v3/public/orderbook", **asked_for)
+    _, whole = desk.get("/v3/public/orderbook", **asked_for, rpi="true")
+    assert (without["data"]["bids"], len(whole["data"]["bids"])) == (whole["data"]["bids"][1:], 10)

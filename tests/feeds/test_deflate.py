@@ -19,7 +19,7 @@ from feeds.toy import TOY, A
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import FrameForm
 from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
-from onebook.feeds.inflate import TooLong, Uninflatable
+from onebook.inflate import TooLong, Uninflatable
 from onebook.model import Health, Reason
 
 DEFLATED = replace(TOY, frames=FrameForm.DEFLATED)

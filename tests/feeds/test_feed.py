@@ -17,6 +17,8 @@ from websockets.http11 import Request, Response
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, limited, snap
 from onebook.books import Books
 from onebook.config import FeedSettings
+from onebook.core.types import LEVELS_MAX
+from onebook.exchanges.coinbase_advanced import ADVANCED
 from onebook.exchanges.contract import (
     Address,
     Connect,
@@ -254,6 +256,24 @@ async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_
         "A connection to toy ended: disconnected (closed by the exchange).",
         "Connected to toy again.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "detail"),
+    [
+        (1008, "too many messages", " (1008: too many messages)"),
+        (4001, "", " (4001: no words)"),
+        (1000, "", ""),
+    ],
+)
+async def test_the_log_has_the_code_and_the_words_of_a_close_frame(
+    server, caplog, code, words, detail
+):
+    async with running(Rig(server.url, A)) as rig:
+        connection = await rig.live(server, "A")
+        await connection.close(code, words)
+        await rig.moved("A", Health.STALE, Reason.DISCONNECTED)
+        assert rig.books.get(A).detail == f"closed by the exchange{detail}"
 
 
 FLOODS = {  # what comes first, and what follows it without end
@@ -704,6 +724,62 @@ async def test_a_small_frame_that_inflates_beyond_the_bound_ends_the_connection(
         await connection.send(gzip.compress(bytes(50_000_000)))
         assert await server.closed() == 1009
         await rig.moved("A", Health.STALE, Reason.PROTOCOL_ERROR)
+
+
+# The longest messages
+
+
+BTC_USD = Instrument("coinbase", "BTC/USD", "BTC-USD")
+ADVANCED_ASKS, ADVANCED_BYTES = 27_017, 5_080_000  # of BTC-USD's snapshot in 2026
+
+
+def advanced_snapshot(size: int, asks: int = ADVANCED_ASKS) -> str:
+    """A snapshot as long as the exchange's: as many asks, and bids for the rest."""
+
+    def level(side: str, cents: int) -> str:
+        return (
+            f'{{"side":"{side}","event_time":"1970-01-01T00:00:00Z",'
+            f'"price_level":"{cents // 100}.{cents % 100:02}","new_quantity":"0.00012345"}}'
+        )
+
+    levels = [level("offer", 6_000_100 + 25 * rank) for rank in range(asks)]
+    bids = (size - len(",".join(levels))) // (len(level("bid", 6_000_000)) + 1) - 2
+    levels += [level("bid", 6_000_000 - 25 * rank) for rank in range(bids)]
+    text = (
+        '{"channel":"l2_data","timestamp":"2026-02-09T20:32:50.714964855Z","sequence_num":0,'
+        f'"events":[{{"type":"snapshot","product_id":"BTC-USD","updates":[{",".join(levels)}]}}]}}'
+    )
+    return text[:-1].ljust(size - 1) + "}"
+
+
+async def test_the_longest_snapshot_of_coinbase_is_a_live_book_by_default(server):
+    rig = Rig(server.url, BTC_USD, exchange=ADVANCED)
+    rig.books.open(BTC_USD)
+    frame = advanced_snapshot(ADVANCED_BYTES)
+    assert len(frame) == ADVANCED_BYTES > FeedSettings().frame_bytes_max
+    async with running(rig):
+        connection = await server.connection()
+        await connection.send(frame)
+        await rig.moved("BTC-USD", Health.LIVE)
+        book = rig.books.get(BTC_USD)
+        assert book is not None
+        bids, asks = book.core.top(LEVELS_MAX)
+        assert (bids[0][0], asks[0][0]) == ("60000", "60001")
+        assert (len(bids), len(asks)) == (LEVELS_MAX, LEVELS_MAX)
+        assert book.horizon() == (bids[-1][0], asks[-1][0]), "what was cut is unknown"
+
+
+async def test_a_message_longer_than_coinbase_sends_ends_the_connection(server):
+    rig = Rig(server.url, BTC_USD, exchange=ADVANCED)
+    rig.books.open(BTC_USD)
+    async with running(rig):
+        connection = await server.connection()
+        with suppress(ConnectionClosed):
+            await connection.send(advanced_snapshot(ADVANCED.frame_bytes + 1))
+        assert await server.closed() == 1009
+        book = rig.books.get(BTC_USD)
+        assert book is not None
+        assert book.health is not Health.LIVE
 
 
 # An address that is asked for before each connection

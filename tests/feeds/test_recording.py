@@ -126,12 +126,43 @@ def test_a_body_may_stand_on_its_own_lines_and_have_a_header() -> None:
         ("1.0: b'a'.x", "line 2"),
         ("1.0: b'a' if 1 else 2", "line 2"),
         ("1.0: b'a', 1", "not a bytes literal"),
+        ("1.0: b'a' " + "(" * 20_000, "not a bytes literal"),
+        (r"1.0: b'\xg0'", "not a bytes literal"),
+        ("1.0: b'ä'", "not a bytes literal"),
+        ("1618678132350.5: x", "a time that is not in Unix seconds"),
+        ("9" * 400 + ": x", "a time that is not in Unix seconds"),
+        ("wss://[x <-> 1.0", "line 2: Invalid IPv6"),
+        ("wss://x:99999 <-> 1.0", "Port out of range"),
+        ("wss:// <-> 1.0", "none of the forms"),
+        ("https://:1 -> 1.0: x", "an address without a host"),
     ],
 )
 def test_a_bad_line_is_named_with_its_number(line: str, words: str) -> None:
     with pytest.raises(RecordingError, match=r"^my\.file, line 2: ") as error:
         list(parse(["1.0: fine\n", line], name="my.file"))
     assert words in str(error.value)
+
+
+def test_a_body_of_many_lines_is_joined_in_time_that_its_length_allows() -> None:
+    count = 200_000
+    [body] = parse([f"{REST} -> 2.0: x", *["y"] * count])
+    assert body == Fetched(2.0, REST, b"x" + b"\ny" * count)
+
+
+def test_a_header_that_cannot_be_read_belongs_to_the_body() -> None:
+    text = "x header: " + "[" * 20_000
+    assert list(parse([f"{REST} -> 2.0: {text}"])) == [Fetched(2.0, REST, text.encode())]
+
+
+def test_lines_without_an_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "LINE_CHARACTERS_MAX", 100)
+    monkeypatch.setattr(recording, "FILE_CHARACTERS_MAX", 1_000)
+    (tmp_path / "line").write_text("1.0: " + "x" * 100)
+    with pytest.raises(RecordingError, match="a line is longer than 100"):
+        read(tmp_path / "line")
+    (tmp_path / "file").write_text("1.0: x\n" * 200)
+    with pytest.raises(RecordingError, match="longer than 1,000 characters"):
+        read(tmp_path / "file")
 
 
 def test_a_file_that_cannot_be_read_or_written_is_one_clear_error(tmp_path: Path) -> None:

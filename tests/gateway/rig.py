@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError
 
 from databases import migrated
-from onebook.accounts import Accounts, Admin
+from onebook.accounts import Accounts, Admin, Peppers
 from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import AccountsSettings, GatewaySettings
@@ -24,7 +24,7 @@ from onebook.model import Health, Instrument, Tier
 from onebook.store import AuditedChange, Store
 from steady import PATIENCE_S
 
-PEPPER = b"p" * 32
+PEPPER = Peppers(b"p" * 32)
 SYMBOL = "BTC/USDT"
 BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
 

@@ -69,10 +69,34 @@ def test_unknown_exchanges_are_rejected_and_the_rest_is_subscribed(alice):
     )[0]
     assert response["exchanges"] == ["okx"]
     assert response["rejected"] == [
-        {"exchange": "mtgox", "reason": "unknown_exchange"},
-        {"exchange": "-quadriga", "reason": "unknown_exchange"},
+        {
+            "exchange": "mtgox",
+            "reason": "unknown_exchange",
+            "detail": 'There is no exchange "mtgox".',
+        },
+        {
+            "exchange": "-quadriga",
+            "reason": "unknown_exchange",
+            "detail": 'There is no exchange "quadriga".',
+        },
         {"exchange": "coinbase", "reason": "symbol_not_traded"},
     ]
+
+
+def test_an_exchange_that_others_have_is_answered_with_what_to_use_instead(alice):
+    sentence = (
+        'There is no exchange "binanceusdm". It lists derivatives, and Onebook has spot books:'
+        " use binance."
+    )
+    request = {"type": "subscribe_aggregated", "symbol": "BTC/USDT"}
+    (response, *_) = alice.says(**request, exchanges=["binanceusdm", "okx"])
+    assert response["rejected"] == [
+        {"exchange": "binanceusdm", "reason": "unknown_exchange", "detail": sentence}
+    ]
+    (refused,) = alice.says(**request, exchanges=["binanceusdm"])
+    assert (refused["type"], refused["message"]) == ("subscription_error", sentence)
+    (pairs,) = alice.says(type="get_pairs", exchange="binanceusdm")
+    assert (pairs["error"], pairs["message"]) == ("invalid_exchange", sentence)
 
 
 def test_all_exchanges_unknown_is_exchange_unavailable(alice):

@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.rig import SYMBOL, gateway
+from onebook.model import GIB_BYTES
 from onebook.store import AuditedChange
 
 
@@ -95,6 +96,8 @@ async def test_data_limit_warning_at_80_percent(tmp_path):
             warning = await client.next()
             assert warning["type"] == "data_limit_warning"
             assert warning["data_usage"]["usage_percentage"] >= 80
+            assert warning["data_usage"]["exceeded_by_gb"] == 0
+            assert "interval_ms" in warning["action_required"]
             assert (await client.ask(type="ping"))["type"] == "pong"
 
 
@@ -103,9 +106,10 @@ async def test_usage_that_jumps_over_the_allowance_is_warned_of_before_the_end(t
         key = await node.key()
         async with node.client(key) as client:
             (key_id,) = node.gateway.connections.by_key
-            node.accounts.meter.add(key_id, 20_000)
+            node.accounts.meter.add(key_id, 10_000 + (GIB_BYTES << 1))
             await node.accounts.meter.flush()
             warning, end = await client.next(), await client.next()
             assert (warning["type"], end["type"]) == ("data_limit_warning", "data_limit_exceeded")
-            assert warning["data_usage"] == end["data_usage"]
+            assert warning["data_usage"] == end["data_usage"] | {"exceeded_by_gb": 2.0}
+            assert "larger allowance" in warning["action_required"]
             assert await client.closed() == 4003

@@ -34,6 +34,11 @@ TOGETHER = (
         "Each connector reads its own simulated exchange in suites that find both by name.",
     ),
     Covered(
+        ("livecheck/*.py",),
+        ("livecheck/test_run.py", "cli/test_exchanges_live.py"),
+        "What is observed, found and reported is seen in the checks of drifting exchanges.",
+    ),
+    Covered(
         ("simulator/binanceus.py",),
         ("exchanges/test_binanceus.py",),
         "It is that of Binance, with another list.",

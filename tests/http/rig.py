@@ -29,7 +29,7 @@ async def application(scope, receive, send):
     body = b"small"
     if scope["path"] == "/big":
         body = BIG
-    elif scope["method"] == "POST":
+    elif scope["method"] == "POST" and scope["path"] != "/early":
         size = 0
         while True:
             message = await receive()
@@ -40,6 +40,11 @@ async def application(scope, receive, send):
                 break
         body = str(size).encode()
     headers = [(b"content-length", str(len(body)).encode())]
+    if scope["path"] == "/never":
+        await asyncio.Event().wait()
+    if scope["path"] == "/early":  # the body is still on its way
+        body = b"early"
+        headers = [(b"content-length", b"5")]
     if scope["path"] == "/left":  # as endpoint 10 does with a client that reads nothing
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(20):
@@ -82,7 +87,14 @@ class Upgraded(asyncio.Protocol):
 
 @asynccontextmanager
 async def served(
-    *, connections_max=100, addresses_max=0, trusted=False, turn_s=0.001, tls=None, **settings
+    *,
+    connections_max=100,
+    addresses_max=0,
+    trusted=False,
+    turn_s=0.001,
+    tls=None,
+    answer_timeout_s=60.0,
+    **settings,
 ):
     """A port; its clients are strangers unless they are to be trusted."""
     address_limiter = AddressLimiter(0, sockets_per_address_max=addresses_max)
@@ -102,6 +114,7 @@ async def served(
             connections_max=lambda: connections_max,
             forwarded_from=(),
             tls=tls,
+            answer_timeout_s=answer_timeout_s,
             settings=ServerSettings(**{**QUICK, **settings}),
         ):
             yield listener.getsockname()[1]

@@ -6,10 +6,15 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
+from onebook.config import ServerSettings
+from onebook.http.deadlines import DEADLINES, Wait
 from steady import PATIENCE_S, own_s
 
 from .rig import BIG, measured, peer_of, problem, served
 
+SMALL = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+# The end of an idle connection is no fault, and not counted.
+LABELS = {wait.name.lower() for wait in Wait if wait is not Wait.NEXT}
 HALVES = {
     "no byte": (b"", "headers", b""),
     "half a request line": (b"GET /sma", "headers", b""),
@@ -24,11 +29,34 @@ HALVES = {
 }
 
 
+CHUNKED = b"POST /early HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"
+# How a client brings a connection into each state and leaves it there: what it sends, what it
+# waits for, and what it sends then.
+STATES = {
+    "connected": (Wait.HEADERS, b"", b"", b""),
+    "headers": (Wait.HEADERS, b"GET / HTTP/1.1\r\nHost", b"", b""),
+    "headers of a second request": (Wait.HEADERS, SMALL, b"small", b"GET / HTTP/1.1\r\n"),
+    "body": (Wait.BODY, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na", b"", b""),
+    "body after an early answer": (Wait.BODY, CHUNKED, b"early", b"1\r\nb\r\n"),
+    "answer": (Wait.ANSWER, b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n", b"", b""),
+    "answer to a second request": (
+        Wait.ANSWER,
+        SMALL + b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"small",
+        b"",
+    ),
+    "unread answer": (Wait.WRITE, b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n", None, b""),
+    "next request": (Wait.NEXT, SMALL, b"small", b""),
+    "next request after the rest of a body": (Wait.NEXT, CHUNKED, b"early", b"0\r\n\r\n"),
+    "closing": (Wait.CLOSING, b"GET /left HTTP/1.1\r\nHost: x\r\n\r\n", None, b""),
+}
+
+
 @asynccontextmanager
-async def unread_answer(path):
-    """A peer that has sent a request and reads nothing; and how many writes had expired before."""
+async def unread_answer(path, wait):
+    """A peer that has sent a request and reads nothing; and how many waits had expired before."""
     async with served() as port, peer_of(port, limit=1_024) as peer:
-        before = measured("onebook_http_expired_total", wait="write")
+        before = measured("onebook_http_expired_total", wait=wait)
         peer.writer.transport.pause_reading()
         await peer.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         yield peer, before
@@ -61,10 +89,45 @@ def test_half_a_request_is_answered_408_and_closed_in_time(run, kind):
     run(talk())
 
 
+def test_every_state_has_a_deadline_and_a_client_that_brings_a_socket_there():
+    assert set(DEADLINES) == set(Wait)
+    assert {wait for wait, *_ in STATES.values()} == set(Wait)
+    for wait, deadline in DEADLINES.items():
+        assert deadline.setting in ServerSettings.model_fields or wait is Wait.ANSWER
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_socket_that_stays_in_a_state_is_closed(run, state):
+    wait, first, answer, then = STATES[state]
+
+    async def talk():
+        async with served(answer_timeout_s=2.5) as port, peer_of(port, limit=1_024) as peer:
+            before = {each: measured("onebook_http_expired_total", wait=each) for each in LABELS}
+            if answer is None:
+                peer.writer.transport.pause_reading()
+            await peer.send(first)
+            async with asyncio.timeout(PATIENCE_S):
+                if answer:
+                    await peer.reader.readuntil(answer)
+                await peer.send(then)
+                while not measured("onebook_sockets"):
+                    await asyncio.sleep(0.01)
+                began_s = own_s()
+                while measured("onebook_sockets"):
+                    await asyncio.sleep(0.02)
+            assert own_s() - began_s < 4
+            expired = {each: measured("onebook_http_expired_total", wait=each) for each in LABELS}
+            grown = {each for each in LABELS if expired[each] > before[each]}
+            assert grown == {wait.name.lower()} & LABELS
+
+    run(talk())
+
+
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_an_answer_that_is_never_read_is_cut_off(run):
     async def talk():
-        async with unread_answer("/big") as (peer, before):
+        async with unread_answer("/big", "write") as (peer, before):
             async with asyncio.timeout(PATIENCE_S):
                 while measured("onebook_http_expired_total", wait="write") == before:
                     await asyncio.sleep(0.05)
@@ -79,7 +142,7 @@ def test_an_answer_that_the_application_gave_up_is_cut_off_though_nothing_reads_
     """uvicorn closes such a connection, which waits for its buffer: the deadline aborts it."""
 
     async def talk():
-        async with unread_answer("/left") as (_, before):
+        async with unread_answer("/left", "closing") as (_, before):
             async with asyncio.timeout(PATIENCE_S):
                 while not measured("onebook_sockets"):
                     await asyncio.sleep(0.01)
@@ -88,9 +151,22 @@ def test_an_answer_that_the_application_gave_up_is_cut_off_though_nothing_reads_
                 while measured("onebook_sockets"):
                     await asyncio.sleep(0.05)
             assert own_s() - began_s < 3
-            assert measured("onebook_http_expired_total", wait="write") == before + 1
+            assert measured("onebook_http_expired_total", wait="closing") == before + 1
 
     run(talk())
+
+
+async def test_an_answer_that_is_read_for_ever_ends_at_the_deadline_of_its_request():
+    async with (
+        served(answer_timeout_s=2.0) as port,
+        peer_of(port, limit=65_536) as peer,
+    ):
+        before = measured("onebook_http_expired_total", wait="answer")
+        await peer.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(PATIENCE_S):
+            while measured("onebook_http_expired_total", wait="answer") == before:
+                assert await peer.reader.read(50_000)
+                await asyncio.sleep(0.1)
 
 
 async def test_an_answer_that_is_read_slowly_is_not_cut_off():

@@ -134,8 +134,8 @@ EXEMPT = {
     ),
     "woo": (
         "v3/public",
-        "ccxt follows the socket of v1, whose `orderbook` frames are whole; ours is"
-        " `orderbookupdate` of v3",
+        "ccxt follows the socket of v1, whose `orderbook` has 100 levels; ours is `orderbook10` of"
+        " v3, which its source of 2026-08 (pull request 29578) follows too",
     ),
 }
 

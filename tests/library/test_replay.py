@@ -1,6 +1,7 @@
 """Recordings of the library, read again: the same books, at the recorded times."""
 
 import asyncio
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 import onebook
 from library.place import PATIENCE_S, SYMBOL, feeds, shown, truth
+from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import (
     ConnectionOpened,
     Fetched,
@@ -167,3 +169,39 @@ def test_the_channel_that_is_set_says_how_many_books_can_be_recorded(tmp_path: P
     onebook.order_books(symbols, exchanges="coinbase", record=tmp_path)
     with pytest.raises(RecordingError, match="coinbase has 30 books on a connection"):
         onebook.order_books(symbols, exchanges="coinbase", record=tmp_path, feeds=advanced)
+
+
+TEN_YEARS_S = 315_360_000.0
+
+
+async def test_a_pause_of_years_between_two_recordings_is_not_waited_for(tmp_path: Path) -> None:
+    await recorded(tmp_path / "recording")
+    lines = (tmp_path / "recording" / "kraken.rec").read_text().splitlines()
+    later = [
+        re.sub(r"\d{10}\.\d+", lambda at: str(float(at[0]) + TEN_YEARS_S), each, count=1)
+        for each in lines
+    ]
+    (tmp_path / "both.rec").write_text("\n".join([*lines, *later]))
+    times = [each.time_us for each in onebook.replay(tmp_path / "both.rec", exchanges=["kraken"])]
+    assert times[-1] - times[0] > TEN_YEARS_S * 1e6
+    again = [each.time_us for each in onebook.replay(tmp_path / "both.rec", exchanges=["kraken"])]
+    assert times == again
+
+
+async def test_a_recording_with_times_in_milliseconds_is_refused(tmp_path: Path) -> None:
+    await recorded(tmp_path / "recording")
+    text = (tmp_path / "recording" / "kraken.rec").read_text()
+    (tmp_path / "ms.rec").write_text(
+        re.sub(r"\d{10}\.\d+", lambda at: str(float(at[0]) * 1_000), text)
+    )
+    with pytest.raises(RecordingError, match="line 1: a time that is not in Unix seconds"):
+        onebook.replay(tmp_path / "ms.rec")
+
+
+def test_frames_of_no_known_shape_are_no_books(tmp_path: Path) -> None:
+    url = EXCHANGES["kraken"].ws_url
+    frames = ["[" * 20_000, '{"channel":"book","data":7}', '{"channel":"book","data":[7]}', "7"]
+    lines = [f"{url} <-> 1.0", *(f"{at}.5: {frame}" for at, frame in enumerate(frames, 1))]
+    (tmp_path / "odd.rec").write_text("\n".join(lines))
+    with pytest.raises(RecordingError, match="No book of the recording became live"):
+        list(onebook.replay(tmp_path / "odd.rec"))

@@ -81,6 +81,7 @@ class Subscriber:
         self.updates = 0
         self.received_bytes = 0  # that are billed
         self.end_codes = []  # of the connections that the gateway closed
+        self.reconnect_in_ms = []  # announced before
         self.by_id = {}
         self._moved = asyncio.Condition()
 
@@ -117,6 +118,8 @@ class Subscriber:
             self.statuses.append(
                 (message["exchange"], message["symbol"], message["state"], message["reason"])
             )
+        elif kind == "server_shutdown":
+            self.reconnect_in_ms = sorted([*self.reconnect_in_ms, int(message["reconnect_in_ms"])])
         elif kind in ("subscription_error", "error", "authentication_error"):
             raise AssertionError(message)
         elif kind == "aggregated_orderbook_update":

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from e2e.service import key_of, pointed_at, settings_in, ws_url
+from gateway.helpers import refused
 from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
 from onebook import app, config, feeder
@@ -18,10 +19,11 @@ from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator.server import SimulatedExchanges
-from steady import PATIENCE_S
+from steady import PATIENCE_S, own_s
 
 EXCHANGES = ("okx", "kraken", "binance")
 SYMBOLS = ("BTC/USDT", "ETH/USDT")
+ISOLATION_SLACK_S = 1.0  # a tick, and up to the last heartbeat before the cut
 NEVER_S = 60.0  # a busy machine must not look like a dead node
 STRANGER = NodeHeartbeat(
     node=7,
@@ -36,7 +38,8 @@ STRANGER = NodeHeartbeat(
 class Pipe:
     """A TCP proxy to one port that can stop carrying, both ways and for new connections.
 
-    From `late_s` on, everything arrives that much later.
+    From `late_s` on, everything arrives that much later. `freeze` stops the connections of now for
+    ever, without closing them, and no later ones.
     """
 
     def __init__(self, port):
@@ -57,25 +60,33 @@ class Pipe:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def freeze(self):
+        self.open.clear()
+        self.open = asyncio.Event()
+        self.open.set()
+
     def _begin(self, reader, writer):
         self._tasks.add(asyncio.create_task(self._accepted(reader, writer)))
 
     async def _accepted(self, reader, writer):
-        await self.open.wait()
+        gate = self.open
+        await gate.wait()
         other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self.target)
         ways = [
-            asyncio.create_task(self._carry(reader, other_writer)),
-            asyncio.create_task(self._carry(other_reader, writer)),
+            asyncio.create_task(self._carry(reader, other_writer, gate)),
+            asyncio.create_task(self._carry(other_reader, writer, gate)),
         ]
         self._tasks.update(ways)
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for each in (writer, other_writer):
-            each.close()
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (writer, other_writer):
+                each.transport.abort()
 
-    async def _carry(self, reader, writer):
+    async def _carry(self, reader, writer, gate):
         try:
             while data := await reader.read(65_536):
-                await self.open.wait()
+                await gate.wait()
                 if self.late_s:
                     asyncio.get_running_loop().call_later(self.late_s, writer.write, data)
                 else:
@@ -95,6 +106,7 @@ class World:
         self.published = Published(simulated, SYMBOLS)
         self.stack = stack
         self.key = None
+        self.drain_s = PATIENCE_S
         self.tasks = []
 
     def settings(self, role, port=None, **node):
@@ -103,7 +115,7 @@ class World:
             self.folder,
             node={"role": role, "heartbeat_timeout_s": NEVER_S, "isolated_s": NEVER_S, **node},
             nats={"servers": servers},
-            gateway={"drain_s": PATIENCE_S},
+            gateway={"drain_s": self.drain_s},
         )
 
     def feeds(self, **node):
@@ -201,6 +213,49 @@ async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(t
         pipe.open.set()
         await here.fresh(cut_subscriber, subscriber)
         assert cut_subscriber.wrong == subscriber.wrong == []
+
+
+async def readiness(node):
+    async with httpx.AsyncClient() as http:
+        answer = await http.get(f"{node.url}/readyz")
+    return answer.status_code, answer.json()["problems"]
+
+
+async def test_a_gateway_that_is_cut_off_sends_its_clients_away_and_not_at_a_blip(tmp_path):
+    quick = {"heartbeat_timeout_s": 0.5, "isolated_s": 4.0}
+    async with world(tmp_path) as here, Pipe(here.port) as pipe, here.feeds():
+        here.drain_s = 0.3
+        cut, client = await here.gateway(port=pipe.port, **quick)
+        await here.fresh(client)
+
+        pipe.open.clear()  # a blip
+        await eventually(lambda: not any(client.live.values()))
+        assert not cut.supervisor.isolated
+        assert (await readiness(cut))[0] == 200
+        pipe.open.set()
+        await here.fresh(client)
+        assert client.end_codes == []
+
+        pipe.open.clear()
+        began = own_s()
+        await eventually(lambda: cut.supervisor.isolated)
+        assert own_s() - began < quick["isolated_s"] + ISOLATION_SLACK_S
+        await eventually(lambda: client.end_codes == [4200] * len(EXCHANGES))
+        assert client.reconnect_in_ms == [100, 200, 300]
+        status, problems = await readiness(cut)
+        assert (status, problems[-1]) == (503, "NATS does not reach this node.")
+        response = await refused(ws_url(cut))
+        assert response.status_code == 503
+        assert 1 <= int(response.headers["Retry-After"]) <= 10
+
+        pipe.open.set()
+        await eventually(lambda: cut.supervisor.ready)
+        assert (await readiness(cut))[0] == 200
+        again = Subscriber(here.published)
+        task = asyncio.create_task(again.run(ws_url(cut), here.key))
+        here.stack.push_async_callback(_ended, task)
+        await here.fresh(again)
+        assert client.wrong == again.wrong == []
 
 
 async def test_a_feeds_node_whose_messages_come_late_is_not_shown(tmp_path, caplog):

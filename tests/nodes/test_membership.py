@@ -24,6 +24,7 @@ from onebook.nodes.members import (
     encode_heartbeat,
     heartbeat_of,
 )
+from onebook.nodes.payloads import WireError
 from onebook.nodes.placement import BookKey, key_of, ranking
 from onebook.nodes.subjects import Subjects, token
 from onebook.nodes.tenure import Tenure
@@ -192,7 +193,8 @@ def test_a_heartbeat_of_a_later_release_is_read_and_noise_is_not():
 
     payload = msgpack.encode({**msgpack.decode(encode_heartbeat(beat(5))), "later": [1, 2]})
     assert heartbeat_of(payload) == beat(5)
-    assert heartbeat_of(b"noise") is None
+    with pytest.raises(WireError):
+        heartbeat_of(b"noise")
 
 
 nodes_of = st.sets(st.integers(0, 2**63 - 1), min_size=2, max_size=8)
@@ -263,8 +265,9 @@ def test_a_change_is_no_page_of_everything_and_a_page_no_change():
     change, page = (msgpack.encode(CHANGE | {"whole": whole}) for whole in (False, True))
     assert interest_of(change, whole=False).added == ["okx BTC/USDT"]
     assert interest_of(page, whole=True).whole
-    assert interest_of(change, whole=True) is None
-    assert interest_of(page, whole=False) is None
+    for payload, whole in ((change, True), (page, False)):
+        with pytest.raises(WireError):
+            interest_of(payload, whole=whole)
 
 
 @pytest.mark.parametrize(
@@ -281,18 +284,23 @@ def test_a_change_is_no_page_of_everything_and_a_page_no_change():
         {"pages": 10**9},
     ],
 )
-def test_interest_of_another_shape_is_none(foreign):
+def test_interest_of_another_shape_is_refused(foreign):
     for whole in (False, True):
         payload = msgpack.encode(CHANGE | {"whole": whole} | foreign)
-        assert interest_of(payload, whole=whole) is None
-    assert interest_of(b"", whole=False) is None
+        with pytest.raises(WireError):
+            interest_of(payload, whole=whole)
+    with pytest.raises(WireError):
+        interest_of(b"", whole=False)
 
 
-@pytest.mark.parametrize(
-    ("payload", "page"), [(b"0", 0), (b"12", 12), (b"", None), (b"-1", None), (b"1" * 5_000, None)]
-)
-def test_a_request_names_its_page(payload, page):
-    assert page_asked(payload) == page
+def test_a_request_names_its_page():
+    assert [page_asked(payload) for payload in (b"0", b"12")] == [0, 12]
+
+
+@pytest.mark.parametrize("payload", [b"", b"-1", b"1" * 5_000])
+def test_a_request_without_a_page_is_refused(payload):
+    with pytest.raises(WireError):
+        page_asked(payload)
 
 
 def test_a_large_interest_has_pages():

@@ -41,6 +41,7 @@ async def test_a_gateway_that_is_cut_off_from_nats_is_stale_in_time_and_right_wh
                 "gateway",
                 before=inside(gateway),
                 ONEBOOK_SERVER__HOST=to_clients.second,
+                ONEBOOK_GATEWAY__DRAIN_S="600",  # its clients are still there when it is healed
                 ONEBOOK_NATS__SERVERS=f'["nats://{between.first}:{port}"]',
             )
             near, far = subscribers = [Subscriber(published), Subscriber(published)]

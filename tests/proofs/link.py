@@ -12,9 +12,9 @@ from onebook.config import FeedSettings
 from onebook.exchanges.contract import Fetch, FrameForm, Seeded
 from onebook.feeds.actions import Request, SendPing, Transmit
 from onebook.feeds.connection import TICK_S
-from onebook.feeds.inflate import inflated
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.inflate import inflated
 from onebook.model import Health, Instrument
 from proofs.clock import Timer, VirtualClock
 from proofs.venue import Dropped, Venue, Wire

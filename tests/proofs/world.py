@@ -9,7 +9,7 @@ that a book is at every moment right or not live, never a third state.
 from collections.abc import Callable
 from random import Random
 
-from onebook.accounts import Accounts
+from onebook.accounts import Accounts, Peppers
 from onebook.books import Books
 from onebook.config import FeedSettings, GatewaySettings
 from onebook.core.types import LEVELS_MAX
@@ -97,7 +97,7 @@ class World:
         catalogue = Catalogue(self.venues)
         self.gateway = Gateway(
             GATEWAY,
-            accounts=Accounts(Store(NO_DATABASE), b"p" * 32, clock_ms=self.clock.wall_ms),
+            accounts=Accounts(Store(NO_DATABASE), Peppers(b"p" * 32), clock_ms=self.clock.wall_ms),
             books=self.books,
             catalogue=catalogue,
             supervisor=Links(self.links, self.books, levels_max, catalogue.state),

@@ -10,17 +10,21 @@ pytest.importorskip("ccxt", reason="ccxt is one of the judges (dependency group 
 
 from contract.venue import CHANNELS
 from onebook.cli.exchange_facts import listed
-from onebook.cli.exchange_page import index
+from onebook.cli.exchange_page import confirmed_part, index, page
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import LossDetection
 from onebook.exchanges.quality import (
+    FACTS,
+    NEVER,
     NO_LEVEL,
     Evidence,
     Recording,
+    confirmations,
     docstring,
     doubts,
     evidence,
     page_read,
+    protocol,
     quality,
     rules,
 )
@@ -159,3 +163,76 @@ def test_a_mark_counts_only_on_a_test_that_does_what_the_mark_says() -> None:
     assert (reads_lists(idle), reads_lists(lists)) == (False, True)
     assert not reads_sample(idle, "never.ws." + "1.0"), "its module does not name it"
     assert not reads_sample(lists, "OKX.ws.1.0"), "it asks for no recordings"
+
+
+CONFIRMED = """Mint spot: 10 levels a side.
+
+Page: https://mint.example/book
+
+Confirmed:
+
+    channel, verbs: 2026-09-15, third-party: the official client 1.3
+    limits: 2026-02, page: limits
+    limits: 2026-10-01, recorded: a probe
+    levels: 2026-03, page: book, whose
+        address is long
+    depth: never: the page states none
+
+It is so.
+"""
+
+
+def test_what_confirmed_a_fact_is_its_newest_source() -> None:
+    found = confirmations(CONFIRMED)
+    assert [(fact, each.when, each.how) for fact, each in found.items()] == [
+        ("channel", "2026-09-15", "third-party"),
+        ("verbs", "2026-09-15", "third-party"),
+        ("limits", "2026-10-01", "recorded"),
+        ("levels", "2026-03", "page"),
+        ("depth", NEVER, "-"),
+    ]
+    assert found["limits"].source == "a probe"
+    assert found["levels"].source == "book, whose address is long"
+    assert confirmations(TEXT) == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "channel: a probe",
+        "channel: 2026-9-15, page: it",
+        "channel: 2026-09-15, rumour: it",
+        "channel: 2026-13-15, page: it",
+        "chanel: 2026-09-15, page: it",
+    ],
+)
+def test_a_line_that_does_not_say_what_confirmed_it_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(line)):
+        confirmations(CONFIRMED.replace("depth: never: the page states none", line))
+
+
+def test_old_and_unconfirmed_facts_are_warned_of_on_the_page() -> None:
+    heading, warning, rows = confirmed_part("## Last confirmed", CONFIRMED)
+    assert heading == "## Last confirmed"
+    assert warning.endswith(f"the review of {rules().reviewed}: levels, depth.")
+    assert "| limits | 2026-10-01 | recorded | a probe |" in rows
+    young = CONFIRMED.replace("levels: 2026-03", "levels: 2026-06").replace(
+        "depth: never: the page states none", "depth: 2026-06-01, page: book"
+    )
+    assert len(confirmed_part("## Last confirmed", young)) == 2, "180 days are not old"
+
+
+def test_the_section_stands_on_its_page_once() -> None:
+    assert protocol(CONFIRMED) == "Page: https://mint.example/book\n\nIt is so."
+    assert page(EXCHANGES["woo"]).count("pull request 29578, for spot") == 1
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_every_connector_says_what_last_confirmed_each_of_its_facts(channel: str) -> None:
+    _, _, other = channel.partition(".")
+    found = confirmations(docstring(CHANNELS[channel], other))
+    assert list(found) == list(FACTS)
+    dates = [each.when for each in found.values() if each.when != NEVER]
+    assert all(when <= f"{rules().reviewed}" for when in dates), (
+        "`reviewed` of quality.toml is when facts were last compared"
+    )

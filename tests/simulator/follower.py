@@ -26,8 +26,8 @@ from onebook.exchanges.contract import (
     Snapshot,
     Verify,
 )
-from onebook.feeds.inflate import inflated
 from onebook.feeds.lists import read_list
+from onebook.inflate import inflated
 from onebook.model import Instrument
 from onebook.rest import Rest, trusted_authorities
 

@@ -9,7 +9,8 @@ from alembic.operations import Operations
 from sqlalchemy import Connection, inspect, text
 
 from databases import database
-from onebook.accounts import Admin
+from onebook.accounts import Admin, Peppers
+from onebook.accounts.pepper import require_same_pepper
 from onebook.errors import ConfigError
 from onebook.model import Tier
 from onebook.store import AuditedChange, Store
@@ -17,6 +18,7 @@ from onebook.store.migrations.versions import (
     r0001_first_release,
     r0002_suspensions,
     r0003_operator,
+    r0004_peppers,
 )
 from onebook.store.tables import metadata
 from together import in_processes, upgraded
@@ -58,13 +60,14 @@ async def test_a_newer_schema_is_refused_with_a_plain_message(empty_url: str) ->
         await store.upgrade()
         async with store._writes.begin() as connection:
             await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        with pytest.raises(ConfigError, match="schema 9999, newer than 0003 of this release"):
+        with pytest.raises(ConfigError, match="schema 9999, newer than 0004 of this release"):
             await store.upgrade()
 
 
 async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
     def down(connection: Connection) -> list[str]:
         with Operations.context(MigrationContext.configure(connection)):
+            r0004_peppers.downgrade()
             r0003_operator.downgrade()
             r0002_suspensions.downgrade()
             r0001_first_release.downgrade()
@@ -79,18 +82,23 @@ async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
 async def test_a_database_of_the_first_release_keeps_its_keys(empty_url: str) -> None:
     def down(connection: Connection) -> None:
         with Operations.context(MigrationContext.configure(connection)):
+            r0004_peppers.downgrade()
             r0003_operator.downgrade()
             r0002_suspensions.downgrade()
 
     async with Store(empty_url) as store:
         await store.upgrade()
-        admin = Admin(store, b"p" * 32)
+        peppers = Peppers(b"p" * 32)
+        await require_same_pepper(store, peppers)
+        admin = Admin(store, peppers)
         await admin.create_account("alice", AuditedChange(1, "operator", ""))
         made = await admin.create_key("alice", Tier.BASIC, AuditedChange(2, "operator", ""))
         async with store._writes.begin() as connection:
             await connection.run_sync(down)
             await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
         await store.upgrade()
+        assert [each.pepper_id for each in await store.peppers()] == [peppers.current_id]
+        assert await store.keys_under_old_peppers(3) == []
         await admin.move_key(made.row.key_id, "suspend", AuditedChange(3, "operator", ""))
         await admin.move_account("alice", "suspend", AuditedChange(4, "operator", ""))
         await admin.move_account("alice", "resume", AuditedChange(5, "operator", ""))

@@ -45,6 +45,8 @@ class Market:
         self.sockets: set[WebSocket] = set()
         self.heard: list[dict] = []
         self.frozen = False
+        self.deaf = False  # it sends nothing at all
+        self.horizons: dict[str, dict] = {}  # where the books of exchanges end, by name
         self.listed = list(EXCHANGES)  # what it says that there is
         self.names = list(EXCHANGES)  # whose books there are
         self.crossed = False
@@ -134,6 +136,7 @@ class Market:
                 "market_stats": stats,
                 "stale_exchanges": sorted(self.stale),
                 "ages": {name: 40 for name in self.names if name not in self.stale},
+                **({"coverage": self.horizons} if asked.get("coverage") else {}),
                 **fill,
             },
         }
@@ -214,7 +217,7 @@ def reply(message: dict, market: Market) -> dict | None:
             pairs = {name: ["BTC/USDT", "ETH/USDT", "SOL/USDT"] for name in EXCHANGES}
             pairs["okx"] = [*pairs["okx"], "ETH/BTC"]
             return {"type": "pairs_data", "data": {"exchanges": pairs}}
-        case "ping" if market.late:
+        case "ping" if market.late or market.deaf:
             return None
         case "ping":
             return {"type": "pong", "client_time": message["client_time"], "latency_ms": 0.4}
@@ -287,7 +290,7 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
 
     async def books(socket: WebSocket, symbol: str) -> None:
         while True:
-            if not market.frozen:
+            if not market.frozen and not market.deaf:
                 await socket.send_text(json.dumps(market.update(symbol, wanted[symbol])))
             await asyncio.sleep(interval_s)
 

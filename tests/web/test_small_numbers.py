@@ -10,7 +10,10 @@ from web.scripted import GOOD_KEY, Market
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 LEVEL = "{price: %s, amount: 7, total: 7, cost: 1, shares: [['okx', 7]]}"
-BOOK = "{bids: [%s], asks: [%s], ages: {}, stats: {best_bid: 1, best_ask: %s}}"
+BOOK = (
+    "{bids: [%s], asks: [%s], ages: {}, stats: {best_bid: 1, best_ask: %s},"
+    " horizons: {bids: [], asks: []}}"
+)
 
 # Cells whose text begins before or ends after their own box, where another number is.
 OVERFLOWING = """[...document.querySelectorAll(

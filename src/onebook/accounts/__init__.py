@@ -4,7 +4,7 @@ from onebook.accounts.accounts import Accounts
 from onebook.accounts.admin import Admin, NewKey
 from onebook.accounts.keys import Key
 from onebook.accounts.limits import Decision, RateLimiter
-from onebook.accounts.pepper import load_pepper
+from onebook.accounts.pepper import Peppers, load_pepper
 from onebook.accounts.sessions import RestSession
 from onebook.accounts.usage import Meter
 from onebook.accounts.usage_report import UsageReport, usage_report
@@ -16,6 +16,7 @@ __all__ = [
     "Key",
     "Meter",
     "NewKey",
+    "Peppers",
     "RateLimiter",
     "RestSession",
     "UsageReport",

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from onebook.accounts.cache import CACHE_TTL_MS
 from onebook.accounts.keycache import KeyCache
-from onebook.accounts.keys import Key, digest, key_of, require_enabled, status_at, well_formed
+from onebook.accounts.keys import Key, key_of, require_enabled, status_at, well_formed
 from onebook.accounts.limits import AttemptLimits, RateLimiter
-from onebook.accounts.pepper import require_same_pepper
+from onebook.accounts.pepper import Peppers, require_same_pepper
 from onebook.accounts.periodic import every
 from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import REMEMBERED_MS, RestSession, Sessions, is_over
@@ -36,11 +36,19 @@ from onebook.errors import (
 from onebook.metrics import AUTHENTICATION_FAILURES
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
 from onebook.signals import Signal
-from onebook.store import KeyRow, Store
+from onebook.store import KeyRow, Rehashed, Store
 
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
 PRUNE_INTERVAL_MS: Final = 60 * MINUTE_MS
 BATCHES_KEPT_MS: Final = DAY_MS
+REHASHED_MAX: Final = 1_000  # texts between two polls; the others are rehashed at their next use
+
+
+class _Opened(NamedTuple):
+    """A key, and the digest of its text that opened it."""
+
+    key: Key
+    secret: bytes
 
 
 def wall_clock_ms() -> int:
@@ -58,7 +66,7 @@ class Accounts:
     def __init__(
         self,
         store: Store,
-        pepper: bytes,
+        peppers: Peppers,
         *,
         settings: AccountsSettings | None = None,
         clock_ms: Callable[[], int] = wall_clock_ms,
@@ -74,21 +82,22 @@ class Accounts:
         )
         self.lost_bytes = 0  # usage that could not be written when it stopped
         self._store = store
-        self._pepper = pepper
+        self._peppers = peppers
         self._clock_ms = clock_ms
         self._attempts = AttemptLimits(self.settings)
         self._keys = KeyCache(store, clock_ms, on_read=self.meter.open)
         self._sessions = Sessions(
-            store, pepper, clock_ms=clock_ms, per_key_max=self.settings.sessions_per_key_max
+            store, peppers, clock_ms=clock_ms, per_key_max=self.settings.sessions_per_key_max
         )
         self._used_at_ms: dict[str, int] = {}
+        self._rehashed: dict[bytes, Rehashed] = {}  # not stored yet, by the older digest
         self._stamp = 0
         self._touched_at_ms = 0
         self._pruned_at_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        await require_same_pepper(self._store, self._pepper)
+        await require_same_pepper(self._store, self._peppers, self._clock_ms())
         self._stamp = await self._store.newest_change()
         self._keys.polled(self._clock_ms())
         self._tasks = [
@@ -109,8 +118,9 @@ class Accounts:
         await self._keys.close()
         await self._sessions.close()
         self.lost_bytes = await self.meter.close(self.settings.final_flush_timeout_s)
-        with suppress(OnebookError):  # only times of last use are lost
+        with suppress(OnebookError):  # of no use any more, or done at the next use
             await self._touch()
+            await self._rehash()
 
     async def verify_key(self, text: str, now_ms: int, *, address: str | None = None) -> Key:
         """Look up the key with this text and require that it may be used.
@@ -124,19 +134,22 @@ class Accounts:
             ApiKeyDisabled: It is suspended or expired.
             RateLimitExceeded: The address failed too often.
         """
+        return (await self._opened(text, now_ms, address)).key
+
+    async def _opened(self, text: str, now_ms: int, address: str | None) -> _Opened:
         try:
             return await self._counted(text, now_ms, address)
         except (InvalidApiKey, ApiKeyDisabled, RateLimitExceeded) as error:
             AUTHENTICATION_FAILURES.labels(error.code).inc()
             raise
 
-    async def _counted(self, text: str, now_ms: int, address: str | None) -> Key:
+    async def _counted(self, text: str, now_ms: int, address: str | None) -> _Opened:
         if address is None:
             return await self._verified(text, now_ms)
         now_s = now_ms / SECOND_MS
         self._attempts.require_verdict(address, now_s)
         try:
-            key = await self._verified(text, now_ms)
+            opened = await self._verified(text, now_ms)
         except InvalidApiKey:
             self._attempts.failed(address, now_s)
             raise
@@ -144,7 +157,7 @@ class Accounts:
             self._attempts.require_verdict(address, now_s)
             raise
         self._attempts.require_verdict(address, now_s)
-        return key
+        return opened
 
     async def authenticate(self, text: str | None, *, address: str, now_ms: int) -> RestSession:
         """Create a session for a key; beyond the key's limit the oldest one ends.
@@ -157,9 +170,9 @@ class Accounts:
         """
         if text is None or not text.strip():
             raise MissingApiKey('Send the API key in the body: {"api_key": "..."}.')
-        key = await self.verify_key(text, now_ms, address=address)
-        self._attempts.authenticated(key, now_ms / SECOND_MS)
-        return await self._sessions.create(key, self.fingerprint(text), now_ms)
+        opened = await self._opened(text, now_ms, address)
+        self._attempts.authenticated(opened.key, now_ms / SECOND_MS)
+        return await self._sessions.create(opened.key, opened.secret, now_ms)
 
     async def session(self, authorization_header: str | None, now_ms: int) -> RestSession:
         """Look up the session named by an Authorization header.
@@ -187,13 +200,13 @@ class Accounts:
             AccountSuspended: The key, or its account, is suspended.
             RateLimitExceeded: The address asked for too many unknown keys.
         """
-        key = await self._find(key_text, now_ms)
-        if key is None:
+        opened = await self._find(key_text, now_ms)
+        if opened is None:
             self._attempts.unknown_key(address, now_ms / SECOND_MS)
             raise ApiKeyNotFound("There is no such API key.")
-        if status_at(key, now_ms) is KeyStatus.SUSPENDED:
+        if status_at(opened.key, now_ms) is KeyStatus.SUSPENDED:
             raise AccountSuspended("The account is suspended; ask the operator.")
-        return await self.report(key, now_ms)
+        return await self.report(opened.key, now_ms)
 
     async def report(self, key: Key, now_ms: int) -> UsageReport:
         """Report what a key has used, here and on every other node."""
@@ -232,9 +245,13 @@ class Accounts:
 
     async def poll(self, now_ms: int) -> None:
         """Apply changes since the last poll; expire keys."""
+        self._peppers.adopt(await self._store.peppers())
         rows, stamp = await self._store.changed_keys(self._stamp)
         if rows:
             opened_by = await self._store.open_secrets([row.key_id for row in rows], now_ms)
+            opened_by |= {
+                each.after for each in self._rehashed.values() if each.before in opened_by
+            }
             self._take_over(rows, opened_by, now_ms)
         self._stamp = stamp
         self._keys.polled(now_ms)
@@ -246,6 +263,7 @@ class Accounts:
         if now_ms - self._touched_at_ms >= TOUCH_INTERVAL_MS:
             self._touched_at_ms = now_ms
             await self._touch()
+        await self._rehash()
         if now_ms - self._pruned_at_ms >= PRUNE_INTERVAL_MS:
             self._pruned_at_ms = now_ms
             await self._store.prune(
@@ -268,20 +286,37 @@ class Accounts:
         used_at_ms, self._used_at_ms = self._used_at_ms, {}
         await self._store.touch_keys(used_at_ms)
 
-    async def _verified(self, text: str, now_ms: int) -> Key:
-        key = await self._find(text, now_ms)
-        if key is None:
-            raise InvalidApiKey("The API key is not valid.")
-        require_enabled(key, now_ms)
-        self._used_at_ms[key.key_id] = now_ms
-        return key
+    async def _rehash(self) -> None:
+        """Store the digests of texts that were used under an older pepper than the current one."""
+        if not self._rehashed:
+            return
+        rehashed = tuple(self._rehashed.values())
+        await self._store.rehash(rehashed, self._clock_ms())
+        for each in rehashed:
+            self._rehashed.pop(each.before, None)
 
-    async def _find(self, text: str, now_ms: int) -> Key | None:
+    async def _verified(self, text: str, now_ms: int) -> _Opened:
+        opened = await self._find(text, now_ms)
+        if opened is None:
+            raise InvalidApiKey("The API key is not valid.")
+        require_enabled(opened.key, now_ms)
+        self._used_at_ms[opened.key.key_id] = now_ms
+        newest = self.fingerprint(text)
+        if opened.secret != newest and len(self._rehashed) < REHASHED_MAX:
+            rehashed = Rehashed(opened.secret, newest, self._peppers.current_id)
+            self._rehashed[opened.secret] = rehashed
+        return opened
+
+    async def _find(self, text: str, now_ms: int) -> _Opened | None:
         """The key that a text opens now, whatever its status."""
         if not well_formed(text):
             return None
-        return await self._keys.opened_by(self.fingerprint(text), now_ms)
+        for secret in self._peppers.digests(text):
+            key = await self._keys.opened_by(secret, now_ms)
+            if key is not None:
+                return _Opened(key, secret)
+        return None
 
     def fingerprint(self, text: str) -> bytes:
         """Fingerprint of a key's text; it cannot be used to authenticate."""
-        return digest(self._pepper, text)
+        return self._peppers.digest(text)

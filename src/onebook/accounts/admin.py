@@ -14,12 +14,12 @@ from onebook.accounts.keys import (
     KEY_MOVES,
     PREFIX,
     SHOWN_LENGTH,
-    digest,
     following,
     new_key,
     status_at,
     well_formed,
 )
+from onebook.accounts.pepper import Peppers
 from onebook.errors import InvalidRequest, NotFound
 from onebook.model import DAY_MS, KeyStatus, Tier
 from onebook.store import AccountRow, AuditedChange, KeyRow, Store
@@ -42,9 +42,9 @@ class NewKey(NamedTuple):
 class Admin:
     """The operator's side of accounts and keys."""
 
-    def __init__(self, store: Store, pepper: bytes) -> None:
+    def __init__(self, store: Store, peppers: Peppers) -> None:
         self._store = store
-        self._pepper = pepper
+        self._peppers = peppers
 
     async def create_account(self, username: str, change: AuditedChange) -> AccountRow:
         """Add a user.
@@ -125,7 +125,9 @@ class Admin:
             changed_by=change.by,
             reason=change.reason,
         )
-        await self._store.create_key(row, digest(self._pepper, text))
+        await self._store.create_key(
+            row, self._peppers.digest(text), pepper_id=self._peppers.current_id
+        )
         return NewKey(row, text)
 
     async def key(self, id_or_text: str, now_ms: int) -> KeyRow:
@@ -144,9 +146,8 @@ class Admin:
             return await self._store.key(id_or_text)
         if not well_formed(id_or_text):
             raise InvalidRequest("This is not a whole key: its checksum does not fit.")
-        text_digest = digest(self._pepper, id_or_text)
-        secret = (await self._store.secrets([text_digest])).get(text_digest)
-        return None if secret is None else secret.key
+        secrets = await self._store.secrets(self._peppers.digests(id_or_text))
+        return next((each.key for each in secrets.values()), None)
 
     async def keys(self, id_or_username: str | None, now_ms: int) -> list[KeyRow]:
         """The keys of a user, or all."""
@@ -216,10 +217,16 @@ class Admin:
         if row.status is KeyStatus.EXPIRED:
             raise InvalidRequest("It is expired; create a new key.")
         text = new_key()
-        secret = (text[:SHOWN_LENGTH], digest(self._pepper, text))
+        secret = (text[:SHOWN_LENGTH], self._peppers.digest(text))
         # Not `now`: a node with a slow clock would accept the old text for longer.
         retires_at_ms = change.now_ms + overlap_ms if overlap_ms else 0
-        await self._store.rotate_key(row.key_id, secret, change, retires_at_ms=retires_at_ms)
+        await self._store.rotate_key(
+            row.key_id,
+            secret,
+            change,
+            retires_at_ms=retires_at_ms,
+            pepper_id=self._peppers.current_id,
+        )
         return NewKey(await self.key(row.key_id, change.now_ms), text)
 
 

@@ -1,33 +1,233 @@
-"""The pepper: the secret under which keys and tokens are digested, in a file beside the database.
+"""Peppers: the secrets under which keys and tokens are digested, in a file beside the database.
 
-Created at the first start. Without it every key is unusable, so the database stores which pepper it
-belongs to: a node with the wrong one does not start, instead of refusing every client.
+The file is created at the first start, with one pepper on a line of its own. Without it every key
+is unusable, so the database stores the ids of its peppers: a node without them does not start,
+instead of refusing every client.
+
+A stored key cannot be rehashed, because its text is not stored. So the file may hold several
+peppers: `rotate_pepper` adds one, which becomes the current one; a key that is used under an older
+one is rehashed then (`Accounts`); `retire_peppers` ends the older ones. The file is always changed
+so that it holds every pepper that the database uses: before the database at a rotation, after it
+when peppers are retired. Either step may be repeated after a crash.
 """
 
+import fcntl
 import hmac
+import logging
 import os
 import secrets
 import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from onebook.accounts.keys import digest
 from onebook.errors import ConfigError
-from onebook.store import Store
+from onebook.files import read_bounded
+from onebook.store import AuditedChange, PepperRow, Store
 
 PEPPER_BYTES: Final = 32
+PEPPERS_MAX: Final = 16  # lines of the file; each is one more look-up for an unknown key
 MODE: Final = 0o600
-FACT: Final = "pepper"
+
+log = logging.getLogger(__name__)
 
 
-def load_pepper(path: Path) -> bytes:
-    """Read the pepper, or make it if there is none yet.
+class Peppers:
+    """The peppers of a node: those of its file, and which of them the database uses.
+
+    Args:
+        known: The peppers, oldest first.
+        path: The file that they come from; read again when the database has another one.
+    """
+
+    def __init__(self, *known: bytes, path: Path | None = None) -> None:
+        self._known = {pepper_id(each): each for each in known}
+        self._path = path
+        self._in_use = list(self._known)[:1]  # of a database that has none yet
+        self._missing: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Peppers({', '.join(self._known)})"
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the peppers in the file."""
+        return tuple(self._known)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The ids of the peppers that the database uses and the file lacks."""
+        return self._missing
+
+    @property
+    def current_id(self) -> str:
+        """The id of the pepper that new digests are under."""
+        return self._in_use[-1]
+
+    @property
+    def current(self) -> bytes:
+        """The pepper that new digests are under."""
+        return self._known[self.current_id]
+
+    def digest(self, text: str) -> bytes:
+        """The digest of a key or token under the current pepper."""
+        return digest(self.current, text)
+
+    def digests(self, text: str) -> list[bytes]:
+        """The digests of a key or token under every pepper in use, the current one first."""
+        return [digest(self._known[each], text) for each in reversed(self._in_use)]
+
+    def adopt(self, rows: Sequence[PepperRow]) -> None:
+        """Take over which peppers a database uses, and read the file again if it lacks one."""
+        wanted = [row.pepper_id for row in rows if row.retired_at_ms is None]
+        if not wanted:
+            return
+        if any(each not in self._known for each in wanted) and self._path is not None:
+            self._read_again(self._path)
+        found = [each for each in wanted if each in self._known]
+        missing = tuple(each for each in wanted if each not in self._known)
+        if missing and missing != self._missing:
+            log.error(
+                "The pepper file %s lacks the pepper %s: keys made or rotated since then are "
+                "refused. Copy the file from the machine where the pepper was rotated.",
+                self._path,
+                ", ".join(missing),
+            )
+        self._missing = missing
+        if found:  # without any of them, those in use until now are as good
+            self._in_use = found
+
+    def _read_again(self, path: Path) -> None:
+        try:
+            known = _read(path)
+        except (OSError, ConfigError) as error:
+            if not self._missing:
+                log.error("The pepper file %s cannot be read again: %s", path, error)
+            return
+        self._known |= {pepper_id(each): each for each in known}
+
+
+def pepper_id(pepper: bytes) -> str:
+    """The id of a pepper, which reveals nothing of it."""
+    return hmac.digest(pepper, b"onebook: which pepper", "sha256")[:8].hex()
+
+
+def load_pepper(path: Path) -> Peppers:
+    """Read the peppers, or make the first if there is none yet.
 
     Raises:
-        ConfigError: The file is readable by others, is not a pepper, or cannot be read.
+        ConfigError: The file is readable by others, holds no pepper, or cannot be read.
     """
     try:
         _create(path)
-        return _read(path)
+        return Peppers(*_read(path), path=path)
+    except OSError as error:
+        raise ConfigError(f"The pepper file {path} cannot be used: {error.strerror}.") from None
+
+
+async def require_same_pepper(store: Store, peppers: Peppers, now_ms: int = 0) -> None:
+    """Take over which peppers a database uses; a new database gets the first one.
+
+    Raises:
+        ConfigError: The file lacks one of them.
+    """
+    rows = await store.peppers()
+    if not rows:
+        await store.first_pepper(peppers.current_id, now_ms)
+        rows = await store.peppers()
+    known = set(peppers.ids)
+    missing = [r.pepper_id for r in rows if r.retired_at_ms is None and r.pepper_id not in known]
+    if len(missing) == sum(row.retired_at_ms is None for row in rows):
+        raise ConfigError(
+            "The pepper file does not belong to this database: restore the one that was beside it."
+        )
+    if missing:
+        raise ConfigError(
+            f"The pepper file lacks the pepper {', '.join(missing)} of this database: copy the "
+            "file from the machine where the pepper was rotated, or from a backup made since then."
+        )
+    peppers.adopt(rows)
+
+
+def waiting_pepper(path: Path, rows: Sequence[PepperRow]) -> str | None:
+    """The id of a pepper in the file that the database does not know yet."""
+    ids = {row.pepper_id for row in rows}
+    return next((each for each in map(pepper_id, _read(path)) if each not in ids), None)
+
+
+def prepare_pepper(path: Path, rows: Sequence[PepperRow]) -> str:
+    """Add a pepper to the file, unless one is there that the database does not know; its id.
+
+    Raises:
+        ConfigError: The file cannot be changed, or holds too many peppers.
+    """
+    if waiting := waiting_pepper(path, rows):
+        return waiting
+    known = _read(path)
+    if len(known) >= PEPPERS_MAX:
+        raise ConfigError(
+            f"The pepper file {path} holds {len(known)} peppers, the most there may be: retire the "
+            "old ones first (onebook keys rotate-pepper --retire)."
+        )
+    made = secrets.token_bytes(PEPPER_BYTES)
+    _write(path, [*known, made])
+    return pepper_id(made)
+
+
+async def rotate_pepper(store: Store, path: Path, change: AuditedChange) -> str:
+    """Make a new pepper the current one: first in the file, then in the database; its id.
+
+    Raises:
+        ConfigError: The file cannot be changed, or another process changes it.
+    """
+    with changing(path):
+        made = prepare_pepper(path, await store.peppers())
+        await store.rotate_pepper(made, change)
+    return made
+
+
+async def retire_peppers(store: Store, path: Path, change: AuditedChange) -> list[str]:
+    """End every pepper but the current one: first in the database, then in the file.
+
+    Returns:
+        The ids of the keys that lost a text, because it was not used under the current pepper.
+
+    Raises:
+        ConfigError: The file cannot be changed, or another process changes it.
+    """
+    with changing(path):
+        key_ids = await store.retire_peppers(change)
+        remove_retired(path, await store.peppers())
+    return key_ids
+
+
+def remove_retired(path: Path, rows: Sequence[PepperRow]) -> None:
+    """Remove the retired peppers from the file."""
+    retired = {row.pepper_id for row in rows if row.retired_at_ms is not None}
+    known = _read(path)
+    kept = [each for each in known if pepper_id(each) not in retired]
+    if len(kept) < len(known):
+        _write(path, kept)
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Change a pepper file alone: of two processes one would lose the pepper of the other.
+
+    Raises:
+        ConfigError: Another process changes it, or it cannot be used.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(folder)
+    except BlockingIOError:
+        raise ConfigError(f"Another command changes the pepper file {path}; try again.") from None
     except OSError as error:
         raise ConfigError(f"The pepper file {path} cannot be used: {error.strerror}.") from None
 
@@ -37,42 +237,51 @@ def _create(path: Path) -> None:
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _drafted(path, [secrets.token_bytes(PEPPER_BYTES)]) as draft:
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return  # another node was first
+
+
+def _write(path: Path, peppers: Sequence[bytes]) -> None:
+    """Replace the file atomically, synced to disk; its owner stays, also where root does it."""
+    before = path.stat()
+    with _drafted(path, peppers) as draft:
+        if before.st_uid != os.geteuid():
+            os.chown(draft, before.st_uid, before.st_gid)
+        os.replace(draft, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _drafted(path: Path, peppers: Sequence[bytes]) -> Iterator[Path]:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE), "w") as file:
-            file.write(secrets.token_hex(PEPPER_BYTES) + "\n")
+            file.writelines(f"{each.hex()}\n" for each in peppers)
             file.flush()
             os.fsync(file.fileno())
-        os.link(draft, path)
-    except FileExistsError:
-        return  # another node was first
+        yield draft
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> bytes:
-    with path.open() as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        text = file.read().strip()
-    if mode & 0o077:
+def _read(path: Path) -> list[bytes]:
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigError(f"Others can read the pepper file {path}: chmod 600 it.")
     try:
-        pepper = bytes.fromhex(text)
+        lines = read_bounded(path).decode("ascii").split()
+        peppers = [bytes.fromhex(line) for line in lines]
     except ValueError:
-        pepper = b""
-    if len(pepper) != PEPPER_BYTES:
-        raise ConfigError(f"The pepper file {path} does not hold {PEPPER_BYTES} bytes in hex.")
-    return pepper
-
-
-async def require_same_pepper(store: Store, pepper: bytes) -> None:
-    """Refuse a pepper that the database was not made with.
-
-    Raises:
-        ConfigError: It was made with another one.
-    """
-    mark = hmac.digest(pepper, b"onebook: which pepper", "sha256")[:8].hex()
-    if not hmac.compare_digest(await store.fact(FACT, mark), mark):
+        peppers = []
+    sound = 0 < len(peppers) <= PEPPERS_MAX
+    if not sound or any(len(each) != PEPPER_BYTES for each in peppers):
         raise ConfigError(
-            "The pepper file does not belong to this database: restore the one that was beside it."
+            f"The pepper file {path} does not hold {PEPPER_BYTES} bytes in hex on each line."
         )
+    return peppers

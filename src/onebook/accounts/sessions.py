@@ -13,7 +13,8 @@ from uuid import uuid4
 from msgspec import Struct
 
 from onebook.accounts.cache import ReadCache
-from onebook.accounts.keys import SECRET_BITS, SECRET_LENGTH, Key, base62, digest
+from onebook.accounts.keys import SECRET_BITS, SECRET_LENGTH, Key, base62
+from onebook.accounts.pepper import Peppers
 from onebook.errors import ApiKeyDisabled, InvalidSession, MissingAuthorization
 from onebook.model import DAY_MS
 from onebook.store import SessionRow, Store
@@ -52,16 +53,16 @@ class Sessions:
 
     Args:
         store: Where sessions live.
-        pepper: Under which tokens are digested.
+        peppers: Under which tokens are digested.
         clock_ms: Wall clock, Unix ms.
         per_key_max: Live sessions of one key; the oldest goes.
     """
 
     def __init__(
-        self, store: Store, pepper: bytes, *, clock_ms: Callable[[], int], per_key_max: int
+        self, store: Store, peppers: Peppers, *, clock_ms: Callable[[], int], per_key_max: int
     ) -> None:
         self._store = store
-        self._pepper = pepper
+        self._peppers = peppers
         self._per_key_max = per_key_max
         self._cache: ReadCache[bytes, SessionRow] = ReadCache(
             store.sessions, clock_ms=clock_ms, fresh=_fresh
@@ -76,7 +77,11 @@ class Sessions:
         token = new_token()
         row = SessionRow(str(uuid4()), key.key_id, now_ms, now_ms + LIFETIME_MS)
         gone = await self._store.create_session(
-            row, digest(self._pepper, token), secret=secret, live_max=self._per_key_max
+            row,
+            self._peppers.digest(token),
+            secret=secret,
+            live_max=self._per_key_max,
+            pepper_id=self._peppers.current_id,
         )
         if gone is None:  # changed within the last second: the watch has not reported it yet
             raise ApiKeyDisabled("This API key was suspended or replaced; ask the operator.")
@@ -91,10 +96,12 @@ class Sessions:
             MissingAuthorization: There is no header.
             InvalidSession: It names no session.
         """
-        row = await self._cache.get(digest(self._pepper, token_of(authorization_header)), now_ms)
-        if row is None:
-            raise invalid_session()
-        return row
+        token = token_of(authorization_header)
+        for digest in self._peppers.digests(token):
+            row = await self._cache.get(digest, now_ms)
+            if row is not None:
+                return row
+        raise invalid_session()
 
     def change(self, key_ids: Collection[str]) -> None:
         """Read the sessions of changed keys again: they may have ended."""

@@ -87,9 +87,9 @@ def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int
         billing_tier=key.tier.value,
         api_key_active=status is KeyStatus.ACTIVE,
         data_usage=DataUsage(
-            used_gb=_gib(used_bytes),
-            limit_gb=_gib(allowance_bytes),
-            remaining_gb=_gib(max(0, allowance_bytes - used_bytes)),
+            used_gb=gib(used_bytes),
+            limit_gb=gib(allowance_bytes),
+            remaining_gb=gib(max(0, allowance_bytes - used_bytes)),
             usage_percentage=round(used_bytes * 100 / allowance_bytes, 2),
             bytes_used=used_bytes,
             bytes_limit=allowance_bytes,
@@ -114,5 +114,6 @@ async def stored_usage(store: Store, key: Key, now_ms: int) -> int:
     return await store.usage(UsageCell(key.key_id, period.start_ms))
 
 
-def _gib(count: int) -> float:
+def gib(count: int) -> float:
+    """Convert bytes to GiB, as reports print them."""
     return round(count / GIB_BYTES, GIB_DECIMALS)

@@ -14,11 +14,11 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
 )
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onebook import __version__, feeder, feeds, gateway, http, preflight
 from onebook.accounts import Accounts
-from onebook.accounts.pepper import load_pepper
+from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.app.node import Node
 from onebook.app.usage_files import usage_file
 from onebook.app.web_application import web_application
@@ -35,6 +35,9 @@ from onebook.store import Store
 from onebook.transactions.credentials import Vault, master_keys
 from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
+
+# Of the longest answer, for what is around its records.
+ANSWER_MARGIN_S: Final = 60.0
 
 log = logging.getLogger("onebook.app")
 
@@ -62,12 +65,13 @@ async def running(
         store = await stack.enter_async_context(Store(settings.store.url))
         # A pepper without a database: the database was deleted or moved.
         await store.upgrade(create=not settings.store.pepper_file.exists())
-        pepper = load_pepper(settings.store.pepper_file)
+        peppers = load_pepper(settings.store.pepper_file)
+        await require_same_pepper(store, peppers, clock.wall_ms())
         kept_usage = await usage_file(settings, store, clock.wall_ms())
         if kept_usage is not None:
             stack.callback(kept_usage.release)
         rest = await stack.enter_async_context(Rest())
-        transactions = _transactions(settings, store, pepper)
+        transactions = _transactions(settings, store, peppers.current)
         stack.push_async_callback(transactions.close)
         books = Books()
         listed, supervisor, sharing = await _book_parts(
@@ -76,7 +80,7 @@ async def running(
         accounts = await stack.enter_async_context(
             Accounts(
                 store,
-                pepper,
+                peppers,
                 settings=settings.accounts,
                 clock_ms=clock.wall_ms,
                 usage_file=kept_usage,
@@ -100,6 +104,8 @@ async def running(
         if sharing is not None:
             front.connections.on_counted.subscribe(sharing.counted)
             sharing.on_counted.subscribe(front.authenticator.trim)
+        if isinstance(supervisor, RemoteSupervisor):
+            supervisor.on_isolated.subscribe(front.isolated)
         node = Node(
             settings=settings,
             store=store,
@@ -180,7 +186,8 @@ def _http(
     node: Node, clock: SystemClock, listener: socket.socket, metrics: socket.socket | None
 ) -> AbstractAsyncContextManager[None]:
     """REST, pages and WebSocket upgrades on one socket."""
-    limits = node.settings.gateway
+    limits, transactions = node.settings.gateway, node.settings.transactions
+    longest_s = max(transactions.deadline_s, transactions.stream_deadline_s)
     return http.serving(
         web_application(node, clock),
         listener,
@@ -191,6 +198,7 @@ def _http(
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
         settings=node.settings.server,
+        answer_timeout_s=longest_s + transactions.unread_s + ANSWER_MARGIN_S,
         metrics=metrics,
     )
 

@@ -23,6 +23,7 @@ from onebook.backup.databases import (
 from onebook.config import Settings
 from onebook.drafts import draft, remove_abandoned
 from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.files import read_bounded
 from onebook.store import Store
 from onebook.times import iso_ms
 from onebook.transactions.credentials import Vault, master_keys
@@ -78,6 +79,8 @@ async def back_up(
             MASTER_KEY not in members or master.read_bytes() != members[MASTER_KEY].read_bytes()
         ):
             raise ConfigError("The master key was changed meanwhile; make the backup again.")
+        if pepper.read_bytes() != members[PEPPER].read_bytes():
+            raise ConfigError("The pepper file was changed meanwhile; make the backup again.")
         digests = {name: digest_of(member) for name, member in members.items()}
         manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
         await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
@@ -105,6 +108,8 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
             raise ConfigError(
                 f"The backup is of a {manifest.database} database, and store.url names {kind}."
             )
+        if lacking := [name for name in (DATABASE, PEPPER) if name not in members]:
+            raise ConfigError(f"The backup {archive} lacks {' and '.join(lacking)}.")
         if kind == POSTGRESQL:
             await _require_empty(settings)
         placed = [name for name in (PEPPER, MASTER_KEY, DATABASE) if name in targets]
@@ -141,7 +146,7 @@ async def _schema(settings: Settings) -> str:
 
 def _copied(source: Path, target: Path, what: str) -> Path:
     try:
-        content = source.read_bytes()
+        content = read_bounded(source)
     except OSError as error:
         raise ConfigError(f"{source}, {what}, cannot be read: {error.strerror}.") from None
     try:

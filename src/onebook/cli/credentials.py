@@ -12,6 +12,7 @@ from onebook import config
 from onebook.cli.common import print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, change, print_json, require_database
 from onebook.errors import ExchangeFailed, InvalidRequest, naming
+from onebook.files import read_bounded
 from onebook.store import Store
 from onebook.times import iso_ms
 from onebook.transactions.adapter import (
@@ -239,7 +240,7 @@ def _field(field: CredentialField, file: Path | None) -> str:
     if file is None or not field.from_file:
         return _asked(field.label)
     try:
-        return file.read_text()
+        return read_bounded(file, SECRET_CHARS_MAX).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InvalidRequest(f"The key file {file} cannot be read: {reason}.") from None

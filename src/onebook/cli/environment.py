@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from onebook.errors import file_problem
+from onebook.files import read_bounded
 
 EXIT_BAD_INPUT: Final = 2
 COMMENTS: Final = ("#", ";")
@@ -107,9 +108,12 @@ def main(arguments: list[str]) -> None:
     """Run a command with the variables of a file, which need not be there."""
     file, *command = arguments
     try:
-        text = Path(file).read_text(encoding="utf-8") if Path(file).exists() else ""
+        text = read_bounded(Path(file)).decode() if Path(file).exists() else ""
     except OSError as error:
         print(f"error: {file_problem(error)}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    except UnicodeDecodeError:
+        print(f"error: {file} is not UTF-8.", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     os.execvpe(command[0], command, os.environ | variables(text))  # noqa: S606 - the caller's
 

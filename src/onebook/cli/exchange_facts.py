@@ -15,6 +15,7 @@ from onebook.exchanges.contract import Exchange, LossDetection
 from onebook.exchanges.limits import Limit, Scope
 from onebook.exchanges.quality import (
     Evidence,
+    confirmations,
     docstring,
     doubts,
     evidence,
@@ -51,6 +52,7 @@ GUARDS: Final = {
 }
 ADDRESS: Final = re.compile(r"https://[^\s)>`]+[^\s)>`.,;:]")
 PROOF_COLUMNS: Final = ("level", "rule", "holds", "evidence")
+CONFIRMED_COLUMNS: Final = ("fact", "confirmed", "by", "source")
 
 
 def row(exchange: Exchange) -> tuple[str, ...]:
@@ -114,6 +116,7 @@ def detailed(exchange: Exchange) -> dict[str, Any]:
         ],
         "channels": list(exchange.channels),
         "proof": [dict(zip(PROOF_COLUMNS, each, strict=True)) for each in proof(exchange)],
+        "confirmed": [dict(zip(CONFIRMED_COLUMNS, each, strict=True)) for each in confirmed(text)],
         "doubts": doubts(text),
         "protocol": text,
     }
@@ -179,6 +182,11 @@ def proof(exchange: Exchange) -> list[tuple[str, str, str, str]]:
         for name, level in rules().levels.items()
         for rule in level.rules
     ]
+
+
+def confirmed(text: str) -> list[tuple[str, str, str, str]]:
+    """Return what last confirmed each fact of a docstring, under `CONFIRMED_COLUMNS`."""
+    return [(each.fact, each.when, each.how, each.source) for each in confirmations(text).values()]
 
 
 def reasons(exchange: Exchange) -> dict[str, str]:

@@ -4,35 +4,59 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from onebook.cli.exchange_facts import PROOF_COLUMNS, facts, proof, proven_of
+from onebook.cli.exchange_facts import (
+    CONFIRMED_COLUMNS,
+    PROOF_COLUMNS,
+    confirmed,
+    facts,
+    proof,
+    proven_of,
+)
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
-from onebook.exchanges.quality import docstring, doubts, quality, rules
+from onebook.exchanges.quality import (
+    NEVER,
+    OLD_DAYS,
+    confirmations,
+    docstring,
+    doubts,
+    protocol,
+    quality,
+    rules,
+)
 
 NOTE: Final = "<!-- Written by `make reference`: change the connector, its tests or the rules. -->"
 # Facts that are code, in code spans.
 CODE: Final = ("exchange_name", "ws_url", "rest_url", "instruments_path", "subscription")
-INDEX_COLUMNS: Final = ("exchange", "quality", "depth", "lost frame", "the next level lacks")
+INDEX_COLUMNS: Final = (
+    "exchange",
+    "quality",
+    "depth",
+    "lost frame",
+    "oldest fact",
+    "the next level lacks",
+)
 
 
 def page(exchange: Exchange) -> str:
     """Write the reference page of an exchange."""
-    summary, _, protocol = docstring(exchange).partition("\n\n")
+    text = docstring(exchange)
     graded = quality(exchange)
     parts = [
         NOTE,
         f"# {exchange.display}",
-        " ".join(summary.split()),
+        " ".join(text.partition("\n\n")[0].split()),
         f"Quality: **{named(graded.level)}**"
         + (f"; not proven: {', '.join(graded.missing)}." if graded.missing else "."),
         table(("fact", "value"), spelled(facts(exchange))),
         "## Proof",
         "What each rule asks is said in the [index](README.md).",
         table(PROOF_COLUMNS, proof(exchange)),
+        *confirmed_part("## Last confirmed", text),
         "## Known doubts",
-        "\n".join(f"- {each}" for each in doubts(docstring(exchange))) or "None is known.",
+        "\n".join(f"- {each}" for each in doubts(text)) or "None is known.",
         "## Protocol",
-        protocol,
+        protocol(text),
         *(
             part
             for channel, its in exchange.channels.items()
@@ -46,11 +70,26 @@ def other_channel(exchange: Exchange, channel: str) -> list[str]:
     """Write the part about another book channel of the same exchange."""
     setting = f"feeds.overrides.{exchange.name}.channel"
     note = proven_of(exchange, channel).ccxt_note
+    text = docstring(exchange, channel)
+    own = [] if text == docstring(exchange) else confirmed_part("### Last confirmed", text)
     return [
         f"## Channel `{channel}`",
         f"Chosen with `{setting}`." + (f" Compared with ccxt: {note}." if note else ""),
         table(("fact", "value"), spelled(facts(exchange, channel))),
+        *own,
     ]
+
+
+def confirmed_part(heading: str, text: str) -> list[str]:
+    """Write what last confirmed each fact, with a warning about old facts."""
+    found = confirmations(text)
+    old = [fact for fact, each in found.items() if each.old]
+    warning = (
+        f"> **Warning**: not confirmed within {OLD_DAYS} days before the review of"
+        f" {rules().reviewed}: {', '.join(old)}."
+    )
+    rows = table(CONFIRMED_COLUMNS, confirmed(text))
+    return [heading, *([warning] if old else ()), rows] if found else []
 
 
 def index() -> str:
@@ -70,6 +109,11 @@ def index() -> str:
         "What shows a lost frame: `numbers` or a `count` of frames, at once; a `checksum`, when it"
         " differs; the `order` of the socket alone shows none; where a frame is the `whole` book,"
         " none is needed."
+    )
+    parts.append(
+        "The oldest fact is when the newest source of the one that was confirmed longest ago is of;"
+        f" facts older than {OLD_DAYS} days on {rules().reviewed} are marked on the page of each"
+        " exchange."
     )
     parts.append(table(INDEX_COLUMNS, (index_row(each) for each in ranked)))
     return "\n\n".join(parts) + "\n"
@@ -92,7 +136,9 @@ def index_row(exchange: Exchange) -> tuple[str, ...]:
     lacks = ", ".join(rule for rule in wanted if rule in missing)
     link = f"[{exchange.display}]({exchange.name}.md)"
     depth, guard = str(exchange.depth or "all"), exchange.guard.name.lower()
-    return link, named(level), depth, guard, lacks or "-"
+    dates = [each.when for each in confirmations(docstring(exchange)).values()]
+    oldest = min((when for when in dates if when != NEVER), default="-")
+    return link, named(level), depth, guard, oldest, lacks or "-"
 
 
 def named(level: str) -> str:

@@ -10,6 +10,7 @@ import typer
 from msgspec import Struct
 
 from onebook import config
+from onebook.cli import exchanges_live
 from onebook.cli.common import console, fail, fitting, print_fields, print_table, reported, run
 from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, detailed, facts, listed, proof, row
 from onebook.cli.exchange_page import page
@@ -20,12 +21,15 @@ from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange, ProtocolError
 from onebook.exchanges.quality import docstring, quality
 from onebook.feeds import Library, ccxt, enabled, read_list
+from onebook.feeds.recording import RecordingError
 from onebook.rest import Rest
 
 exchanges_app = typer.Typer(no_args_is_help=True, help="The exchanges: list, show, check.")
 
 CHECK_PAGE_S = 15.0  # one page of a list, with its waits and retries
 EXIT_UNREACHABLE = 1
+SECONDS_MIN = 5.0  # a subscription, a second one and two comparisons
+SECONDS_MAX = 86_400.0
 
 
 class Check(Struct, frozen=True):
@@ -113,14 +117,46 @@ def show(
 @reported
 def check(
     names: Annotated[list[str] | None, typer.Argument(help="Which; all if none.")] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Follow books and report what differs.")
+    ] = False,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            min=SECONDS_MIN,
+            max=SECONDS_MAX,
+            help="With --live: how long each exchange is followed.",
+        ),
+    ] = exchanges_live.SECONDS,
+    symbol: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--symbol",
+            "-s",
+            help="With --live: a pair to follow, such as BTC/USDT; may be repeated.",
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="With --live: record all frames into this folder.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="With --live: where the report goes; a new file."),
+    ] = None,
     settings: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask exchanges for their instruments; exit status 1 if one does not answer.
+    """Read the instrument lists of exchanges; with --live, follow books and report what differs.
 
-    Example: onebook exchanges check okx kraken
+    Exit status 1 if an exchange does not answer, or if --live finds a warning or a fault. --live
+    writes a report without keys, addresses and paths, to be sent to the project; Ctrl-C ends it
+    with what it has. docs/guides/check-exchanges.md explains the findings.
+
+    Example: onebook exchanges check --live okx kraken
     """
     feeds = config.load(settings).feeds
+    if not live and (symbol or record or output):
+        fail("--symbol, --record and --output need --live.")
     if names:
         through = tuple(each for each in names if each in feeds.ccxt.exchanges)
         chosen = {
@@ -129,6 +165,23 @@ def check(
         }
         feeds = feeds.model_copy(update=chosen)
     wanted = enabled(EXCHANGES, feeds)
+    if live:
+        direct = {each: wanted[each] for each in names or wanted if not wanted[each].via}
+        if not direct:
+            fail("--live checks connectors: these exchanges come through ccxt.")
+        try:
+            status = exchanges_live.check_live(
+                direct,
+                feeds,
+                seconds=seconds,
+                symbols=[each.upper() for each in symbol or ()],
+                record=record,
+                output=output,
+                as_json=as_json,
+            )
+        except RecordingError as error:
+            fail(str(error))
+        raise typer.Exit(status)
     checks = run(_check_all([wanted[each] for each in names or wanted], feeds))
     if as_json:
         print_json(checks)

@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
+from onebook import config as config_module
 from onebook.accounts.admin import NewKey
+from onebook.accounts.pepper import (
+    changing,
+    prepare_pepper,
+    retire_peppers,
+    rotate_pepper,
+    waiting_pepper,
+)
 from onebook.cli.common import fail, reported, run
 from onebook.cli.operator import (
     AsJson,
@@ -28,7 +36,8 @@ from onebook.model import Tier
 from onebook.store import KeyRow
 
 keys_app = typer.Typer(
-    no_args_is_help=True, help="API keys: create, list, change, suspend, resume, expire, rotate."
+    no_args_is_help=True,
+    help="API keys: create, list, change, suspend, resume, expire, rotate.",
 )
 
 DEFAULT_ALLOWANCE = "default"
@@ -203,6 +212,66 @@ def rotate(
             return await admin.rotate_key(key, change(reason), overlap_ms=overlap_ms)
 
     _print_new(run(work()), as_json)
+
+
+@keys_app.command("rotate-pepper")
+@reported
+def rotate_pepper_command(
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Add the pepper to the file and do not use it yet.")
+    ] = False,
+    retire: Annotated[
+        bool,
+        typer.Option("--retire", help="End the older peppers; revoke what was not used since."),
+    ] = False,
+    reason: Reason = "",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Make a new pepper the current one, and print the keys that were not used under it yet.
+
+    Clients notice nothing: a key is rehashed when it is used next. Restart the nodes, so that
+    every client connects again; after some days end the older peppers with --retire. Keys that
+    were not used by then are revoked and printed; `keys rotate` gives such a key a new text.
+
+    With PostgreSQL nodes may run on several machines: run it with --prepare, copy the pepper file
+    to each machine, then run it again.
+
+    Example: onebook keys rotate-pepper --reason "the pepper file was in a public backup"
+    """
+    if prepare and retire:
+        fail("Give --prepare or --retire, not both.")
+    settings = config_module.load(config).store
+    file = settings.pepper_file
+
+    async def work() -> tuple[str, list[KeyRow]]:
+        async with desk(config) as (store, _admin):
+            if prepare:
+                with changing(file):
+                    return prepare_pepper(file, await store.peppers()), []
+            if retire:
+                revoked = await store.keys_by_id(await retire_peppers(store, file, change(reason)))
+                return (await store.peppers())[-1].pepper_id, list(revoked.values())
+            if store.path is None and not waiting_pepper(file, await store.peppers()):
+                fail(
+                    "Nodes on other machines need the new pepper first: run it with --prepare, "
+                    f"copy {file} to each of them, then run it again."
+                )
+            made = await rotate_pepper(store, file, change(reason))
+            return made, await store.keys_under_old_peppers(now_ms())
+
+    pepper, keys = run(work())
+    if as_json:
+        print_json({"pepper_id": pepper, "keys": [fields(key) for key in keys]})
+        return
+    if prepare:
+        typer.echo(f"The pepper {pepper} is in {file}: copy it to each machine, then rotate.")
+    elif retire:
+        typer.echo(f"The pepper {pepper} is the only one. Keys revoked: {len(keys)}.")
+    else:
+        typer.echo(f"The pepper {pepper} is current. Keys not used under it yet: {len(keys)}.")
+    if keys:
+        print_keys(keys)
 
 
 async def _move(key: str, action: str, reason: str, config: ConfigFile) -> KeyRow:

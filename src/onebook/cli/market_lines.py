@@ -4,7 +4,6 @@ One line each, so that the ladder does not move; what does not fit the width is 
 end and counted. Pure.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from onebook.cli.ladder import text_of
 from onebook.client import BookView, ViewLevel
+from onebook.files import read_toml
 
 OTHERS: Final = "others"
 GAP: Final = "  "
@@ -57,10 +57,10 @@ def read_fees(path: Path) -> FeeTable:
         ValueError: It cannot be read, or is no such table.
     """
     try:
-        table = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
+        table = read_toml(path, parse_float=Decimal)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{path} is not TOML: {error}.") from None
     fees = {}
     for name, fee in table.items():

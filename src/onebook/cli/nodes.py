@@ -3,17 +3,16 @@
 import time
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
-from msgspec import msgpack
 
 from onebook import config
 from onebook.cli.common import console, print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, print_json
 from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus
-from onebook.nodes.demand import PAGE_KEYS
+from onebook.nodes.demand import PAGE_KEYS, PAGES_MAX
 from onebook.nodes.members import NodeHeartbeat, NodeRole
+from onebook.nodes.payloads import PayloadReader, WireError
 from onebook.nodes.presence import listen
 from onebook.nodes.subjects import BOOKS, Subjects
 
@@ -31,6 +30,8 @@ COLUMNS: Final = (
 )
 BOOK_COLUMNS: Final = ("node", "exchange", "symbol", "health", "reason")
 Row = tuple[str, str, str, str]
+
+_rows = PayloadReader(list[Row])
 
 
 @reported
@@ -109,14 +110,13 @@ def _object(node: NodeHeartbeat, rows: list[Row] | None, *, with_books: bool) ->
 async def _books_of(bus: NatsBus, subject: str, timeout_s: float) -> list[Row]:
     """Every book of a node, page by page."""
     rows: list[Row] = []
-    page = 0
-    while True:
+    for page in range(PAGES_MAX):
         payload = await bus.request(subject, str(page).encode(), timeout_s)
         try:
-            some = msgpack.decode(payload or b"", type=list[Row])
-        except msgspec.MsgspecError:
-            return rows
+            some = _rows.read(payload or b"")
+        except WireError:
+            break
         rows += some
-        page += 1
         if len(some) < PAGE_KEYS:
-            return rows
+            break
+    return rows

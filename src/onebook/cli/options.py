@@ -25,8 +25,13 @@ def print_json(value: Any) -> None:
     A time, `..._at_ms` in the code, is `..._at` in ISO 8601 (UTC, milliseconds) wherever a person
     or a program reads it.
     """
+    typer.echo(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Write a value as `print_json` does."""
     named = _with_times(msgspec.to_builtins(value))
-    typer.echo(msgspec.json.format(msgspec.json.encode(named), indent=2).decode())
+    return msgspec.json.format(msgspec.json.encode(named), indent=2).decode()
 
 
 def _with_times(value: Any) -> Any:

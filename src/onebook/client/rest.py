@@ -25,6 +25,7 @@ from onebook.client.failures import (
 )
 from onebook.client.loops import OneLoop
 from onebook.client.shapes import AUTHENTICATED, PAGE, USAGE, exact, require
+from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
 
 ATTEMPTS_MAX = 5
 WAIT_MAX_S = 60.0  # a longer Retry-After is raised instead of waited for
@@ -155,13 +156,15 @@ class RestClient:
         self, method: str, path: str, body: Mapping[str, Any] | None, token: str | None
     ) -> Any:
         url = self._base + path
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Accept-Encoding": ACCEPTED}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         try:
             async with self._http.stream(method, url, json=body, headers=headers) as response:
                 content = await _body(response)
         except httpx.InvalidURL as error:
             raise Refused("invalid_url", f"{shown(self._base)} cannot be used: {error}.") from None
-        except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+        except (httpx.RemoteProtocolError, Uninflatable) as error:
             why = f"{place_of(self._base)} sent no valid HTTP answer: {str(error).rstrip('.')}."
             raise Unavailable("no_answer", why) from None
         except httpx.TransportError as error:
@@ -175,16 +178,15 @@ class RestClient:
 
 
 async def _body(response: httpx.Response) -> bytes:
-    parts, size = [], 0
-    async for part in response.aiter_bytes():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise Refused(
-                "answer_too_large",
-                f"The answer is longer than {BODY_BYTES_MAX:,} bytes: ask for fewer records.",
-            )
-        parts.append(part)
-    return b"".join(parts)
+    """Read a body raw and inflate it within the limit, which httpx does not do."""
+    encodings = response.headers.get_list("content-encoding")
+    try:
+        return await read_body(response.aiter_raw(), encodings, bytes_max=BODY_BYTES_MAX)
+    except TooLong:
+        raise Refused(
+            "answer_too_large",
+            f"The answer is longer than {BODY_BYTES_MAX:,} bytes: ask for fewer records.",
+        ) from None
 
 
 def _cause(error: httpx.TransportError) -> Exception:

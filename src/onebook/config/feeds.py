@@ -79,7 +79,7 @@ class FeedSettings(Section):
     stable_s: float = Field(default=60.0, ge=0, le=86_400)
     """A connection or book of this age starts its count of tries again."""
     frame_bytes_max: int = Field(default=4 << 20, ge=65_536, le=64 << 20)
-    """A longer message ends the connection."""
+    """A longer message ends the connection; Coinbase's channel "advanced" may send 10 MiB."""
     send_queue_max: int = Field(default=4_096, ge=1, le=65_536)
     """Frames that may wait for the exchange's pace."""
     fetches_max: int = Field(default=4, ge=1, le=64)

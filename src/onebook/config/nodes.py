@@ -53,8 +53,9 @@ class NodeSettings(Section):
     """Interval of a node's heartbeats."""
     heartbeat_timeout_s: float = Field(1.0, ge=0.1, le=60)
     """A node without a heartbeat for so long is dead: its books are stale on every gateway."""
-    isolated_s: float = Field(2.0, ge=0.1, le=600)
-    """A feeds node that NATS does not reach for so long closes its connections to exchanges."""
+    isolated_s: float = Field(5.0, ge=0.1, le=600)
+    """Seconds without NATS before a gateway sends its clients away and accepts no new ones, and a
+    feeds node closes its connections to exchanges. Restarts of NATS should take less."""
     handover_max_s: float = Field(10.0, ge=0, le=600)
     """How long a book that moves is kept open for the other node to have it live."""
     linger_s: float = Field(10.0, ge=0, le=86_400)

@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -21,6 +20,7 @@ from onebook.config.settings import (
     variable_of,
 )
 from onebook.errors import ConfigError
+from onebook.files import read_toml
 
 FILE_NAME = "onebook.toml"
 # Variables with our prefix that are no settings of a node: the commands' settings file, a client's
@@ -100,8 +100,8 @@ def _file_faults(path: Path, *, named: bool) -> Iterator[str]:
             yield f"There is no settings file {path}."
         return
     try:
-        tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        read_toml(path)
+    except ValueError as error:
         yield f"{path} is not TOML: {error}."
     except OSError as error:
         yield f"The settings file {path} cannot be read: {error.strerror}."

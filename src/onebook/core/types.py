@@ -9,9 +9,9 @@ means "gone". Nothing here scans or counts.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 Bytes = bytes | bytearray | memoryview | Raw
 
@@ -56,6 +56,12 @@ class LevelForm(IntEnum):
     MESSAGE = 2  # a protobuf message, by field number
 
 
+# Ranges of a shape that is decoded: as of each form, see `LevelShape.__post_init__`.
+FieldNumber = Annotated[int, Meta(ge=0, le=FIELD_NUMBER_MAX)]
+CellName = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
+Decimals = Annotated[int, Meta(ge=0, le=SCALE_MAX)]
+
+
 class LevelShape(Struct, frozen=True, gc=False):
     """Where the price and the amount of a level are; made by `rows`, `objects` or `protobuf`.
 
@@ -68,19 +74,19 @@ class LevelShape(Struct, frozen=True, gc=False):
     """
 
     form: LevelForm
-    price: int | str
-    amount: int | str
-    side: int | str | None = None
-    count: int | None = None
+    price: FieldNumber | CellName
+    amount: FieldNumber | CellName
+    side: FieldNumber | CellName | None = None
+    count: FieldNumber | None = None
     signed: bool = False
     single: bool = False
     skip_zero_price: bool = False
-    bids_field: int = 0
-    asks_field: int = 0
+    bids_field: FieldNumber = 0
+    asks_field: FieldNumber = 0
     asks: "LevelShape | None" = None
-    amount_decimals: int | None = None
-    price_scale: int = 0
-    amount_scale: int = 0
+    amount_decimals: Decimals | None = None
+    price_scale: Decimals = 0
+    amount_scale: Decimals = 0
 
     @classmethod
     def rows(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from onebook.accounts.pepper import load_pepper, require_same_pepper
@@ -9,6 +10,7 @@ from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
 from onebook.errors import ConfigError, DatabaseUnavailable, file_problem
 from onebook.store import Store
+from onebook.times import iso_ms
 from onebook.transactions.credentials import Vault, master_keys
 
 SLOW_S: Final = 0.25  # a write that takes longer goes into the usage file as well
@@ -102,6 +104,8 @@ async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]
                 "The pepper belongs to this database.",
                 "Restore the pepper file from the backup of this database: no key works without.",
             )
+            async for each in _peppers(settings, store):
+                yield each
         else:
             yield fault(
                 "pepper",
@@ -120,6 +124,30 @@ async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]
             f"The credentials of {name} can be decrypted.",
             f"Restore the master key, or set them again: onebook credentials set {row.exchange}.",
         )
+
+
+async def _peppers(settings: Settings, store: Store) -> AsyncIterator[Finding]:
+    """Older peppers that are still in use, and retired ones that the file still holds."""
+    rows = await store.peppers()
+    old = [each.pepper_id for each in rows[:-1] if each.retired_at_ms is None]
+    if old:
+        left = await store.keys_under_old_peppers(time.time_ns() // 1_000_000)
+        yield warning(
+            "pepper",
+            f"The old pepper {', '.join(old)} is still in use: {len(left)} keys were not used "
+            f"since the rotation of {iso_ms(rows[-1].current_from_ms)}.",
+            "Restart the nodes so that clients connect again; then onebook keys rotate-pepper "
+            "--retire ends it and revokes the keys that are left.",
+        )
+    retired = {each.pepper_id for each in rows if each.retired_at_ms is not None}
+    with suppress(ConfigError):  # reported already
+        held = retired.intersection(load_pepper(settings.store.pepper_file).ids)
+        if held:
+            yield warning(
+                "pepper",
+                f"{settings.store.pepper_file} holds the retired pepper {', '.join(sorted(held))}.",
+                "Run onebook keys rotate-pepper --retire again, and copy the file to each machine.",
+            )
 
 
 async def _pepper(settings: Settings, store: Store) -> None:

@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from statistics import median
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from onebook.errors import ConfigError
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
 from onebook.feeds import enabled
+from onebook.times import s_of_http_date
 
 AT_ONCE_MAX: Final = 8
 SKEW_WARNING_S: Final = 1.5  # a Date header has whole seconds
@@ -27,6 +27,7 @@ SKEW_FAULT_S: Final = 5.0  # exchanges refuse signed requests of this age
 REFUSED: Final = {403, 451}  # by country or by address
 PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 CLOCK_ADVICE: Final = "Run an NTP client (chrony or systemd-timesyncd): timedatectl set-ntp true"
+LIVE_CHECK: Final = "To check their protocols too: onebook exchanges check --live"
 FIREWALL_ADVICE: Final = (
     "Allow DNS and outgoing TCP to this host and port, or leave it out of feeds.exchanges."
 )
@@ -124,8 +125,8 @@ async def _ask(exchange: Exchange, http: httpx.AsyncClient, timeout_s: float) ->
 def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
     """Our clock minus theirs, from a Date header of whole seconds; None without one."""
     try:
-        theirs_s = parsedate_to_datetime(date).timestamp()
-    except (ValueError, TypeError):
+        theirs_s = s_of_http_date(date)
+    except ValueError:
         return None
     return (began_s + ended_s) / 2 - (theirs_s + 0.5)
 
@@ -161,7 +162,8 @@ def _reached(answers: Mapping[str, ExchangeAnswer]) -> Iterator[Finding]:
     for name, each in bad.items():
         yield warning("exchanges", f"{name}: {each.problem}", each.advice)
     if answers:
-        yield ok("exchanges", f"{len(answers) - len(bad)} of {len(answers)} can be reached.")
+        reached = f"{len(answers) - len(bad)} of {len(answers)} can be reached."
+        yield ok("exchanges", f"{reached} {LIVE_CHECK}")
 
 
 def _clock(skews_s: list[float]) -> list[Finding]:

@@ -3,6 +3,13 @@
 Page: https://docs.backpack.exchange/#tag/Streams/Public/Depth (how to keep a local book: the body
 of `/api/v1/depth`, then each `U` is the last `u + 1`, else the body again).
 
+Confirmed:
+
+    channel, verbs, ping, sequence, levels, depth: 2026-09-22, recorded: arbitrage-observatory,
+        frames of perpetuals
+    channel, verbs, sequence: 2026-10-23, third-party: ccxt 4.5.90
+    limits: never: ours, the page states none
+
 In sync: as Binance. Deltas are held, the body drops those with `u <= lastUpdateId`, the first kept
 contains `lastUpdateId + 1`. The body may be ahead of the stream. ccxt's `watchOrderBook` agrees on
 the address, the requests, the fields and the join, and follows every change (`depth.SOL_USDC`);

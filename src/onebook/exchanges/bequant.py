@@ -3,6 +3,11 @@
 Page: https://api.bequant.io/#subscribe-to-full-order-book (not read but in its beginning, which has
 these addresses)
 
+Confirmed:
+
+    channel, verbs, sequence, levels, depth, ping: 2026-10-23, third-party: ccxt 4.5.90, its HitBTC
+    limits: never: those of HitBTC
+
 ccxt describes it in the same way: its Bequant is its HitBTC with other addresses. Unconfirmed, as
 no frame of this address is recorded: that its limits are those of HitBTC.
 """

@@ -3,6 +3,10 @@
 Page: https://developers.binance.com/docs/binance-spot-api-docs/web-socket-streams
 (how to keep a local book: section "How to manage a local order book correctly").
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-18, page: CHANGELOG.md of the API
+
 In sync: deltas are held from the acknowledgement on, the REST body drops those with
 `u <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `U` is the last `u + 1`.
 
@@ -14,6 +18,9 @@ Frames of the combined stream:
     {"code":2,"msg":"Invalid request: ...","id":1}                       a request was refused
     {"error":{"code":2,"msg":"Invalid request: ..."},"id":1}             the same, newer servers
     {"stream":"!serverShutdown","data":{"e":"serverShutdown","E":1672515782136}}
+
+The address must be that of combined streams (`/stream`): below `/ws` events come without `stream`
+and `data`, which are not followed.
 
 REST body, `/api/v3/depth`: {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":[["0.0026","100"]]}
 
@@ -49,7 +56,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode, text_in
 from onebook.exchanges.join import Join
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
@@ -82,6 +89,7 @@ class Control(Struct):
 
     id: Sequence64 | str | None = None
     e: str = ""
+    s: str = ""
     code: int | None = None
     msg: str = ""
     error: ErrorBody | None = None
@@ -112,11 +120,12 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
 def control(frame: bytes) -> Event:
     """Read a frame that is not a delta."""
     message = decode(_control, frame, what="a frame")
-    event = message.data if isinstance(message.data, dict) else {"e": message.e}
+    bare = {"e": message.e, "s": message.s}  # an event of an address without combined streams
+    event = message.data if isinstance(message.data, dict) else bare
     if event.get("e") == "serverShutdown":
         return Closing("the exchange announced a shutdown of this server")
     if event.get("e") == "depthUpdate":
-        return BookFrame(str(event.get("s")))
+        return BookFrame(text_in(event, "s"))
     if message.error or message.code is not None:
         return RequestRejected(message.error.msg if message.error else message.msg, message.id)
     return Accepted(number=message.id) if message.id else Ignored(known=False)

@@ -8,6 +8,12 @@ up to 100, 500, 1000 or 5000 levels, of 1200 a minute; the list has no option
 `showPermissionSets`; no event announces a shutdown. ccxt's `binanceus` agrees: it is its `binance`
 with these addresses and weights.
 
+Confirmed:
+
+    channel, verbs, sequence, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    ping: 2022-09-30, page: web-socket-streams.md
+    limits: 2021-06-21, page: rest-api.md
+
 Books are thin: many have fewer levels than the body, and change once in minutes.
 
 Unconfirmed: the limit of connection attempts, which the pages do not state (that of Binance is

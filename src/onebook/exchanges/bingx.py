@@ -4,6 +4,13 @@ Page: https://bingx-api.github.io/docs/#/en-us/spot/socket/market.html ("Increme
 Information"). JKorf's BingX.Net agrees on the channel, its two actions and the members of a book;
 ccxt follows `depth100` instead and agrees on address, acknowledgement and heartbeat.
 
+Confirmed:
+
+    channel, verbs, levels, depth: 2026-08-21, third-party: JKorf BingX.Net
+    verbs, ping: 2026-10-23, third-party: ccxt 4.5.90, of another channel of the socket
+    ping, sequence: 2026-09-22, recorded: arbitrage-observatory, frames of perpetuals
+    limits: 2026-04-21, page: BingX-API/api-ai-skills
+
 In sync: `lastUpdateId` only rises. The page lets each be the last one + 1, but recordings of the
 perpetuals' socket, which has the same channel, skip up to 8 numbers hundreds of times a minute
 while the books stay equal to REST (nemanull/arbitrage-observatory, 2026-09). So a higher number

@@ -4,6 +4,12 @@ Pages: https://docs.bitfinex.com/reference/ws-public-books, https://docs.bitfine
 (flags, codes), https://docs.bitfinex.com/docs/ws-websocket-checksum,
 https://docs.bitfinex.com/reference/rest-public-conf (instruments).
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
+        arbitrage-observatory
+    channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
+
 In sync: `conf` makes the exchange count all frames of a connection (SEQ_ALL), send the CRC-32 of
 the 25 best levels a side now and then (OB_CHECKSUM), and name the time of each frame (TIMESTAMP).
 A number that is skipped may have been of any book of the connection. Levels that leave the window

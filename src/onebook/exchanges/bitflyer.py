@@ -4,6 +4,11 @@ Page: https://bf-lightning-api.readme.io/docs/realtime-board-snapshot (in the co
 https://tokyo559.com/post-7387; the probe named below quotes the same sentences of the page); the
 list is `getmarkets` of https://lightning.bitflyer.com/docs.
 
+Confirmed:
+
+    channel, verbs, ping, sequence, levels, depth: 2026-09-23, recorded: arbitrage-observatory
+    limits: never: ours, the page states none
+
 In sync: `lightning_board_snapshot` has the whole book in every frame, so that a lost one does no
 harm; there is none at the subscription. The changes between (`lightning_board`) have no numbers and
 miss deletions: in a recording of 2021, 20 of 35 snapshots of spot books differ from what changes

@@ -4,6 +4,13 @@ Page: https://www.bitget.com/docs/uta/websocket/public/Order-Book-Channel. Frame
 recorded by others from futures on this socket, agree with it and with those of v2; ccxt's
 `watchOrderBook` reads the same members. The v2 socket ("maintenance only") has 500 levels.
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, depth: 2026-09-15, recorded: arbitrage-observatory, of
+        futures
+    channel, levels: 2026-04-28, recorded: tardis-node test frames, spot, v3
+    channel: 2026-10-10, third-party: a report of the update preview, which changes `books50` alone
+
 In sync: `pseq` of each update equals the `seq` before it (no gap in 280,000 frames); the page
 allows the first one to reach back before the snapshot. A `pseq` of 0 is a restart: a gap. Repair is
 unsubscribe and subscribe.

@@ -3,6 +3,13 @@
 Pages: https://apidocs.bithumb.com/v2.1.5/reference/%ED%98%B8%EA%B0%80-orderbook, and those on
 addresses, requests and connections beside it.
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-23, recorded:
+        arbitrage-observatory
+    verbs: 2026-10-23, third-party: ccxt 4.5.90
+    channel: 2026-09-07, page: change log, public v1 sockets stay
+
 In sync: as Upbit. Every frame has the whole book, and a request replaces all before it.
 
 Frames, JSON in binary messages; the time is in microseconds:

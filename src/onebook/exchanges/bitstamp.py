@@ -4,6 +4,11 @@ Page: https://www.bitstamp.net/websocket/v2/ ("Live order book", `order_book_[pa
 of https://www.bitstamp.net/api/ ("Markets"). Not read but in copies of its beginning (requests,
 channels) and in the sentences that a profile of the exchange quotes.
 
+Confirmed:
+
+    channel, verbs, ping, sequence, levels, depth: 2026-09-15, recorded: arbitrage-observatory
+    limits: 2026-09-15, recorded: arbitrage-observatory, 1,024 channels and 512 bytes
+
 In sync: a frame comes whenever the best 100 change, and each has all of them, so that a lost one
 does no harm. There is none at the subscription: the first comes with the next change, so that a
 book without a change for 15 s is started by REST, and one without a frame for minutes is compared

@@ -3,6 +3,12 @@
 Pages: https://docs.bitvavo.com/docs/websocket-api/book-subscription and
 https://docs.bitvavo.com/docs/manage-order-book
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
+        arbitrage-observatory
+    verbs: 2026-10-23, third-party: ccxt 4.5.90, the same requests
+
 In sync: deltas are held from the acknowledgement on, `getBook` brings the book, deltas up to its
 `nonce` are dropped, and from there on each `nonce` is one more than the last. The numbers fall when
 the exchange restarts its engine while the socket stays open: a fallen one is a gap.

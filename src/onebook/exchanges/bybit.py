@@ -2,8 +2,17 @@
 
 Page: https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
 
+Confirmed:
+
+    channel, verbs, ping, limits, levels, depth: 2026-07-24, page: the repository of the page
+    channel: 2026-10-01, page: change log, nothing newer of this channel
+    sequence: 2026-07-24, page: of `full` alone; barter-rs enforces it on every book
+
 In sync: `u` of each delta is the last `u + 1`; a snapshot replaces the book whenever it comes,
-and `u` 1 is one too (the service restarted). Repair is unsubscribe and subscribe.
+and `u` 1 is one too (the service restarted). One without levels is no book: the page of
+`orderbook.full` (https://bybit-exchange.github.io/docs/v5/websocket/public/full-ob) has `u` 1 with
+empty sides for a delisting, an auction and a change of the tick. It counts as halted, and the book
+is subscribed again later. Repair is unsubscribe and subscribe.
 
 Frames:
 
@@ -19,6 +28,9 @@ matching engine produced its data, is a little earlier and compares with the tim
 
 A book that does not change is silent: only `orderbook.1` is repeated after 3 s. A refusal may lack
 `req_id`.
+
+Doubted: that `u` rises by 1 in this channel, which the page states for `full` alone; barter-rs
+requires it in every book, and no gap was recorded. A leap would be a gap, which costs a snapshot.
 
 Why 200: 50 levels come five times as often and are fewer than a view may show; 1000 come every
 200 ms, slower than our default interval. `seq` belongs to the engine and is not consecutive.
@@ -40,6 +52,7 @@ from onebook.exchanges.channel import (
     verbs,
 )
 from onebook.exchanges.contract import (
+    BookHalted,
     Exchange,
     Heartbeat,
     Ignored,
@@ -49,6 +62,7 @@ from onebook.exchanges.contract import (
 from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
+    ABSENT,
     Sequence64,
     decode,
     short,
@@ -62,6 +76,7 @@ from onebook.model import Instrument
 DEPTH: Final = 200
 TOPIC_PREFIX: Final = f"orderbook.{DEPTH}."
 OPERATIONS: Final = ("unsubscribe", "ping", "pong")
+NO_LEVELS: Final = "a book without levels: a delisting, an auction or a change of its steps"
 RESTARTED: Final = 1  # `u` of a snapshot after a restart of the service
 
 
@@ -115,6 +130,9 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     if message.type == "delta" and sequence != RESTARTED:
         return book.delta(change.bids, change.asks, sequence - 1, sequence, message.ts)
     if message.type in ("snapshot", "delta"):
+        if change.bids == change.asks == ABSENT:
+            book.restart()
+            return (BookHalted(book.instrument, NO_LEVELS),)
         return book.snapshot(change.bids, change.asks, sequence, message.ts)
     raise ProtocolError(f"{message.topic} has no type {short(message.type)!r}", book.instrument)
 

@@ -2,6 +2,11 @@
 
 Page: https://trade.cex.io/docs/#websocket-public-api-calls-order-book-subscribe (2026-03).
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
+        arbitrage-observatory
+
 In sync: each increment's `seqId` is the one before it + 1, counted for each pair; a lower one is a
 restart of the exchange. The answer to a subscription is the snapshot. Levels that leave the 20 are
 removed by an increment. Repair is another subscription, which costs a point: its answer is a

@@ -2,6 +2,11 @@
 
 Page: https://docs.cdp.coinbase.com/exchange/websocket-feed/channels#level2-channel
 
+Confirmed:
+
+    channel, verbs, levels: 2026-08-21, third-party: JKorf Coinbase.Net
+    ping, limits, sequence, depth: 2026-01, page: docs.cdp.coinbase.com, as of 2026
+
 In sync: the changes have neither a number nor a checksum, so only the order of the socket guards
 the book, and `heartbeat` (one a second and product) distinguishes a quiet book from a dead one; its
 `sequence` counts messages of other channels. Repair is unsubscribe and subscribe.
@@ -174,6 +179,6 @@ EXCHANGE: Final = Exchange(
     silence_max_s=5.0,
     heartbeat_max_s=5.0,  # heartbeats of each product come every second
     quiet_max_s=5.0,  # and for every product: nothing else shows that one of them died
-    former_names=("coinbasepro", "coinbaseexchange", "gdax"),
+    former_names=("coinbasepro", "coinbaseexchange", "coinbaseadvanced", "gdax"),
     channels={"advanced": ADVANCED},
 )

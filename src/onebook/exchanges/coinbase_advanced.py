@@ -6,6 +6,12 @@ connection has a number. It needs no key. Pages:
 https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis/websocket/websocket-channels and
 `websocket-rate-limits` beside it, and the AsyncAPI document of 2026.
 
+Confirmed:
+
+    channel, verbs, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    ping, sequence: 2026-08-21, third-party: GoCryptoTrader
+    limits: 2026-09, recorded: two projects, 31 products of `level2` are refused
+
 In sync: `sequence_num` rises by 1 with every message of a connection, whatever its channel and its
 product, from 0 on; one that is skipped may have been of any book (GoCryptoTrader counts so too; the
 page speaks of products). Repair is unsubscribe and subscribe. `heartbeats` come each second, of the
@@ -26,8 +32,10 @@ Frames; a request is about one channel:
     {"type":"error","message":"too many L2 streams requested in a single session"}
 
 30 products fit on a connection. Of the simulated exchange's books (130 levels a side) a snapshot is
-four times as long as in `level2_batch`, a change three times. The snapshot of BTC-USD was about
-4.9 MB in 2026-09, more than `feeds.frame_bytes_max` allows unless it is raised. A product in USDC
+four times as long as in `level2_batch`, a change three times. The snapshot of BTC-USD had 5.08 MB
+in 2026, with 27,017 asks: frames may have the 10 MiB that Coinbase's own SDK allows, and a book
+keeps the best 20,000 levels of a side (`core.types.LEVELS_MAX`), with its horizon at the last of
+them. A product in USDC
 is answered with the book of the one in USD, but for USDT-USDC and EURC-USDC: the others are not
 listed here.
 
@@ -83,6 +91,7 @@ DATA: Final = "l2_data"
 LEVELS: Final = LevelShape.objects("price_level", "new_quantity", "side")
 ALIAS: Final = "-USDC"  # ends products that are answered with the book of the one in USD ...
 OWN_BOOKS: Final = ("USDT-USDC", "EURC-USDC")  # ... but for these
+FRAME_BYTES: Final = 10 << 20
 UNMATCHED: Final = ("trading_disabled", "cancel_only", "post_only")  # see above
 
 
@@ -201,6 +210,7 @@ ADVANCED: Final = Exchange(
     parse_instruments=parse_own_books,
     connector=partial(Engine, BOOKS),
     depth=0,
+    frame_bytes=FRAME_BYTES,
     guard=LossDetection.COUNT,
     limits=ExchangeLimits(
         topics=30,

@@ -132,6 +132,13 @@ class BookRefused(Struct, frozen=True, gc=False):
     reason: str
 
 
+class BookHalted(Struct, frozen=True, gc=False):
+    """The exchange does not trade this instrument now: offline, and subscribed again later."""
+
+    instrument: Instrument
+    reason: str
+
+
 class SnapshotFailed(Struct, frozen=True, gc=False):
     """The exchange did not give the whole book that was asked for; its stream goes on."""
 
@@ -165,9 +172,14 @@ class Trading(Struct, frozen=True, gc=False):
 
 
 class Ignored(Struct, frozen=True, gc=False):
-    """A message without consequences: `known` is False where it is none of this protocol."""
+    """A message without consequences: `known` is False where it is none of this protocol.
+
+    `refused` are the words of an error about a request that subscribes to no book of the connection
+    any more, such as an unsubscription.
+    """
 
     known: bool
+    refused: str = ""
 
 
 class Alive(Struct, frozen=True, gc=False):
@@ -195,6 +207,7 @@ Output = (
     | Acknowledged
     | Renewed
     | BookRefused
+    | BookHalted
     | SnapshotFailed
     | Unnamed
     | SlowDown
@@ -336,10 +349,18 @@ class FrameForm(Enum):
 
 
 class Heartbeat(Struct, frozen=True):
-    """A text frame that the client must send every `every_s` seconds."""
+    """A text frame that the client must send every `every_s` seconds.
+
+    One that names the time at which it is sent has no `frame`, as in a `Send`.
+    """
 
     frame: bytes
     every_s: float
+    dated: Callable[[int], bytes] | None = None
+
+    def message(self) -> Send:
+        """Return it as a frame that goes ahead of all others."""
+        return Send(self.frame, urgent=True, dated=self.dated)
 
 
 class Address(Struct, frozen=True):
@@ -383,6 +404,8 @@ class Exchange(Struct, frozen=True):
         interval_ms: How often the channel sends what changed; 0 in real time, None where the
             exchange does not document it.
         frames: What its messages are; ours are text always.
+        frame_bytes: The longest message that it may send, where that is more than
+            `feeds.frame_bytes_max` allows by default; 0 elsewhere.
         guard: What shows a lost frame.
         timed: Whether each delta, or each snapshot where there are no deltas, names its time.
         truncate: Whether we must cut the book to `depth` after each change (kraken).
@@ -414,6 +437,7 @@ class Exchange(Struct, frozen=True):
     interval_ms: int | None = None
     holds: dict[int, float] = {}
     frames: FrameForm = FrameForm.PLAIN
+    frame_bytes: int = 0
     guard: LossDetection = LossDetection.NUMBERS
     timed: bool = True
     next_page: NextPage | None = None

@@ -4,6 +4,12 @@ Page: https://exchange-docs.crypto.com/exchange/v1/rest-ws/index.html#book-instr
 Frames of 2026-09 that others recorded agree, among them those of `BTC_USD`, and ccxt's
 `watchOrderBook` follows them in the same way.
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
+        arbitrage-observatory, BTC_USD too
+    channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
+
 In sync: `pu` of each delta equals the `u` before it; ids leap by thousands. A snapshot comes about
 1 s after a subscription. Repair is unsubscribe and subscribe.
 

@@ -2,6 +2,12 @@
 
 Page: https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
 
+Confirmed:
+
+    channel, verbs, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    ping, sequence: 2026-09-23, recorded: arbitrage-observatory, of derivatives
+    limits: never: general knowledge
+
 In sync: each change's `prev_change_id` is the `change_id` before it; a snapshot has none and comes
 only after a subscription. Repair is unsubscribe and subscribe.
 

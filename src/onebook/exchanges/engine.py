@@ -31,6 +31,7 @@ from onebook.exchanges.contract import (
     BookRefused,
     Fetch,
     Gap,
+    Ignored,
     Output,
     Outputs,
     ProtocolError,
@@ -197,9 +198,11 @@ class Engine:
             case BookFrame(name, channel):
                 if channel is not None:
                     name = self._books.name_of(channel)
-                if error is None and name not in self._books.trackers:
+                late = error is None or name in self._books.trackers.left
+                if late and name not in self._books.trackers:
                     return self._late(name)
-                reason = f"a frame of {short(name)!r} is damaged: {short(error)}"
+                named = repr(short(name)) if name else "a book that it does not name"
+                reason = f"a frame of {named} is damaged: {short(error)}"
                 raise ProtocolError(reason, self._books.known(name))
             case ExchangeReady():
                 return self._welcomed()
@@ -288,7 +291,7 @@ class Engine:
             return self._ask_halves(asked)
         named = named or asked
         if not named:  # of a request whose books were removed, or that subscribed to none
-            return EXPECTED if waited else (Unnamed(words),)
+            return (Ignored(known=True, refused=words),) if waited else (Unnamed(words),)
         names = [self._channel.key(one) for one in named]
         self._forget(named)
         (self._accepted if event.repeated else self._refused).update(names)
@@ -321,7 +324,7 @@ class Engine:
         asked = self._answered(event.number)
         about = tuple(self._about(event) or asked)
         if waited and not about:
-            return EXPECTED
+            return (Ignored(known=True, refused=short(event.words)),)
         return (SlowDown(short(event.words), unavailable=True, instruments=about),)
 
     def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:

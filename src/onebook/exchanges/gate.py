@@ -15,16 +15,34 @@ Frames:
     {"time":1747054611,"id":1,"channel":"spot.obu","event":"subscribe",
      "payload":["ob.BTC_USDT.400"],"result":{"status":"success"}}
     the same with "error":{"code":2,"message":"Alert sub ob.BTC_USDT.400"} where it is repeated
+    {"time":1770600979,"time_ms":1770600979609,"channel":"spot.system","event":"update","result":{
+     "type":"upgrade","msg":"The connection will soon be closed for a service upgrade. Please
+     reconnect."}}
 
 The time of a frame is `t`, when the book was made; `time_ms`, when it was sent, is up to 0.2 s
 later. A side without changes may be absent. The server pings by the WebSocket protocol, so that
 `spot.ping` is not needed. Requests carry one stream each: a client reports that of several in one
 request only some were subscribed.
 
-Each request names its time, which must be within 60 s of its own.
+Each request names its time, which must be within 60 s of its own. tardis-node sends milliseconds
+there and is served, so the rule is not enforced on public channels. On the testnet the first
+snapshot comes before the answer to the subscription (since 2026-03-31): both orders are read. The
+EU host has no `spot.obu` (ccxt issue 29016, 2026-06-26).
 
-Unconfirmed: whether a request of another time is refused (the page's examples of this channel send
-a constant, and clients in use send none on public channels); what is said to an unknown pair here
+Since 2026-08-31 there are unified order books: orders and trades of a pair such as BTC_USD may
+settle in USDC, so that a `_USD` and a `_USDC` pair may be one book under two names, as at OKX. No
+member of the list says so, and both are listed here as the exchange lists them.
+
+Confirmed:
+
+    channel, sequence, levels: 2025-08, recorded: tardis-node test frames of spot.obu, 400 levels
+    channel, verbs, depth: 2026-10-23, third-party: ccxt 4.5.90
+    sequence: 2026-06-26, recorded: one delta, U 38149401423, u 38149401433
+    ping: 2026-09-27, page: System API, pings of the protocol
+    limits: never: ours, the page states none of connections and requests
+
+Unconfirmed: whether a `_USD` pair and the `_USDC` pair of its coin are one book; what is said to an
+unknown pair here
 ("unknown currency pair: X" on other channels; on futures it is accepted and silent) and to too many
 requests; whether a level that leaves
 the 400 is always sent as removed; limits of connections and requests: Gate said in 2022 that there
@@ -48,13 +66,14 @@ from onebook.exchanges.channel import (
 )
 from onebook.exchanges.contract import (
     NO_LEVELS,
+    Closing,
     Exchange,
     Ignored,
     Outputs,
 )
 from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Dated, ErrorBody, Sequence64, decode, text_in, texts_of
+from onebook.exchanges.frames import Dated, ErrorBody, Sequence64, decode, short, text_in, texts_of
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -63,6 +82,8 @@ from onebook.model import Instrument
 
 CHANNEL: Final = "spot.obu"
 PONG: Final = "spot.pong"
+SYSTEM: Final = "spot.system"
+UPGRADE: Final = "upgrade"
 DEPTH: Final = 400
 REPEATED: Final = "Alert sub"
 UNAVAILABLE: Final = 3  # an error of the server
@@ -125,6 +146,8 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
+    if message.channel == SYSTEM and text_in(message.result, "type") == UPGRADE:
+        return Closing(short(text_in(message.result, "msg")))
     if message.channel not in (CHANNEL, ""):
         return Ignored(known=message.channel == PONG)
     if message.event == "unsubscribe":

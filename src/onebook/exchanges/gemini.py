@@ -2,6 +2,12 @@
 
 Page: https://developer.gemini.com/websocket/streams
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-15, recorded:
+        arbitrage-observatory
+    channel, sequence: 2026-09-22, third-party: hummingbot
+
 In sync: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
 after a subscription is the whole book and has `U == u`; nothing else marks it. A change that ends
 at the same `u` may follow: the book has it. Repair is unsubscribe and subscribe.
@@ -82,7 +88,7 @@ class Control(Struct):
     status: int | None = None
     error: ErrorBody | None = None
     event: Any = field(name="e", default=None)
-    native: Any = field(name="s", default=None)
+    native: str = field(name="s", default="")
 
 
 _read = msgspec.json.Decoder(Update).decode
@@ -109,7 +115,7 @@ def control(frame: bytes) -> Event:
     message = decode(_control, frame, what="a frame")
     problem = message.error
     if message.event == UPDATE:
-        return BookFrame(str(message.native))
+        return BookFrame(message.native)
     if problem is not None:
         words = problem.msg.replace(STREAM, "")
         return RequestRejected(words, message.id, whole=True, code=problem.code)

@@ -3,6 +3,12 @@
 Page: https://api.hitbtc.com/#subscribe-to-full-order-book (not read but in the sentences that a
 profile of the exchange quotes: what follows is of a recording, wire probes, ccxt and cryptofeed)
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
+        arbitrage-observatory, of perpetuals
+    channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
+
 In sync: each update's `s` is one more than that of the frame before it; a snapshot comes only
 after a subscription.
 

@@ -3,6 +3,13 @@
 Page: https://www.htx.com/en-us/opend/newApiPages/?id=7ec5362b-7773-11ed-9966-0242ac110003
 ("Market By Price (incremental update)"; only the servers at `/feed` have this channel).
 
+Confirmed:
+
+    channel, verbs, sequence, levels, depth: 2026-08-22, third-party: tardis-node 18.2.0
+    channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
+    ping: 2026-09, recorded: arbitrage-observatory, of contracts
+    limits: never: ours, but `req` once in 100 ms
+
 In sync: deltas are held from the acknowledgement on, the whole book is requested, and the first
 delta after it has its `seqNum` as `prevSeqNum`, as each later one has that of the delta before. A
 delta is the difference of two windows, so a whole book from between the two is requested again.
@@ -19,10 +26,15 @@ with an exponent:
      "err-msg":"invalid mbp.150.symbol linkusdt"}
     {"ping":1492420473027}                        every 5 s, to be answered by the same as `pong`
 
-ccxt watchOrderBook agrees (topic, `req` on the socket, `prevSeqNum` equal to the last `seqNum`). A
-side that did not change is empty, or absent, which the page announces. Without any change an
-update with two empty sides comes every 100 ms: a heartbeat of that book, and no data. 400 levels
-have no `req` by the page; a level that leaves the 150 is sent as 0 (frames printed in 2023).
+ccxt watchOrderBook agrees (topic, `req` on the socket, `prevSeqNum` equal to the last `seqNum`).
+The `seqNum` of a whole book is that of one of the updates (announced for 2020-06-18). A side that
+did not change is empty; without any change an update with two empty sides comes every 100 ms: a
+heartbeat of that book, and no data. The page announces the end of both, without a date: then an
+unchanged side is absent, and an unchanged book is silent. So a frame with neither side counts as
+one with two empty sides; a silent book is compared with the answer to another `req` every
+`feeds.probe_quiet_s`, and the pings show that the connection is served. Renamed sides would be
+seen there: that answer must have both. 400 levels have no `req` by the page; a level that leaves
+the 150 is sent as 0 (frames printed in 2023).
 Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` beside `16.08`: together
 they would need more digits than a book holds (`DIGITS_MAX`). So amounts, and only they, are cut
 toward zero at the 8th decimal; what is above zero and below 10^-8 is shown as 10^-8. Of the ten
@@ -141,8 +153,6 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
         return None
     tick = message.tick
     bids, asks = tick.bids, tick.asks
-    if bids is ABSENT and asks is ABSENT:
-        raise ValueError("it has neither bids nor asks")
     outputs = book.delta(tick.previous + 1, tick.sequence, bids, asks, message.ts)
     if bids == asks == ABSENT and type(outputs) is Delta:
         return (Alive(book.instrument),)

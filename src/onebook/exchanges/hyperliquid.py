@@ -3,6 +3,12 @@
 Pages: https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
 (`l2Book`), `info-endpoint/spot` (`spotMeta`), `rate-limits-and-user-limits` beside it.
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-24, recorded:
+        arbitrage-observatory
+    channel, verbs: 2026-08-21, third-party: JKorf HyperLiquid.Net, `fast` with 5 levels
+
 In sync: every frame has the whole book, so that a lost one does no harm; nothing is numbered. The
 usual channel is `fast`: since 2026-06 the other one, `slow` here (`feeds.overrides.hyperliquid.
 channel`), comes each 5 s, although the page, which has their levels (5 if fast, 20 if slow), still

@@ -5,6 +5,12 @@ and how to keep it), the README beside it (heartbeats, errors) and, for the list
 https://www.independentreserve.com/features/api (REST). ccxt watchOrderBook agrees; so do frames
 that were recorded in 2026-09.
 
+Confirmed:
+
+    channel, verbs, ping, sequence, levels, depth: 2026-09-22, recorded: arbitrage-observatory
+    sequence: 2026-10-23, third-party: ccxt 4.5.90, the unsigned checksum
+    limits: 2026-09-22, recorded: arbitrage-observatory, about 40 pairs on a socket
+
 In sync: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
 after it: bids, then asks, price and volume with eight decimals, without the point and without
 zeros before it, unsigned. Levels pushed out of the depth are not deleted by the exchange, so the

@@ -1,7 +1,8 @@
 """KuCoin spot: 500 levels a side every 10 ms, snapshot on the socket.
 
 Pages: https://www.kucoin.com/docs-new/3470221w0 (order book),
-https://www.kucoin.com/docs-new/websocket-api/base-info/introduction-uta (welcome, ping, answers).
+https://www.kucoin.com/docs-new/websocket-api/base-info/introduction-uta (welcome, ping, answers),
+https://www.kucoin.com/docs-new/change-log (limits: the entry of 2026-02-09).
 
 In sync: the first change of each delta (`O`) is the last one before it (`C`) + 1. The page lets a
 delta reach back too (`O` <= last < `C`); none is known. A snapshot has `O` = `C` and replaces the
@@ -11,24 +12,47 @@ and subscribe.
 Frames, JSON in binary frames; nothing may be asked for before the welcome:
 
     {"sessionId":"e8e46556","message":"welcome","pingInterval":18000}
+    {"sessionId":"e8e46556","data":"welcome","pingInterval":18000,"pingTimeout":10000}
     {"id":"1","result":true}                                              or "true"
     {"id":"1","result":false,"message":"invalid request data"}            or "reason"
     {"T":"obu.SPOT","dp":"increment@10ms","t":"snapshot","P":1768217874990007701,
      "d":{"s":"BTC-USDT","O":25984468414,"C":25984468414,"M":1768217874986000000,
      "a":[["90701.2","0.5771583"]],"b":[["90701.1","0.13918404"]]}}     then "delta"; "0" removes
-    {"type":"pong","id":"ping","ts":1790113111261396000}     to our {"id":"ping","type":"ping"}
+    {"id":"ping","op":"pong","timestamp":1790113111261}      to our ping, or with "type" and "ts"
+
+The first welcome is what the wire sent until 2026-09-23. The second was announced on 2026-08-27 for
+all public sockets, with pushes without blanks between members, and taken out of the change log on
+2026-09-11; KuCoin's own client (kucoin_universal_sdk 1.3.2, 2026-09-15) takes the word in `data`,
+`message`, `op` or `type`, and so it is here. That client pings with `op`; the older
+`{"id":"ping","type":"ping"}` was answered too. The page's examples have `T` as "obu.spot" in some
+frames, the wire "obu.SPOT": both are read.
+
+Limits are those of the change log: 100 messages in 10 s and 200 topics on a connection, 30 new
+connections a minute, 512 connections of an address. The socket of futures took more (300 messages
+in 10 s, 600 topics; recorded in 2026-09).
 
 Unknown symbols are accepted and stay silent. A book that does not change is silent too. The plain
-"increment" depth has no snapshot and was to end on 2026-07-15.
+"increment" depth has no snapshot and was to end on 2026-07-15. Since 2026-07-17 the channel carries
+the book of a call auction while a symbol is in one, which may be crossed and is not shown then.
 
 cryptofeed's source of 2026 (its releases end before it) follows the same channel by the same rule
 and starts at the same snapshot; ccxt (`uta`) agrees on requests and snapshots and takes no level
-from an increment, as it looks for `bids` and `asks` there. Unconfirmed on spot, as only the same
-socket of futures was recorded (2026-09): that a subscription brings a snapshot again after an
-unsubscription, and what the answer to one request too many looks like.
+from an increment, as it looks for `bids` and `asks` there.
 
-`kucoin_classic` is the older feed, and the instrument list of both. Unconfirmed: that the classic
-V1 ends on 2026-12-31 (a secondary source alone says so), and whether its list of symbols would too.
+`kucoin_classic` is the older feed, and the instrument list of both. The change log (to 2026-09-27)
+ends neither the classic feed nor its list; that it ends on 2026-12-31, as a secondary source said,
+is probably a misreading of the new addresses (V2) of the unified account's REST.
+
+Confirmed:
+
+    channel, verbs, ping: 2026-09-15, third-party: kucoin_universal_sdk 1.3.2, KuCoin's own client
+    limits: 2026-02-09, page: change log, "Pro API WebSocket Rate Limits"
+    sequence: 2026-09-23, recorded: arbitrage-observatory, 8,650 deltas of futures
+    levels, depth: 2026-06-17, page: change log, `increment@10ms` with 500 levels
+
+Unconfirmed on spot, as only the same socket of futures was recorded (2026-09): that a subscription
+brings a snapshot again after an unsubscription, and what the answer to one request too many looks
+like.
 """
 
 from collections.abc import Sequence
@@ -52,13 +76,14 @@ from onebook.exchanges.contract import Exchange, Heartbeat, Ignored, Outputs, Pr
 from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, short, text_in
-from onebook.exchanges.kucoin_classic import CLASSIC, PING
+from onebook.exchanges.kucoin_classic import CLASSIC
 from onebook.exchanges.limits import Limit, Scope
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 
-TOPIC: Final = "obu.SPOT"
+TOPICS: Final = ("obu.SPOT", "obu.spot")
 DEPTH: Final = "increment@10ms"
+WELCOME: Final = "welcome"
 
 
 class BookMessage(Struct, gc=False):
@@ -89,6 +114,7 @@ class Control(Struct):
     op: str = ""
     result: bool | str | None = None
     message: str = ""
+    data: Any = None
     reason: str = ""
     topic: str = field(name="T", default="")
     depth: str = field(name="dp", default="")
@@ -104,13 +130,13 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     message: Data = _read(frame)
     change, at = message.book, message.at
     book = books.get(change.native)
-    if book is None or message.topic != TOPIC or message.depth != DEPTH:
+    if book is None or message.topic not in TOPICS or message.depth != DEPTH:
         return None
     if message.type == "delta":
         return book.delta(change.bids, change.asks, _previous(book, change), change.final, at)
     if message.type == "snapshot":
         return book.snapshot(change.bids, change.asks, change.final, at)
-    raise ProtocolError(f"{TOPIC} has no type {short(message.type)!r}", book.instrument)
+    raise ProtocolError(f"{TOPICS[0]} has no type {short(message.type)!r}", book.instrument)
 
 
 def _previous(book: Chain, change: BookMessage) -> int:
@@ -122,9 +148,9 @@ def _previous(book: Chain, change: BookMessage) -> int:
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
-    if message.topic == TOPIC and message.depth == DEPTH:
+    if message.topic in TOPICS and message.depth == DEPTH:
         return BookFrame(text_in(message.book, "s"))
-    if message.message == "welcome":
+    if WELCOME in (message.message, message.data, message.op, message.type):
         return ExchangeReady()
     if message.result in (True, "true"):
         return Accepted(number=message.id)
@@ -146,6 +172,11 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
     }
 
 
+def ping(now_ms: int) -> bytes:
+    """Write the ping of KuCoin's own client."""
+    return msgspec.json.encode({"id": "ping", "op": "ping", "timestamp": now_ms})
+
+
 BOOKS: Final = BookChannel(
     data, control, *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"), Chain, welcomes=True
 )
@@ -159,11 +190,12 @@ EXCHANGE: Final[Exchange] = replace(
     interval_ms=10,
     limits=replace(
         CLASSIC.limits,
-        topics=100,  # of 600
-        messages=(Limit(300, 10.0),),
-        connects=(Limit(250, 300.0, Scope.ADDRESS),),
+        topics=100,  # of 200
+        messages=(Limit(95, 10.0),),  # of 100: pings do not wait for the limit
+        connects=(Limit(30, 60.0, Scope.ADDRESS),),
+        connections=512,
     ),
-    heartbeat=Heartbeat(PING, every_s=9.0),  # half the interval of the welcome
-    snapshot_s=20.0,  # 6 s after the request were seen, and a full socket needs 5 s for requests
+    heartbeat=Heartbeat(b"", every_s=9.0, dated=ping),  # half the interval of the welcome
+    snapshot_s=20.0,  # 6 s after the request were seen
     channels={"classic": CLASSIC},
 )

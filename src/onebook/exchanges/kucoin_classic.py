@@ -35,10 +35,21 @@ REST body, `/api/v1/market/orderbook/level2_100`: {"code":"200000","data":{"time
 again before the price comes near. ccxt keeps the same book. `symbol` keeps a coin's first name
 for ever (BCHSV-USDT), the currencies of a row follow a renaming (BSV).
 
+KuCoin wrote on 2026-06-03 that classic accounts may go on with this API, and still extended its
+list on 2026-09-21. That it ends on 2026-12-31, as a secondary source said, is probably a misreading
+(see `kucoin`).
+
+Confirmed:
+
+    channel, verbs, sequence: 2026-10-23, third-party: ccxt 4.5.90
+    levels: 2024-10-24, recorded: 3,853 frames
+    depth: 2026-10-23, third-party: ccxt 4.5.90, level2_100 is the most without a key
+    ping: 2026-09-15, third-party: kucoin_universal_sdk 1.3.2
+    limits: never: general knowledge, 100 messages in 10 s and 300 to 400 topics
+
 Unconfirmed: whether an unknown symbol is still refused (seen in 2019), or accepted and silent, as
 on the futures' socket in 2026; if it is refused, that the others of its request are then not
-subscribed either; that a request may have the 100 symbols that are sent here; that the classic V1
-ends on 2026-12-31 (a secondary source alone says so), which would end this feed.
+subscribed either; that a request may have the 100 symbols that are sent here.
 """
 
 from collections.abc import Sequence

@@ -3,6 +3,12 @@
 Pages: https://www.lbank.com/docs/index.html ("WebSocket API (Market Data)", 2026-07), and
 `API-For-Spot-EN` of https://github.com/LBank-exchange/lbank-official-api-docs.
 
+Confirmed:
+
+    channel, verbs, ping, sequence, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    channel, levels: 2026-07, page: index.html
+    limits: never: ours, the page states none of the socket
+
 In sync: every frame has the whole book, so that a lost one does no harm. A subscription is answered
 by the first frame of its book alone, or by an error.
 

@@ -5,6 +5,13 @@ section "How to Properly Maintain a Local Copy of the Order Book"); field number
 https://github.com/mexcdevelop/websocket-proto. ccxt's `watchOrderBook` agrees on the channel, the
 fields and the body; tardis-node agrees on the join.
 
+Confirmed:
+
+    channel, verbs, ping, depth: 2026-10-23, third-party: ccxt 4.5.90
+    sequence, levels: 2026-08-22, third-party: tardis-node 18.2.0
+    levels: 2026-06-17, page: websocket-proto
+    limits: 2025-08-08, page: spot_v3_en
+
 In sync: deltas are held from the acknowledgement on, the REST body drops those with
 `toVersion <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `fromVersion` is
 the last `toVersion + 1`. (Rule 6 of the page omits the 1; a body that ends where a delta starts
@@ -12,7 +19,9 @@ joins.)
 
 Binary messages are a `PushDataV3ApiWrapper`: channel = 1, symbol = 3, sendTime = 6 (ms), and in 313
 a `PublicAggreDepthsV3Api`: asks = 1 and bids = 2 (price = 1, quantity = 2; "0" removes),
-eventType = 3, fromVersion = 4, toVersion = 5. A side without changes is absent.
+eventType = 3, fromVersion = 4, toVersion = 5. A side without changes is absent. A push without its
+313 is no data (tardis-node skips it, at two places): a change that it should have had is seen as a
+gap at the next one.
 
 Text messages are JSON; a refusal has the code 0 too, and an unknown pair is "blocked":
 
@@ -52,6 +61,7 @@ from onebook.exchanges.channel import (
     verbs,
 )
 from onebook.exchanges.contract import (
+    EXPECTED,
     NO_LEVELS,
     Exchange,
     Fetch,
@@ -108,6 +118,8 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     if book is None:
         return None
     levels: bytes = push.depths
+    if not levels:
+        return EXPECTED
     versions = _versions(levels)
     first, final = int(versions.first), int(versions.final)
     if not 0 < first <= final <= SEQUENCE_MAX:

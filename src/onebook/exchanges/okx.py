@@ -24,6 +24,12 @@ are all -1 there and chain trivially. `books-l2-tbt` (10 ms) needs a login of a 
 The address has no port: 8443, which most clients still name, is closed since 2026-10-31 (the page's
 changelog of 2026-09-30; its addresses answer on 443). Since 2026-09-30 USD and USDC share a book,
 which is listed as USDC (`BTC-USDC`); the USD pair it replaced is not listed any more.
+
+Confirmed:
+
+    channel, verbs, ping, limits, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    channel, limits: 2026-10-01, page: change log, port 8443 ends, nothing else of this channel
+    sequence: 2026-08-21, third-party: GoCryptoTrader, chains on prevSeqId and ignores the checksum
 """
 
 from collections.abc import Sequence
@@ -196,5 +202,5 @@ EXCHANGE: Final = Exchange(
     heartbeat=Heartbeat(b"ping", every_s=10.0),  # 30 s without is closed
     silence_max_s=15.0,  # a healthy socket answers each ping
     quiet_max_s=130.0,  # two of the heartbeats that an unchanged book sends about every 60 s
-    former_names=("okex", "okex5"),
+    former_names=("okex", "okex5", "myokx"),
 )

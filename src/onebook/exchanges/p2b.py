@@ -3,6 +3,12 @@
 Pages: https://github.com/P2B-team/P2B-WSS-Public/blob/main/wss_documentation.md (socket),
 https://github.com/P2B-team/p2b-api-docs/blob/master/api-doc.md (markets).
 
+Confirmed:
+
+    channel, verbs, ping, sequence, levels, depth: 2026-09-22, recorded: arbitrage-observatory
+    channel, depth: 2026-06, third-party: a survey of the page
+    limits: never: ours, the page states none
+
 In sync: no numbers and no checksum, only the order of the socket. A full book (`true`) comes after
 a subscription, again about every 60 s while the market changes, and replaces what was there: a lost
 change is repaired within a minute where the market is busy. Levels that leave the 100 are removed

@@ -3,6 +3,11 @@
 Page: https://github.com/phemex/phemex-api-docs/blob/master/Public-Spot-API-en.md, "Subscribe
 OrderBook" and "Websocket API Standards".
 
+Confirmed:
+
+    channel, verbs, sequence, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    ping, limits: 2026-09-22, recorded: arbitrage-observatory, of perpetuals
+
 In sync: by the order of the socket. `sequence` only grows, by any number, so that nothing shows a
 lost delta; each minute a snapshot of each book heals it. Another subscription of a book brings
 another snapshot. There is no request that leaves one book: `orderbook.unsubscribe` leaves all.

@@ -2,6 +2,12 @@
 
 Page: https://api-docs.poloniex.com/spot/websocket/market-data#book-level-2
 
+Confirmed:
+
+    channel, verbs, sequence, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    ping: 2026-09-23, recorded: arbitrage-observatory, of futures v3
+    limits: never: the page, whose date is not known
+
 In sync: `lastId` of each update is the `id` before it; every snapshot starts anew, and an update
 that comes before the first one is ignored. Repair is unsubscribe and subscribe.
 

@@ -1,20 +1,23 @@
 """Quality levels of exchanges: bronze, silver, gold, by the rules of `quality.toml`.
 
 The evidence (`evidence.toml`) is written from the tests by `make reference`, and a test fails where
-it is not what the tests say: no proof is stated by hand. Doubts are read from
-the docstrings of connectors, where they stand beside the code that they are about.
+it is not what the tests say: no proof is stated by hand. Doubts, and the source and date that last
+confirmed each fact, are read from the docstrings of connectors, where they stand beside the code
+that they are about.
 """
 
 import inspect
 import re
 import tomllib
-from functools import cache
+from datetime import date
+from functools import cache, partial
 from importlib import import_module, resources
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from onebook.exchanges.channel import BookChannel
 from onebook.exchanges.contract import Exchange, LossDetection
 
 NO_LEVEL: Final = "-"
@@ -22,6 +25,15 @@ UNREAD: Final = re.compile(r"\bnot read\b|\bon no page\b", re.IGNORECASE)
 DOUBT: Final = re.compile(r"\b[Uu]nconfirmed\b")
 SENTENCES: Final = re.compile(r"(?<=[.)])\s+(?=[A-Z`]|ccxt )")
 LEAD: Final = re.compile(r"^Unconfirmed[^:]*: ")
+# What each connector states the newest source of.
+FACTS: Final = ("channel", "verbs", "ping", "limits", "sequence", "levels", "depth")
+NEVER: Final = "never"
+SECTION: Final = re.compile(r"^Confirmed:\n\n((?: {4}.*(?:\n|$))+)\n*", re.MULTILINE)
+STATED: Final = re.compile(
+    r"(?P<facts>[a-z, ]+): (?:(?P<when>20\d\d-(?:0[1-9]|1[0-2])(?:-[0-3]\d)?), "
+    r"(?P<how>page|recorded|third-party)|never): (?P<source>.+)"
+)
+OLD_DAYS: Final = 180
 
 
 class Recording(Struct, frozen=True):
@@ -71,9 +83,36 @@ class QualityLevel(Struct, frozen=True):
 class QualityRules(Struct, frozen=True):
     """The content of `quality.toml`."""
 
+    reviewed: date
     levels: dict[str, QualityLevel]
     rules: dict[str, str]
     harmless: dict[str, tuple[str, ...]]
+
+
+class Confirmation(Struct, frozen=True):
+    """What last confirmed one fact of a connector.
+
+    Args:
+        fact: One of `FACTS`.
+        when: Its date, or its month, as the docstring has it; `NEVER` where nothing outside
+            confirms it.
+        how: "page" (of the exchange, its changelog among them), "recorded" (frames of the real
+            exchange, also those that others recorded), "third-party" (code or a report).
+        source: Which one; why there is none where it was never confirmed.
+    """
+
+    fact: str
+    when: str
+    how: str
+    source: str
+
+    @property
+    def old(self) -> bool:
+        """Whether it was older than `OLD_DAYS` at the last review, or never confirmed."""
+        if self.when == NEVER:
+            return True
+        day = date.fromisoformat(self.when if len(self.when) > 7 else f"{self.when}-01")
+        return (rules().reviewed - day).days > OLD_DAYS
 
 
 class Quality(Struct, frozen=True):
@@ -110,10 +149,51 @@ def _read(name: str) -> object:
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
-def docstring(exchange: Exchange) -> str:
-    """Return what the connector's module states about its exchange."""
-    name = "through_ccxt" if exchange.via else exchange.name
-    return inspect.getdoc(import_module(f"onebook.exchanges.{name}")) or ""
+def docstring(exchange: Exchange, channel: str = "") -> str:
+    """Return what the connector's module states about its exchange.
+
+    Args:
+        exchange: The facts of the channel.
+        channel: Another book channel, which may have a module of its own.
+    """
+    name = "onebook.exchanges." + ("through_ccxt" if exchange.via else exchange.name)
+    made = exchange.connector
+    if channel and isinstance(made, partial) and isinstance(made.args[0], BookChannel):
+        name = made.args[0].data.__module__
+    return inspect.getdoc(import_module(name)) or ""
+
+
+def confirmations(text: str) -> dict[str, Confirmation]:
+    """Return what last confirmed each fact, by the section `Confirmed:` of a docstring.
+
+    Each line names facts, a date or month, the kind of source and the source; it goes on in lines
+    that are indented more. Of several lines about one fact the newest counts.
+
+        channel, verbs: 2026-09-15, third-party: the official SDK 1.3.2
+        limits: never: the page states none
+
+    Raises:
+        ValueError: A line has another form.
+    """
+    section = SECTION.search(text)
+    found: dict[str, Confirmation] = {}
+    lines = re.sub(r"\n {5,}", " ", section[1]).splitlines() if section else ()
+    for line in lines:
+        stated = STATED.fullmatch(line.strip())
+        facts = stated["facts"].split(", ") if stated else []
+        if stated is None or not {*facts} <= {*FACTS}:
+            raise ValueError(f"{line.strip()!r} does not say what confirmed which fact, and when")
+        when = stated["when"] or NEVER
+        for fact in facts:
+            known = found.get(fact)
+            if known is None or known.when == NEVER or NEVER != when > known.when:
+                found[fact] = Confirmation(fact, when, stated["how"] or "-", stated["source"])
+    return {fact: found[fact] for fact in FACTS if fact in found}
+
+
+def protocol(text: str) -> str:
+    """Return a docstring without its first paragraph and without what confirmed it."""
+    return SECTION.sub("", text.partition("\n\n")[2]).rstrip()
 
 
 def paragraphs(text: str) -> list[str]:

@@ -12,13 +12,14 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from onebook.core import Book
-from onebook.core.types import LevelError
+from onebook.core.types import PAIRS, LevelError, LevelShape
 from onebook.exchanges.contract import (
     NOTHING,
     Acknowledged,
     Fetch,
     Output,
     ProtocolError,
+    Snapshot,
     StreamPosition,
 )
 from onebook.exchanges.engine import Engine
@@ -31,11 +32,11 @@ COMPARED: Final = 25  # best levels a side of a body that must equal those of th
 
 
 class QuietSeed(Protocol):
-    """What `BookChannel.seed` reads of a body; `at` is the exchange's time of it in digits."""
+    """What `BookChannel.seed` reads of a body; `at` is the exchange's time of it."""
 
     bids: bytes
     asks: bytes
-    at: str
+    at: Moment
 
 
 class QuietBook(WholeBooks):
@@ -43,16 +44,27 @@ class QuietBook(WholeBooks):
 
     Args:
         fetch: The request for a body.
+        body_shape: Of the levels of a body; those of frames are pairs.
     """
 
-    __slots__ = ("_asked", "_at", "_behind", "_fetch", "_known", "_proven", "no_frame_yet")
+    __slots__ = (
+        "_asked",
+        "_at",
+        "_behind",
+        "_body_shape",
+        "_fetch",
+        "_known",
+        "_proven",
+        "no_frame_yet",
+    )
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, *, body_shape: LevelShape = PAIRS) -> None:
         super().__init__(fetch.instrument)
         self.no_frame_yet = False  # it was acknowledged, and no frame has come since
         self._fetch = fetch
+        self._body_shape = body_shape
         self._asked = False
-        self._known: tuple[bytes, bytes] | None = None  # the sides of the newest frame or body
+        self._known: tuple[bytes, bytes, LevelShape] | None = None  # of the newest frame or body
         self._at: Moment = UNTIMED
         self._proven = False  # the stream has delivered since it was acknowledged
         self._behind = False  # a body had another book than the last frame
@@ -96,17 +108,18 @@ class QuietBook(WholeBooks):
         """Replace the book by a frame."""
         self._asked = self.no_frame_yet = self._behind = False
         self._proven = True
-        self._known, self._at = (bids, asks), at
+        self._known, self._at = (bids, asks, self.shape), at
         return super().snapshot(bids, asks, at, answers=answers)
 
-    def seeded(self, bids: bytes, asks: bytes, at: str) -> tuple[Output, ...]:
+    def seeded(self, bids: bytes, asks: bytes, at: Moment) -> tuple[Output, ...]:
         """Replace the book by a body, unless the body is older than the last frame."""
         self._asked = False
         if number(at) < number(self._at):
             return NOTHING
-        self._behind = self._known is not None and top(*self._known) != top(bids, asks)
-        self._known, self._at = (bids, asks), at
-        return super().snapshot(bids, asks, at)
+        body = (bids, asks, self._body_shape)
+        self._behind = self._known is not None and top(*self._known) != top(*body)
+        self._known, self._at = body, at
+        return (Snapshot(self.instrument, *body, at=at),)
 
 
 class QuietEngine(Engine):
@@ -179,11 +192,11 @@ def number(at: Moment) -> int:
     return int(at) if at.isdecimal() and len(at) < 20 else UNTIMED
 
 
-def top(bids: bytes, asks: bytes) -> object:
+def top(bids: bytes, asks: bytes, shape: LevelShape) -> object:
     """Read the best levels of a book; None where they are no levels."""
     book = Book(COMPARED)
     try:
-        book.replace(bids, asks)
+        book.replace(bids, asks, shape)
     except LevelError:
         return None
     return book.top(COMPARED)

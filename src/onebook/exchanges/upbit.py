@@ -3,6 +3,11 @@
 Pages: https://docs.upbit.com/kr/reference/websocket-orderbook and `websocket-guide`, `rate-limits`,
 `list-market-pairs` beside it. sg-, id- and th-api.upbit.com are other exchanges.
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
+        arbitrage-observatory
+
 In sync: every frame has the whole book, so that a lost one does no harm; the first is the snapshot
 that answers a request, and nothing else does. A request replaces all before it: it names every
 book of the connection, brings a snapshot of each, and there is no other way to unsubscribe.

@@ -2,11 +2,19 @@
 
 Page: https://docs.whitebit.com/websocket/market-streams/depth
 
+Confirmed:
+
+    channel, verbs, ping, sequence, levels, depth: 2026-09-22, recorded: arbitrage-observatory,
+        mostly of perpetuals
+    limits: 2026-09-01, page: docs.whitebit.com, with the new address
+
 In sync: each update's `past_update_id` equals the `update_id` before it, which counts all changes
 of a market and leaps. A full book has no `past_update_id` and replaces what was there; it comes
 after a subscription and whenever nothing changed for 10 s, which makes it the heartbeat of its
 book. Repair is another subscription, which brings one as well. The page cuts the book to the limit
-after each update.
+after each update. Frames without `update_id` are followed too, unchained (the order of the socket
+is all that guards them): two clients saw them, and an older page (`whitebit-exchange/api-docs`) has
+no other. The next frame with an id takes up the chain.
 
 Frames:
 
@@ -69,6 +77,7 @@ LEVELS: Final = 100
 UPDATE: Final = "depth_update"
 NO_GROUPING: Final = "0"
 TOO_MANY: Final = 7
+UNKNOWN: Final = -1  # the state of a book after a frame without `update_id`
 MICROSECONDS: Final = 1_000_000  # of a second
 
 Seconds = Annotated[float, Meta(ge=0, lt=1e10)]
@@ -77,7 +86,7 @@ Seconds = Annotated[float, Meta(ge=0, lt=1e10)]
 class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
-    sequence: Sequence64 = field(name="update_id")
+    sequence: Sequence64 = field(name="update_id", default=UNKNOWN)
     previous: Sequence64 | None = field(name="past_update_id", default=None)
     bids: Raw = ABSENT
     asks: Raw = ABSENT
@@ -126,9 +135,12 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
         repeated = book.last is not None
         outputs = book.snapshot(bids, asks, change.sequence, at)
         return (*outputs, Alive(book.instrument)) if repeated else outputs
-    if change.previous is None:
+    previous, last = change.previous, book.last
+    if UNKNOWN in (change.sequence, last):
+        previous = UNKNOWN if last is None else last
+    if previous is None:
         raise ValueError("it does not name the state before it")
-    return book.delta(bids, asks, change.previous, change.sequence, at)
+    return book.delta(bids, asks, previous, change.sequence, at)
 
 
 def control(frame: bytes) -> Event:

@@ -1,41 +1,54 @@
-"""WOO X spot: 50 levels a side every 50 ms, seeded by REST.
+"""WOO X spot: the best 10 levels a side, whole in every frame, at most every 200 ms.
 
-Pages: https://developer.woox.io/api-reference/endpoint/websocket/Orderbook_update (how to keep a
-local book); `websocket_introduction`, `Subscription commands`, `public_data/orderbook` beside it.
+Pages: https://developer.woox.io/api-reference/endpoint/websocket/ORDERBOOK10 (`orderbook10`: 10
+levels, pushed every 200 ms); `websocket_introduction`, `subscribe`, `Unsubscribe`,
+`public_data/orderbook` beside it.
 
-In sync: a state of the book is named by its time. The first delta after the body is the one whose
-`prevTs` is the body's `timestamp`, then each `prevTs` is the last `ts`. Recorded in 2026-09 on
-perpetuals, which share the socket and the channel (nemanull/arbitrage-observatory, its profile of
-the exchange): no gap in 281 frames, and books equal to REST. The body was up to 46 s older than the
-stream there, so that it may be fetched several times before a delta follows it.
+**The book contains retail-only orders (RPI)**, which match orders made in WOO X's own apps and copy
+trading, and never an order by API: on perpetuals, where both books were recorded, the one with them
+was 11 ppm wide and the one without them 3,652. The channel without them, `orderbookupdate`, is
+accepted for spot and sends nothing (the maintainers of ccxt found so, pull request 29578 of
+2026-08), so it cannot be followed. Who trades by API leaves WOO X out (`["all", "-woo"]`).
+
+In sync: each frame has the whole book, so that a lost one does no harm. A book of which no frame
+came for 15 s is started by REST, and one without a frame for minutes is compared with it;
+`rpi=true` asks for the book with the same orders. A body and a frame name the time of the book's
+last change, so that the older of the two is dropped.
 
 Frames:
 
-    {"id":"1","cmd":"SUBSCRIBE","params":["orderbookupdate@SPOT_BTC_USDT@50"]}
+    {"id":"1","cmd":"SUBSCRIBE","params":["orderbook10@SPOT_BTC_USDT"]}
     {"id":"1","cmd":"SUBSCRIBE","success":true,"time":1790137718411,
-     "data":["orderbookupdate@SPOT_BTC_USDT@50"]}
+     "data":["orderbook10@SPOT_BTC_USDT"]}
     {"id":"8","cmd":"SUBSCRIBE","success":false,"time":1790137718411,"data":"Command type invalid!"}
-    {"topic":"orderbookupdate@SPOT_BTC_USDT@50","ts":1618826337580,"data":{"s":"SPOT_BTC_USDT",
-     "prevTs":1618826337380,"ts":1618826337570,"asks":[["56749.15","3.92864"]],
-     "bids":[["56745.2","0"]]}}                                          "0" removes
+    {"id":"2","cmd":"UN_SUBSCRIBE","success":true,"time":1759568478343,
+     "data":["orderbook10@SPOT_BTC_USDT"]}
+    {"topic":"orderbook10@SPOT_BTC_USDT","ts":1790137719008,"data":{"ts":1790137718138,
+     "bids":[["87062","13.89220"]],"asks":[["87063","4.53491"]],"s":"SPOT_BTC_USDT"}}
 
 The answer lists what is accepted: an unknown pair is left out, and so is a topic that is subscribed
-already. The time of a frame is its outer `ts`, when it was sent; a body has none, only that of the
-book's last change. Its levels are objects:
+already. An unknown command is refused as a request of too many topics is. The time of a frame is
+that of its data, when the book was made; the outer `ts` is when it was sent. The levels of a REST
+body are objects:
 {"success":true,"timestamp":1751620923344,"data":{"asks":[{"price":"2","quantity":"1"}],"bids":[]}}
 
-The book is that without RPI orders, which orders by API cannot meet: it is thin, on perpetuals many
-times as wide as that with them (`orderbookupdaterpi`, not read here). The page allows 20 topics in
-a request, the wire took 10; a socket was closed after 60 s without a frame of ours, although the
-page says that nothing need be sent; a protocol ping was enough.
+The page allows 20 topics in a request, the wire took 10; a socket was closed after 60 s without a
+frame of ours, although the page says that nothing need be sent; a protocol ping was enough. These
+and the frames above were recorded in 2026-09 on perpetuals, which share the socket
+(nemanull/arbitrage-observatory, its profile of the exchange). ccxt's `woo` (4.5.90) still follows
+the socket of v1; its source for v3 (that pull request) sends and reads the same for spot. ccxt's id
+is `woo`, so that this is its name here.
 
-ccxt's `woo` (4.5.90) follows the socket of v1, whose `orderbook` frames are whole. Its newer source
-is on v3: the same request, topic and members for `orderbookupdate`, seeded by REST, and every delta
-that is newer than the body is applied; it does not compare `prevTs`. For spot it takes
-`orderbook10` by default.
+Confirmed:
 
-Unconfirmed: that a level that leaves or enters the 50 is always sent; what the answer is to too
-many requests. ccxt's id is `woo`, so that this is its name here.
+    channel, verbs: 2026-08-05, third-party: ccxt pull request 29578, for spot
+    channel, levels, depth: 2026-09-22, recorded: arbitrage-observatory, frames of perpetuals
+    ping, limits: 2026-09-22, recorded: arbitrage-observatory, on the same socket
+    sequence: 2026-09-22, page: ORDERBOOK10, each frame is a snapshot
+
+Unconfirmed: which levels of a frame are retail-only orders, so that a level may not be there for an
+order by API; frames of spot, which were not recorded; whether a frame comes at the subscription or
+with the next change; what the answer is to too many requests.
 """
 
 from collections.abc import Sequence
@@ -46,7 +59,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import LevelShape
+from onebook.core.types import LevelShape
 from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
@@ -58,41 +71,39 @@ from onebook.exchanges.contract import (
     Exchange,
     Fetch,
     Ignored,
+    LossDetection,
     Outputs,
 )
 from onebook.exchanges.controls import accepted_of, control_reader
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import Sequence64, decode
-from onebook.exchanges.join import Join
+from onebook.exchanges.frames import decode
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.quiet import QuietBook, QuietEngine
 from onebook.model import Instrument
 
-CHANNEL: Final = "orderbookupdate@"
-DEPTH: Final = 50
+CHANNEL: Final = "orderbook10@"
+DEPTH: Final = 10
 LEVELS: Final = LevelShape.objects("price", "quantity")
 
 
-class Change(Struct, gc=False):
-    """The data of a delta: it leads from the state of `previous` to that of `final`."""
+class WholeBook(Struct, gc=False):
+    """The data of a frame."""
 
-    previous: Sequence64 = field(name="prevTs")
-    final: Sequence64 = field(name="ts")
     bids: Raw
     asks: Raw
-
-
-class Update(Struct, gc=False):
-    """The frame of a delta."""
-
-    topic: str
-    data: Change
     at: int = field(name="ts", default=UNTIMED)
 
 
+class BookMessage(Struct, gc=False):
+    """The frame of a whole book."""
+
+    topic: str
+    data: WholeBook
+
+
 class Control(Struct):
-    """Every frame that is not a delta."""
+    """Every frame that is not of a book."""
 
     cmd: str = ""
     topic: str = ""
@@ -111,48 +122,38 @@ class Sides(Struct):
 class Body(Struct):
     """The REST body."""
 
-    timestamp: Sequence64
+    timestamp: int
     data: Sides
 
 
-class Depth(Struct):
-    """The book of a REST body."""
-
-    bids: Raw
-    asks: Raw
-    sequence: int
-
-
-_read = msgspec.json.Decoder(Update).decode
+_read = msgspec.json.Decoder(BookMessage).decode
 _control = control_reader(Control)
 _body = msgspec.json.Decoder(Body).decode
 
 
 def topic(instrument: Instrument) -> str:
     """Name the topic of an instrument, as its frames do."""
-    return f"{CHANNEL}{instrument.native}@{DEPTH}"
+    return CHANNEL + instrument.native
 
 
-def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Follow a delta."""
-    message: Update = _read(frame)
+def data(books: dict[str, QuietBook], frame: bytes) -> Outputs | None:
+    """Read a whole book."""
+    message: BookMessage = _read(frame)
     book = books.get(message.topic)
     if book is None:
         return None
-    change = message.data
-    if change.previous >= change.final:
-        raise ValueError(f"the times {change.previous} and {change.final} do not follow")
-    return book.delta(change.previous + 1, change.final, change.bids, change.asks, message.at)
+    whole = message.data
+    return book.snapshot(whole.bids, whole.asks, whole.at)
 
 
-def seed(body: bytes) -> Depth:
+def seed(body: bytes) -> WholeBook:
     """Read a REST body."""
     message = _body(body)
-    return Depth(message.data.bids, message.data.asks, message.timestamp)
+    return WholeBook(message.data.bids, message.data.asks, message.timestamp)
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not a delta."""
+    """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.topic:
         book = message.topic.startswith(CHANNEL)
@@ -169,10 +170,10 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
     return {"id": str(number), "cmd": verb, "params": names}
 
 
-def join(instrument: Instrument) -> Join:
-    """Seed a book by REST."""
-    path = f"/v3/public/orderbook?symbol={quote(instrument.native)}&maxLevel={DEPTH}"
-    return Join(Fetch(instrument, path), snapshot_shape=LEVELS, exact=True)
+def quiet(instrument: Instrument) -> QuietBook:
+    """Start a book by REST where no frame comes."""
+    query = f"symbol={quote(instrument.native)}&maxLevel={DEPTH}&rpi=true"
+    return QuietBook(Fetch(instrument, f"/v3/public/orderbook?{query}"), body_shape=LEVELS)
 
 
 INSTRUMENTS: Final = ListReader(
@@ -188,7 +189,7 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"), join, 10, key=topic, seed=seed
+    data, control, *verbs(request, "SUBSCRIBE", "UN_SUBSCRIBE"), quiet, 10, key=topic, seed=seed
 )
 
 EXCHANGE: Final = Exchange(
@@ -198,9 +199,10 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.woox.io",
     instruments_path="/v3/public/instruments",
     parse_instruments=INSTRUMENTS,
-    connector=partial(SeededEngine, BOOKS),
+    connector=partial(QuietEngine, BOOKS),
     depth=DEPTH,
-    interval_ms=50,
+    interval_ms=200,
+    guard=LossDetection.WHOLE,
     limits=ExchangeLimits(
         topics=100,
         messages=(Limit(20, 1.0),),  # of 200 topics a second that the page advises
@@ -209,6 +211,6 @@ EXCHANGE: Final = Exchange(
         connections=100,
     ),
     silence_max_s=30.0,  # our pings are answered; data is promised only on a change
-    snapshot_s=90.0,  # bodies lag behind the stream
+    snapshot_s=15.0,  # a book of which no frame came by then comes from REST
     former_names=("woox",),
 )

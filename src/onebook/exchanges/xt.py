@@ -3,6 +3,12 @@
 Pages: https://doc.xt.com/docs/spot/WebSocket%20Public/IncrementalDepth, `OrderbookManage`,
 `RequestMessageFormat` and `Heartbeat` beside it, and `Market/GetDepthData` for the body.
 
+Confirmed:
+
+    channel, sequence: 2026-09-23, third-party: a hummingbot connector, 430 deltas without a gap
+    channel, verbs, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    ping, limits: 2026-09-22, recorded: arbitrage-observatory, of futures
+
 In sync: as Binance. The body drops deltas with `i <= lastUpdateId`, the first kept contains
 `lastUpdateId + 1`, then each `fi` is the last `i + 1`. A hummingbot connector that keeps this rule
 counted no gap in 430 deltas (2026-09-23); ccxt subscribes to the same stream and checks no number.

@@ -17,13 +17,14 @@ from onebook.clock import next_tick
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
+from onebook.exchanges.frames import short
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
-from onebook.feeds.inflate import TooLong, Uninflatable, inflated
 from onebook.feeds.listener import DATA, Listener
 from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.inflate import TooLong, Uninflatable, inflated
 from onebook.model import Reason
 from onebook.rest import Rest
 
@@ -35,6 +36,7 @@ BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
 FETCH_DEFECT: Final = "the request ended by a defect of Onebook"
 CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
+ORDINARY: Final = (0, 1000, 1001)  # codes that say nothing; 0 where a close frame has none
 
 
 class ExchangeConnection(Listener):
@@ -68,7 +70,7 @@ class ExchangeConnection(Listener):
         compressed = exchange.frames is FrameForm.COMPRESSED
         self.received = self._inflated if compressed else self._take
         self.joining = False
-        self.bytes_max = settings.frame_bytes_max
+        self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)
         self.budget = self._frames_max = settings.frames_per_tick_max
         self.gone = asyncio.Event()
         self.abandoned = False
@@ -127,7 +129,7 @@ class ExchangeConnection(Listener):
             self._part(frame)
         elif kind == WSMsgType.CLOSE:
             transport.send_close(WSCloseCode.OK)
-            self._leave(Reason.DISCONNECTED, CLOSED_BY_EXCHANGE)
+            self._leave(Reason.DISCONNECTED, close_words(frame.get_payload_as_bytes()))
         else:
             if kind == WSMsgType.PING:
                 transport.send_pong(frame.get_payload_as_bytes())
@@ -157,7 +159,12 @@ class ExchangeConnection(Listener):
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The socket is closed: mark its books as stale."""
-        self.session.closed(self.clock())
+        handshake = transport.close_handshake
+        sent = None if handshake is None else handshake.sent
+        if sent is not None and sent.code == WSCloseCode.MESSAGE_TOO_BIG:  # picows refused it
+            self.session.closed(self.clock(), Reason.PROTOCOL_ERROR, TOO_LONG)
+        else:
+            self.session.closed(self.clock())
         self.gone.set()
         self._finish()
 
@@ -337,3 +344,11 @@ class ExchangeConnection(Listener):
                     self._recorder.http(url, now, body)
                 self.session.fetched(fetch.instrument, body, now)
         self.execute(self.clock())
+
+
+def close_words(payload: bytes) -> str:
+    """Describe a close frame: its code unless it is an ordinary one, and the exchange's words."""
+    code, words = int.from_bytes(payload[:2]), payload[2:].decode(errors="replace")
+    if not words and code in ORDINARY:
+        return CLOSED_BY_EXCHANGE
+    return f"{CLOSED_BY_EXCHANGE} ({code}: {short(words) or 'no words'})"

@@ -7,7 +7,7 @@ Only messages from the exchange are compressed: those to it are small, and may s
 import zlib
 from typing import Final
 
-from onebook.feeds.inflate import TooLong, Uninflatable
+from onebook.inflate import TooLong, Uninflatable
 
 OFFER: Final = "permessage-deflate"
 RAW: Final = -zlib.MAX_WBITS  # no header, and any window that the server may choose

@@ -9,6 +9,7 @@ from onebook.config import FeedSettings
 from onebook.exchanges.contract import (
     Acknowledged,
     Alive,
+    BookHalted,
     BookRefused,
     Closing,
     Delta,
@@ -83,6 +84,7 @@ class Dispatch:
             Acknowledged: lambda out, now: recovery.acknowledged(out.instrument, now),
             Renewed: lambda out, now: recovery.renewed(out.instrument, now),
             BookRefused: lambda out, now: recovery.refused(out.instrument, out.reason, now),
+            BookHalted: lambda out, now: recovery.not_traded(out.instrument, out.reason, now),
             SnapshotFailed: lambda out, now: recovery.snapshot_failed(
                 out.instrument, out.reason, now
             ),

@@ -246,7 +246,7 @@ class Feed:
                 websocket_handshake_timeout=settings.connect_timeout_s / 2,
                 logger_name=socket_log,
                 enable_auto_pong=False,
-                max_frame_size=settings.frame_bytes_max,
+                max_frame_size=connection.bytes_max,
                 max_redirects=0,
                 read_buffer_init_size=READ_BUFFER_BYTES,
                 extra_headers=DEFLATE if deflated else None,

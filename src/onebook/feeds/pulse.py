@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.contract import Exchange, Send
 from onebook.feeds.liveness import NEVER, Cadences
 from onebook.feeds.phases import Watch
 from onebook.model import Health
@@ -51,13 +51,13 @@ class Pulse:
         if watch is not None:
             watch.alive_at = now
 
-    def heartbeat(self, now: float) -> bytes | None:
+    def heartbeat(self, now: float) -> Send | None:
         """Return the frame that the exchange must get now, None while none is due."""
         heartbeat = self._exchange.heartbeat
         if heartbeat is None or now < self._beat_at:
             return None
         self._beat_at = now + heartbeat.every_s
-        return heartbeat.frame
+        return heartbeat.message()
 
     def is_dead(self, now: float) -> bool:
         """Return whether nothing was received for too long."""

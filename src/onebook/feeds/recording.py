@@ -15,13 +15,17 @@ pure; `Recorder` writes, and knows no clock: times are Unix seconds once `epoch_
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TextIO
+from urllib.parse import urlsplit
 
 RECORDING_BYTES_MAX: Final = 1 << 30
+FILE_CHARACTERS_MAX: Final = 4 << 30  # of a file that is read
+LINE_CHARACTERS_MAX: Final = 160 << 20  # the longest REST body, each byte of it escaped, and more
+TIME_MAX_S: Final = 32_503_680_000.0  # of the year 3000; times in milliseconds are beyond it
 BUFFER_CHARACTERS_MAX: Final = 1 << 16
 EXCERPT_CHARACTERS: Final = 60
 
@@ -32,6 +36,11 @@ _FETCHED: Final = re.compile(rf"(?P<url>https?://\S+) -> {_TIME}: ?(?P<payload>.
 _RECEIVED: Final = re.compile(rf"{_TIME}: ?(?P<payload>.*)")
 _HEADER: Final = " header: "
 _LITERALS: Final = ("b'", 'b"')
+_ESCAPE: Final = r"""\\(?:[\\'"abfnrtv]|x[0-9a-fA-F]{2}|[0-3]?[0-7]{1,2})"""
+# One literal as `repr` writes it: Python's parser, which reads it, meets nothing else.
+_LITERAL: Final = re.compile(
+    rf"b'(?:[\t !-&(-\[\]-~]++|{_ESCAPE})*+'|b\"(?:[\t !#-\[\]-~]++|{_ESCAPE})*+\""
+)
 
 
 class RecordingError(ValueError):
@@ -85,28 +94,28 @@ def parse(lines: Iterable[str], *, name: str = "recording") -> Iterator[Entry]:
         RecordingError: A line that does not match the format.
     """
     body: Fetched | None = None  # a REST answer whose body may go on in the next lines
+    rest: list[Fetched] = []  # of the body
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\r\n")
         if not line.strip():
             continue
         try:
             entry = _entry(line)
-            if entry is None and body is None:
+            if entry is None and body is not None:
+                rest.append(_continued(body, line))
+                continue
+            if entry is None:
                 raise ValueError("none of the forms of a recording")
-        except (ValueError, SyntaxError) as error:
+        except ValueError as error:
             where = f"{name}, line {number}"
             raise RecordingError(f"{where}: {error}: {line[:EXCERPT_CHARACTERS]!r}.") from None
-        if entry is None:
-            assert body is not None
-            body = _continued(body, line)
-            continue
         if body is not None:
-            yield body
-        body = entry if isinstance(entry, Fetched) else None
+            yield _joined(body, rest)
+        body, rest = (entry, []) if isinstance(entry, Fetched) else (None, [])
         if body is None:
             yield entry
     if body is not None:
-        yield body
+        yield _joined(body, rest)
 
 
 def read(path: Path) -> list[Entry]:
@@ -117,31 +126,68 @@ def read(path: Path) -> list[Entry]:
     """
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
-            return list(parse(lines, name=path.name))
+            return list(parse(_bounded(lines, path.name), name=path.name))
     except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         raise RecordingError(f"{path} cannot be read: it is not UTF-8: {error.reason}.") from None
 
 
+def _bounded(file: TextIO, name: str) -> Iterator[str]:
+    """The lines of a file, none of which is too long."""
+    left = FILE_CHARACTERS_MAX
+    while line := file.readline(LINE_CHARACTERS_MAX + 1):
+        left -= len(line)
+        if len(line) > LINE_CHARACTERS_MAX:
+            raise RecordingError(f"{name}: a line is longer than {LINE_CHARACTERS_MAX:,}.")
+        if left < 0:
+            raise RecordingError(f"{name} is longer than {FILE_CHARACTERS_MAX:,} characters.")
+        yield line
+
+
 def _entry(line: str) -> Entry | None:
     """The entry of one line; None where it can only be the rest of a body."""
     if found := _RECEIVED.fullmatch(line):
-        return Received(float(found["at"]), *_payload(found["payload"]))
+        return Received(_time(found["at"]), *_payload(found["payload"]))
     if found := _SENT.fullmatch(line):
-        return Sent(float(found["at"]), found["url"], *_payload(found["payload"]))
+        return Sent(_time(found["at"]), _url(found["url"]), *_payload(found["payload"]))
     if found := _OPENED.fullmatch(line):
-        return ConnectionOpened(float(found["at"]), found["url"])
+        return ConnectionOpened(_time(found["at"]), _url(found["url"]))
     if found := _FETCHED.fullmatch(line):
         text, header = _headed(found["payload"])
-        return Fetched(float(found["at"]), found["url"], _payload(text)[0], header)
+        return Fetched(_time(found["at"]), _url(found["url"]), _payload(text)[0], header)
     return None
 
 
+def _time(text: str) -> float:
+    at = float(text)
+    if not at < TIME_MAX_S:
+        raise ValueError("a time that is not in Unix seconds")
+    return at
+
+
+def _url(text: str) -> str:
+    """An address that can be taken apart."""
+    parts = urlsplit(text)
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("an address without a host")
+    return text
+
+
 def _continued(body: Fetched, line: str) -> Fetched:
+    """The next part of a body."""
     text, header = _headed(line)
-    joint = b"\n" if body.body else b""
-    return body._replace(body=body.body + joint + _payload(text)[0], header=header or body.header)
+    return body._replace(body=_payload(text)[0], header=header)
+
+
+def _joined(body: Fetched, rest: Sequence[Fetched]) -> Fetched:
+    """A body with what stood on lines of its own, and the last header."""
+    if not rest:
+        return body
+    parts = [each.body for each in rest]
+    headers = [each.header for each in (body, *rest) if each.header]
+    content = b"\n".join([body.body, *parts] if body.body else parts)
+    return body._replace(body=content, header=headers[-1] if headers else "")
 
 
 def _headed(text: str) -> tuple[str, str]:
@@ -151,7 +197,7 @@ def _headed(text: str) -> tuple[str, str]:
         return text, ""
     try:
         json.loads(header)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text, ""
     return body, header
 
@@ -160,9 +206,9 @@ def _payload(text: str) -> tuple[bytes, bool]:
     """The bytes of a payload, and whether they were written as a literal."""
     if not text.startswith(_LITERALS):
         return text.encode(), False
-    value = ast.literal_eval(text)
-    if not isinstance(value, bytes):
+    if not _LITERAL.fullmatch(text):
         raise ValueError("not a bytes literal")
+    value: bytes = ast.literal_eval(text)
     return value, True
 
 

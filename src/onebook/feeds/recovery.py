@@ -178,6 +178,14 @@ class Recovery:
         if watch is not None:
             self.leave(watch, Reason.REFUSED, now, detail=words)
 
+    def not_traded(self, instrument: Instrument, words: str, now: float) -> None:
+        """The exchange does not trade an instrument now: retry it much later."""
+        watch = self.watches.get(instrument)
+        if watch is not None:
+            if watch.book.health is Health.LIVE:
+                self._stats.invalidations[Reason.HALTED] += 1
+            self.leave(watch, Reason.HALTED, now, detail=words)
+
     def snapshot_failed(self, instrument: Instrument, words: str, now: float) -> None:
         """The request for the whole book of an instrument failed: asked again at growing waits."""
         watch = self.watches.get(instrument)

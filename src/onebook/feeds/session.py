@@ -17,7 +17,7 @@ from onebook.config import FeedSettings
 from onebook.exchanges.contract import Connector, Delta, Exchange, ProtocolError, Seeded
 from onebook.exchanges.frames import UNREADABLE
 from onebook.exchanges.limits import Quotas
-from onebook.feeds.actions import PING, Action, End, Transmit
+from onebook.feeds.actions import PING, Action, End
 from onebook.feeds.dispatch import Dispatch
 from onebook.feeds.liveness import NEVER, Cadences
 from onebook.feeds.outbox import Outbox
@@ -248,7 +248,7 @@ class FeedSession:
             self._outbox.urge(PING)
         heartbeat = self._pulse.heartbeat(now)
         if heartbeat is not None:
-            self._outbox.urge(Transmit(heartbeat))
+            self._outbox.send(heartbeat)
         if now >= self._renew_at:
             self._end(Reason.RENEWING, now, RENEWED, at_once=True)
         elif now >= self._check_at:

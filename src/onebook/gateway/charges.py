@@ -1,10 +1,13 @@
 """Metering of connections: delivered bytes go to the meter of the key, once per flush."""
 
 from collections.abc import Hashable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
+
+from msgspec import structs
 
 from onebook.accounts import Key, UsageReport
 from onebook.accounts.usage import Meter
+from onebook.accounts.usage_report import gib
 from onebook.gateway import counters
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.effects import Effects, SendText
@@ -12,8 +15,12 @@ from onebook.gateway.messages import encode
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.refusals import ending
 from onebook.gateway.registry import ConnectionRegistry
-from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning
+from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
 from onebook.streams import Clock, iso_us
+
+# `DataLimitWarning.action_required`
+USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe from some symbols."
+USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
 
 
 class Charged(Hashable, Protocol):
@@ -65,11 +72,15 @@ class Charges:
 
     def warning(self, report: UsageReport) -> bytes:
         """The message that most of an allowance is used."""
+        usage = report.data_usage
+        exceeded_bytes = usage.bytes_used - usage.bytes_limit
         return encode(
             DataLimitWarning(
-                message=f"{report.data_usage.usage_percentage:g} % of the monthly data allowance "
-                "is used.",
-                data_usage=report.data_usage,
+                message=f"{usage.usage_percentage:g} % of the monthly data allowance is used.",
+                data_usage=WarnedUsage(
+                    **structs.asdict(usage), exceeded_by_gb=gib(max(0, exceeded_bytes))
+                ),
+                action_required=USE_LESS if exceeded_bytes < 0 else USED_UP,
                 reset_date=report.billing_period.reset_date,
                 timestamp=iso_us(self._clock.wall_us()),
             )

@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from onebook.core import MEMBERS_MAX
+from onebook.exchanges.instead import instead_of
 from onebook.exchanges.selection import ALL, ExchangeSelection, select
 from onebook.gateway import commands, replies
 from onebook.gateway.directory import Directory
@@ -107,17 +108,25 @@ def _none_known(directory: Directory, selection: ExchangeSelection) -> CommandRe
     name = next(iter(selection.wanted))
     return CommandRefused(
         "exchange_unavailable",
-        f"There is no exchange {shown(name)}.",
+        no_exchange(name),
         exchange=name,
         supported_exchanges=list(directory.supported),
     )
+
+
+def no_exchange(name: str) -> str:
+    """Say that there is no such exchange, and what to use instead where that is known."""
+    return f"There is no exchange {shown(name)}. {instead_of(name)}".rstrip()
 
 
 def _rejected(
     selection: ExchangeSelection, trading: set[str], unread: set[str]
 ) -> list[replies.Rejected]:
     rejected = [
-        replies.Rejected(exchange=name, reason="unknown_exchange") for name in selection.unknown
+        replies.Rejected(
+            exchange=name, reason="unknown_exchange", detail=no_exchange(name.removeprefix("-"))
+        )
+        for name in selection.unknown
     ]
     for name, exchange in selection.wanted.items():
         if exchange is not None and exchange not in trading:

@@ -88,5 +88,5 @@ CLOSE_CODES: Final[dict[int, str]] = {
     CloseCode.SLOW: "Nothing was read for too long.",
     CloseCode.FLOOD: "Too many messages after the rate limit.",
     CloseCode.NODE_FULL: "The node cannot serve this now.",
-    CloseCode.DRAINING: "The node drains; return at the time given.",
+    CloseCode.DRAINING: "The node drains, or receives no books; return at the time given.",
 }

@@ -136,7 +136,7 @@ class Gateway:
                 offenders=offenders,
                 clock=clock,
                 has_room=lambda: (
-                    not self.draining and len(self.connections) < settings.connections_max
+                    not self.drainer.refuses and len(self.connections) < settings.connections_max
                 ),
             ),
             offenders=offenders,
@@ -182,7 +182,8 @@ class Gateway:
         await self.stop()
 
     async def stop(self) -> None:
-        """Stop the tasks of keys and actions, and the streams."""
+        """Stop the tasks of keys, actions and an isolated node, and the streams."""
+        self.drainer.rejoin()
         await self.authenticator.stop()
         if self.actions is not None:
             await self.actions.stop()
@@ -192,6 +193,13 @@ class Gateway:
         """Take over limits after the settings were changed in place."""
         settings = self.parts.settings
         self.address_limiter.limit(settings.connects_per_minute, settings.sockets_per_address_max)
+
+    def isolated(self, isolated: bool) -> None:
+        """Send clients to other nodes while this one receives no books, and accept no new ones."""
+        if isolated:
+            self.drainer.isolate()
+        else:
+            self.drainer.rejoin()
 
     async def drain(self, drain_s: float | None = None) -> None:
         """Stop accepting, and close every connection within the drain time."""

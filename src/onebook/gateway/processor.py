@@ -14,7 +14,7 @@ from msgspec import Raw
 from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway import actions, commands, messages, replies
-from onebook.gateway.choice import completed, options_of, stream_key
+from onebook.gateway.choice import completed, no_exchange, options_of, stream_key
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.command_limits import CommandLimits
 from onebook.gateway.commands import Id
@@ -313,7 +313,7 @@ class CommandProcessor:
         if exchange is None and body.exchange is not None:
             raise CommandRefused(
                 "invalid_exchange",
-                f"There is no exchange {shown(body.exchange)}.",
+                no_exchange(body.exchange),
                 supported_exchanges=list(self.directory.supported),
             )
         data = Raw(self.directory.pairs_json(exchange))

@@ -73,7 +73,7 @@ class WelcomeSession(Struct, tag="welcome", frozen=True):
 RejectedReason = Literal["unknown_exchange", "symbol_not_traded", "exchange_unavailable"]
 
 
-class Rejected(Struct, frozen=True):
+class Rejected(Struct, frozen=True, omit_defaults=True):
     """An exchange of a subscription that cannot be served."""
 
     exchange: Annotated[str, about("The name as it was sent.", "mtgox")]
@@ -81,6 +81,10 @@ class Rejected(Struct, frozen=True):
         RejectedReason,
         about("Why it is not served; exchange_unavailable: its instruments are not known yet."),
     ]
+    detail: Annotated[
+        str | UnsetType,
+        about("Of an unknown exchange: a sentence for people, with what to use instead."),
+    ] = UNSET
 
 
 class Options(Struct, frozen=True):
@@ -217,11 +221,21 @@ class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
     timestamp: Timestamp
 
 
+class WarnedUsage(DataUsage, frozen=True):
+    """How much of the allowance is used, and by how much it is exceeded; GB are GiB."""
+
+    exceeded_by_gb: Annotated[float, about("0 until the allowance is used up.", 0.0)]
+
+
 class DataLimitWarning(Struct, tag="data_limit_warning", frozen=True):
     """80 % of the monthly allowance is used up."""
 
     message: Text
-    data_usage: DataUsage
+    data_usage: WarnedUsage
+    action_required: Annotated[
+        str,
+        about("What to do, a sentence for people.", "Ask for fewer levels or longer intervals."),
+    ]
     reset_date: str
     timestamp: Timestamp
 
@@ -237,7 +251,7 @@ class RateLimitWarning(Struct, tag="rate_limit_warning", frozen=True):
 
 
 class ServerShutdown(Struct, tag="server_shutdown", frozen=True):
-    """The node drains; it closes with 4200 at the time given: then connect again."""
+    """The node drains, or receives no books: it closes with 4200 at the time given, then return."""
 
     message: Text
     reconnect_in_ms: Annotated[int, about("When this connection ends and a new one may start.")]

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onebook import sockets
 from onebook.core import iso
-from onebook.http.deadlines import Deadlines, Wait
+from onebook.http.deadlines import DEADLINES, Deadlines, Then, Wait
 from onebook.http.requests import RequestParser
 from onebook.http.socket_limits import CountedSocket, Sockets
 
@@ -40,8 +40,9 @@ REFUSALS: Final = {
 
 EXPIRED: Final = Counter("onebook_http_expired", "HTTP connections ended by a deadline.", ["wait"])
 # A counter without a sample is absent, and `increase` cannot see the first one.
-for _wait in ("headers", "body", "write"):
-    EXPIRED.labels(_wait)
+for _wait in Wait:
+    if DEADLINES[_wait].then is not Then.CLOSE:  # the end of an idle connection is no fault
+        EXPIRED.labels(_wait.name.lower())
 
 
 class InputTurns(Protocol):
@@ -70,7 +71,10 @@ class HttpConnection(H11Protocol):
         self.slot: CountedSocket | None = None
         self.fd = -1
         self.queued = False  # there is input for a later turn of the event loop
+        self._lost = False
         self._rest = b""
+        self._application = self.app
+        self.app = self._answer
         self._websocket: Any = None  # the WebSocket protocol that took the socket over
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -90,6 +94,7 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
+        self._lost = True
         super().connection_lost(exc)
         self.deadlines.end(self)
         self.turns.forget(self)
@@ -139,8 +144,12 @@ class HttpConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """A response was written; the client may not have read it yet."""
+        if self.wait is Wait.ANSWER:
+            self.deadlines.end(self)  # of this request: a next one may be here already
         super().on_response_complete()
-        if self.transport.get_write_buffer_size():
+        self._unset_keepalive_if_required()  # uvicorn's own timer
+        unread = self.transport.get_write_buffer_size() and not self.transport.is_closing()
+        if unread and self.wait is not Wait.WRITE:
             self.deadlines.begin(self, Wait.WRITE)
         else:
             self._update_wait()
@@ -148,7 +157,8 @@ class HttpConnection(H11Protocol):
     def pause_writing(self) -> None:
         """The client does not read."""
         super().pause_writing()
-        self.deadlines.begin(self, Wait.WRITE)
+        if not self.transport.is_closing():
+            self.deadlines.begin(self, Wait.WRITE)
 
     def resume_writing(self) -> None:
         """The client reads again."""
@@ -163,7 +173,7 @@ class HttpConnection(H11Protocol):
 
     def wait_again(self) -> None:
         """The client has read everything: determine what to wait for next."""
-        self.deadlines.end(self)
+        self.deadlines.leave(self)
         self._update_wait()
 
     def refuse(self, status: int) -> None:
@@ -181,6 +191,7 @@ class HttpConnection(H11Protocol):
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self.transport.write(f"HTTP/1.1 {status} {phrase}\r\n{head}\r\n".encode() + body)
         self.transport.close()
+        self._update_wait()
 
     def send_400_response(self, msg: str) -> None:
         """h11 cannot parse the input. Overridden because uvicorn answers with plain text."""
@@ -191,19 +202,37 @@ class HttpConnection(H11Protocol):
 
     def expired(self, wait: Wait) -> None:
         """A deadline has passed."""
+        then = DEADLINES[wait].then
+        if then is Then.CLOSE:
+            self.timeout_keep_alive_handler()
+            self._update_wait()
+            return
         EXPIRED.labels(wait.name.lower()).inc()
         readable = not self._answer_began() and not self.transport.is_closing()
-        if wait in (Wait.HEADERS, Wait.BODY) and readable:
+        if then is Then.REFUSE and readable:
             self.refuse(408)
         else:
             self.transport.abort()
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        """Run the application; uvicorn may close the connection after it."""
+        try:
+            await self._application(scope, receive, send)
+        finally:
+            self.loop.call_soon(self._update_wait)
 
     def _answer_began(self) -> bool:
         return self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
 
     def _update_wait(self) -> None:
         """Determine what the connection waits for; an unchanged wait keeps its deadline."""
-        if self.wait is Wait.WRITE or self.slot is None or self.transport.is_closing():
+        if self._lost or self._websocket is not None:
+            return
+        if self.transport.is_closing():
+            if self.wait is not Wait.CLOSING:
+                self.deadlines.begin(self, Wait.CLOSING)
+            return
+        if self.wait is Wait.WRITE:
             return
         theirs = self.conn.their_state
         if theirs is h11.SEND_BODY:

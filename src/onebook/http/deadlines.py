@@ -1,23 +1,58 @@
-"""Deadlines of HTTP connections: one for each wait, and one pass over those that are due.
+"""Deadlines of HTTP connections: one for each state, and one pass over those that are due.
 
-uvicorn waits without limit for the rest of a request and for a client to read its answer.
+uvicorn has a timer for idle connections alone, and it is not set in every state: it is not used.
 """
 
 import asyncio
+from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from onebook.config import ServerSettings
 
 
 class Wait(Enum):
-    """What an HTTP connection waits for."""
+    """State of an HTTP connection: what it waits for."""
 
     HEADERS = auto()
     BODY = auto()
-    ANSWER = auto()  # ours: it has limits of its own
-    WRITE = auto()
-    NEXT = auto()  # a next request: uvicorn's own keep-alive timer
+    ANSWER = auto()  # of the application
+    WRITE = auto()  # the client reads its answer
+    NEXT = auto()  # a next request
+    CLOSING = auto()  # the client reads the last bytes, or ends TLS
+
+
+class Then(Enum):
+    """What happens to a connection whose deadline has passed."""
+
+    REFUSE = auto()  # 408; aborted where an answer has begun
+    ABORT = auto()
+    CLOSE = auto()
+
+
+class Deadline(NamedTuple):
+    """The deadline of one state.
+
+    Args:
+        setting: Of `server`; "": the `answer_timeout_s` of `Deadlines`.
+        renewed: Whether progress of the client begins it anew. The deadline of ANSWER, which
+            counts from the headers of a request, holds all the same.
+    """
+
+    setting: str
+    then: Then
+    renewed: bool = False
+
+
+DEADLINES: Final[Mapping[Wait, Deadline]] = {
+    Wait.HEADERS: Deadline("header_timeout_s", Then.REFUSE),
+    Wait.BODY: Deadline("body_timeout_s", Then.REFUSE),
+    Wait.ANSWER: Deadline("", Then.ABORT),
+    Wait.WRITE: Deadline("write_timeout_s", Then.ABORT, renewed=True),
+    Wait.NEXT: Deadline("keep_alive_timeout_s", Then.CLOSE),
+    Wait.CLOSING: Deadline("write_timeout_s", Then.ABORT, renewed=True),
+}
+BETWEEN_REQUESTS: Final = (Wait.HEADERS, Wait.NEXT)
 
 
 class TimedConnection(Protocol):
@@ -38,33 +73,46 @@ class TimedConnection(Protocol):
 
 
 class Deadlines:
-    """The deadlines of all HTTP connections, in the order in which they fall due, and one timer."""
+    """The deadlines of all HTTP connections, in the order in which they fall due, and one timer.
 
-    def __init__(self, settings: ServerSettings) -> None:
-        self._timeouts_s = {
-            Wait.HEADERS: settings.header_timeout_s,
-            Wait.BODY: settings.body_timeout_s,
-            Wait.WRITE: settings.write_timeout_s,
+    Args:
+        settings: Of the server.
+        answer_timeout_s: Maximum seconds from the headers of a request to the end of its answer.
+    """
+
+    def __init__(self, settings: ServerSettings, *, answer_timeout_s: float) -> None:
+        self._timeouts_s: dict[Wait, float] = {
+            wait: getattr(settings, each.setting) if each.setting else answer_timeout_s
+            for wait, each in DEADLINES.items()
         }
-        self._due: dict[Wait, dict[TimedConnection, float]] = {
-            wait: {} for wait in self._timeouts_s
-        }
+        self._due: dict[Wait, dict[TimedConnection, float]] = {wait: {} for wait in Wait}
         self._loop = asyncio.get_running_loop()
 
     def begin(self, connection: TimedConnection, wait: Wait) -> None:
-        """Start the deadline of a connection's wait."""
-        self.end(connection)
+        """Start the deadline of a connection's state; the one before has ended."""
+        self.leave(connection)
         connection.wait = wait
-        if wait is Wait.WRITE:
+        if DEADLINES[wait].renewed:
             connection.unread = connection.unacknowledged()
-        if wait in self._due:
-            self._due[wait][connection] = self._loop.time() + self._timeouts_s[wait]
+        if wait in BETWEEN_REQUESTS:
+            self._due[Wait.ANSWER].pop(connection, None)
+        else:
+            self._set(connection, Wait.ANSWER)
+        self._set(connection, wait)
 
-    def end(self, connection: TimedConnection) -> None:
-        """Remove the deadline of a connection."""
-        if connection.wait in self._due:
+    def _set(self, connection: TimedConnection, wait: Wait) -> None:
+        self._due[wait].setdefault(connection, self._loop.time() + self._timeouts_s[wait])
+
+    def leave(self, connection: TimedConnection) -> None:
+        """Remove the deadline of a state; that of the request goes on."""
+        if connection.wait not in (None, Wait.ANSWER):
             self._due[connection.wait].pop(connection, None)
         connection.wait = None
+
+    def end(self, connection: TimedConnection) -> None:
+        """Remove every deadline of a connection, or of its request."""
+        self.leave(connection)
+        self._due[Wait.ANSWER].pop(connection, None)
 
     def check(self) -> None:
         """Close the connections whose deadline has passed."""
@@ -77,10 +125,9 @@ class Deadlines:
                 self._expire(connection, wait)
 
     def _expire(self, connection: TimedConnection, wait: Wait) -> None:
-        unread = connection.unacknowledged()
         if wait is Wait.WRITE and not connection.transport.get_write_buffer_size():
             connection.wait_again()
-        elif wait is Wait.WRITE and unread < connection.unread:
+        elif DEADLINES[wait].renewed and connection.unacknowledged() < connection.unread:
             self.begin(connection, wait)  # it made progress
         else:
             self.end(connection)

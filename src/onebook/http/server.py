@@ -27,36 +27,42 @@ log = logging.getLogger("onebook.http")
 
 
 class HttpServer(EmbeddedServer):
-    """The server of the one port, with a deadline for TLS handshakes.
+    """The server of the one port, with deadlines for the beginning and the end of TLS.
 
     The socket of `/metrics` speaks plain HTTP.
     """
 
     def __init__(
-        self, config: uvicorn.Config, *, handshake_timeout_s: float, metrics: socket.socket | None
+        self, config: uvicorn.Config, *, settings: ServerSettings, metrics: socket.socket | None
     ) -> None:
         super().__init__(config)
         self._metrics = metrics
-        self._handshake_timeout_s = handshake_timeout_s
+        self._settings = settings
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections on the sockets given."""
-        config = self.config
+        config, settings = self.config, self._settings
         self.servers = [
             await asyncio.get_running_loop().create_server(
                 lambda: config.http_protocol_class(  # type: ignore[call-arg]
                     config=config, server_state=self.server_state, app_state={}
                 ),
                 sock=each,
-                ssl=config.ssl if each is not self._metrics else None,
                 backlog=BACKLOG,
-                ssl_handshake_timeout=(
-                    self._handshake_timeout_s if config.ssl and each is not self._metrics else None
-                ),
+                **(_tls(config.ssl, settings) if config.ssl and each is not self._metrics else {}),
             )
             for each in sockets or ()
         ]
         self.started = True
+
+
+def _tls(context: ssl.SSLContext, settings: ServerSettings) -> dict[str, Any]:
+    """The options of a listener with TLS: its handshake and its end have deadlines too."""
+    return {
+        "ssl": context,
+        "ssl_handshake_timeout": settings.header_timeout_s,
+        "ssl_shutdown_timeout": settings.write_timeout_s,
+    }
 
 
 @asynccontextmanager
@@ -71,11 +77,13 @@ async def serving(
     forwarded_from: Sequence[str],
     tls: ssl.SSLContext | None,
     settings: ServerSettings,
+    answer_timeout_s: float,
     metrics: socket.socket | None = None,
 ) -> AsyncIterator[None]:
     """Serve REST, pages and WebSocket upgrades on one socket for as long as the context lasts.
 
     `connections_max` returns the limit of WebSocket connections, which may change meanwhile.
+    `answer_timeout_s` is for a request and its answer, longer than the application ever takes.
     `metrics` is a second listener without WebSocket; the application tells its requests apart by
     their port. Its sockets count among all.
 
@@ -83,7 +91,7 @@ async def serving(
         ConfigError: The process may not open enough files.
     """
     reserve_files(settings, connections_max())
-    deadlines = Deadlines(settings)
+    deadlines = Deadlines(settings, answer_timeout_s=answer_timeout_s)
     bound = {
         "turns": turns,
         "deadlines": deadlines,
@@ -104,12 +112,11 @@ async def serving(
         server_header=False,
         proxy_headers=True,
         forwarded_allow_ips=list(forwarded_from),
-        timeout_keep_alive=settings.keep_alive_timeout_s,
         timeout_graceful_shutdown=STOP_S,
     )
     config.load()
     config.ssl = tls
-    server = HttpServer(config, handshake_timeout_s=settings.header_timeout_s, metrics=metrics)
+    server = HttpServer(config, settings=settings, metrics=metrics)
     watch = AcceptWatch(listener)
     listeners = [listener] if metrics is None else [listener, metrics]
     serving = asyncio.create_task(server.serve(sockets=listeners), name="http")

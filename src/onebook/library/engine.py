@@ -18,6 +18,7 @@ from onebook.clock import SystemClock
 from onebook.config import FeedSettings, StreamSettings
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange
+from onebook.exchanges.instead import instead_of
 from onebook.exchanges.selection import ALL, select
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.recording import Recorder
@@ -82,6 +83,8 @@ def _texts(what: str, given: str | Iterable[str], example: str) -> list[str]:
 def _unknown(asked: str) -> UnknownExchange:
     near = difflib.get_close_matches(asked.strip().lower(), EXCHANGES, n=3, cutoff=NEAR)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
+    if instead := instead_of(asked):
+        hint = f" {instead}"
     return UnknownExchange(
         f"There is no exchange {asked!r}.{hint} Known are {', '.join(EXCHANGES)}.",
         details={"near": near, "supported_exchanges": [*EXCHANGES]},

@@ -25,6 +25,7 @@ from onebook.library.wiring import Wiring
 from onebook.model import Instrument
 
 TICK_S: Final = 0.1  # as feeds tick
+PAUSE_TICKED_S: Final = 600.0  # of a longer pause of the recording, such as between two files
 US: Final = 1_000_000
 
 
@@ -174,12 +175,15 @@ class Player:
         for entry, tape in merged:
             now = max(entry.at, self._clock.now)
             ticked_at = now if ticked_at is None else ticked_at
-            while ticked_at + TICK_S <= now:
+            ends_at = min(now, ticked_at + PAUSE_TICKED_S)
+            while ticked_at + TICK_S <= ends_at:
                 ticked_at += TICK_S
                 self._clock.move(ticked_at)
                 for each in self._tapes:
                     each.tick(ticked_at)
                 yield from self._taken()
+            if ends_at < now:
+                ticked_at = now
             self._clock.move(now)
             tape.play(entry, now, self._books, self._settings)
             yield from self._taken()

@@ -74,15 +74,13 @@ class Tape:
     """
 
     def __init__(self, name: str, entries: Sequence[Entry]) -> None:
-        from onebook.simulator.dialects import DIALECTS
-        from onebook.simulator.scripts import listing_of, message_of
+        from onebook.simulator.scripts import listing_of, message_of, native_of
 
         self.name = name
         self.entries = entries
         self.exchange: Exchange = EXCHANGES[name]
-        dialect = DIALECTS[name]
-        self._native_of: Callable[[bytes], str | None] = lambda frame: dialect.native_of(
-            message_of(frame)
+        self._native_of: Callable[[bytes], str | None] = lambda frame: native_of(
+            name, message_of(frame)
         )
         frames = (each.frame for each in entries if isinstance(each, Received))
         natives = dict.fromkeys(filter(None, map(self._native_of, frames)))

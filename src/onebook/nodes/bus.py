@@ -120,6 +120,7 @@ class NatsBus:
                 await self._client.close()
         except TimeoutError:
             log.warning("The connection to NATS did not close in %g s.", CLOSE_S)
+            self._client.abort()
         NATS_UP.set(0)
         self._publish_counts()
 

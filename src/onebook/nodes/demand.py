@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Final
 
-import msgspec
 from msgspec import Meta, Struct, msgpack
+
+from onebook.nodes.payloads import Cause, NodeId, PayloadReader, Seq, WireError, require_size
 
 PAGE_KEYS: Final = 10_000  # of the whole interest: with its symbols below the largest NATS message
 
-
-PAGES_MAX: Final = 1_000
+PAGES_MAX: Final = 100
 PAGE_DIGITS_MAX: Final = 4
 
 Key = Annotated[str, Meta(pattern=r"^[^ ]+ .+$")]  # the text of a `BookKey`
@@ -23,15 +23,15 @@ Key = Annotated[str, Meta(pattern=r"^[^ ]+ .+$")]  # the text of a `BookKey`
 class Interest(Struct, frozen=True, kw_only=True):
     """A change of one gateway's subscriptions, or (`whole`) a page of all of them."""
 
-    gateway: Annotated[int, Meta(ge=0)]
-    seq: Annotated[int, Meta(ge=0)]
+    gateway: NodeId
+    seq: Seq
     added: list[Key] = []
     dropped: list[Key] = []
     whole: bool = False
     pages: Annotated[int, Meta(ge=1, le=PAGES_MAX)] = 1
 
 
-_interest = msgpack.Decoder(Interest)
+_interest = PayloadReader(Interest)
 
 
 def encode_interest(interest: Interest) -> bytes:
@@ -39,19 +39,28 @@ def encode_interest(interest: Interest) -> bytes:
     return msgpack.encode(interest)
 
 
-def interest_of(payload: bytes, *, whole: bool) -> Interest | None:
-    """Read a change, or a page of everything; None where the bytes are not that."""
-    try:
-        found = _interest.decode(payload)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-    return found if found.whole is whole else None
+def interest_of(payload: bytes, *, whole: bool) -> Interest:
+    """Decode a change, or a page of everything.
+
+    Raises:
+        WireError: It is refused.
+    """
+    found = _interest.read(payload)
+    if found.whole is not whole:
+        raise WireError("a page of all subscriptions" if found.whole else "a change", Cause.INVALID)
+    return found
 
 
-def page_asked(payload: bytes) -> int | None:
-    """Read the number of the page that a request names; None where it names none."""
-    named = payload.isdigit() and len(payload) <= PAGE_DIGITS_MAX
-    return int(payload) if named else None
+def page_asked(payload: bytes) -> int:
+    """Decode the number of the page that a request names.
+
+    Raises:
+        WireError: It names none.
+    """
+    require_size(payload, PAGE_DIGITS_MAX)
+    if not payload.isdigit():
+        raise WireError("a request for a page without its number")
+    return int(payload)
 
 
 class LocalInterest:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self
 
-import msgspec
 from msgspec import msgpack
 from msgspec.structs import replace
 from prometheus_client import Counter, Gauge
@@ -24,6 +23,7 @@ from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
 from onebook.nodes.demand import PAGE_KEYS, GatewayDemand, interest_of, page_asked
 from onebook.nodes.members import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.payloads import PayloadReader, WireError, require_size, sender_of
 from onebook.nodes.placement import key_of, ranking
 from onebook.nodes.presence import Presence
 from onebook.nodes.publisher import PublishedBooks
@@ -36,12 +36,16 @@ MARK_S: Final = 0.25  # how often the numbers of resting books are published
 COUNT_S: Final = 1.0  # how often metrics are brought up to date
 POLL_S: Final = 0.1  # how often it is asked whether books that leave are live elsewhere
 RANKINGS_MAX: Final = 100_000  # kept between changes of the set of nodes
+KEY_BYTES_MAX: Final = 256  # of a request for a snapshot
 
 SERVED: Final = Gauge("onebook_node_books", "Books that this feeds node serves.", ["exchange"])
 PUBLISHED: Final = Counter("onebook_node_published", "Messages about books published to gateways.")
 MOVED: Final = Counter(
     "onebook_node_books_moved", "Books that this node took or gave up.", ["direction"]
 )
+
+
+_keys = PayloadReader(list[str])
 
 
 class FeedsNode:
@@ -167,31 +171,33 @@ class FeedsNode:
 
     def _answering(self, answer: Callable[[bytes], bytes]) -> Callable[[bytes, str], None]:
         def act(payload: bytes, reply: str) -> None:
-            if reply:
-                self._bus.publish(reply, answer(payload))
+            if not reply:
+                return
+            try:
+                answered = answer(payload)
+            except WireError as error:
+                self.presence.refusals.refused("request", error, None)
+                answered = b""
+            self._bus.publish(reply, answered)
 
         return act
 
     def _answer_snapshot(self, payload: bytes) -> bytes:
+        require_size(payload, KEY_BYTES_MAX)
         return self._books.snapshot(key_of(payload.decode(errors="replace")), self._clock())
 
     def _answer_live(self, payload: bytes) -> bytes:
-        try:
-            keys = msgpack.decode(payload, type=list[str])
-        except msgspec.MsgspecError:
-            return b""
+        keys = _keys.read(payload)
         return msgpack.encode([key for key in keys if self._books.is_live(key_of(key))])
 
     def _answer_list(self, payload: bytes) -> bytes:
         request = lists.request_of(payload)
-        listed = self._lists.get(request.exchange) if request is not None else None
-        return b"" if request is None or listed is None else listed.page(request.page)
+        listed = self._lists.get(request.exchange)
+        return b"" if listed is None else listed.page(request.page)
 
     def _answer_books(self, payload: bytes) -> bytes:
         """One page of what this node serves, for people: the page is named by its number."""
         page = page_asked(payload)
-        if page is None:
-            return b""
         rows = sorted(
             (book.instrument.exchange, book.instrument.symbol, book.health, book.reason or "")
             for book in self._books
@@ -201,9 +207,15 @@ class FeedsNode:
     # Received from other nodes
 
     def _interest(self, payload: bytes, reply: str) -> None:
-        interest = interest_of(payload, whole=False)
-        if interest is None:
+        refusals = self.presence.refusals
+        try:
+            interest = interest_of(payload, whole=False)
+        except WireError as error:
+            refusals.refused("interest", error, sender_of(payload))
             return
+        if interest.gateway not in self._gateways():
+            refusals.unknown("interest")
+            return  # its heartbeat has the number of this change, and leads to `_ask`
         if self.demand.changed(interest):
             self._update([*interest.added, *interest.dropped])
         else:
@@ -217,7 +229,7 @@ class FeedsNode:
 
     def _ask(self, gateway: int) -> None:
         """Request all subscriptions of a gateway."""
-        if gateway not in self._asking:
+        if gateway not in self._asking and gateway in self._gateways():
             self._asking.add(gateway)
             self._tasks.begin(self._read_wants(gateway), f"wants of gateway {gateway:x}")
 
@@ -230,21 +242,28 @@ class FeedsNode:
                 payload = await self._bus.request(
                     subject, str(number).encode(), self._settings.request_timeout_s
                 )
-                page = interest_of(payload, whole=True) if payload is not None else None
-                if page is None or page.gateway != gateway or (number and page.seq != seq):
+                if payload is None:
+                    return
+                page = interest_of(payload, whole=True)
+                if page.gateway != gateway or (number and page.seq != seq):
                     return  # its next heartbeat leads here again
                 keys += page.added
                 number, pages, seq = number + 1, page.pages, page.seq
-            if gateway in self.presence.members.alive(NodeRole.GATEWAY):
+            if gateway in self._gateways():
                 self.demand.replaced(gateway, seq, keys)
                 self._update()
+        except WireError as error:
+            self.presence.refusals.refused("interest", error, gateway)
         finally:
             self._asking.discard(gateway)
+
+    def _gateways(self) -> Mapping[int, NodeHeartbeat]:
+        return self.presence.members.alive(NodeRole.GATEWAY)
 
     def _members_changed(self) -> None:
         self._rankings.clear()
         if self.presence.members.connected:
-            alive = self.presence.members.alive(NodeRole.GATEWAY)
+            alive = self._gateways()
             for gateway in self.demand.gateways():
                 if gateway not in alive:
                     self.demand.forget(gateway)
@@ -327,9 +346,10 @@ class FeedsNode:
                     self._settings.request_timeout_s,
                 )
                 if answer:
-                    self.tenure.taken(msgpack.decode(answer, type=list[str]), self._clock())
-        except msgspec.MsgspecError as error:
-            log.warning("Cannot decode a node's answer: %s", error)
+                    try:
+                        self.tenure.taken(_keys.read(answer), self._clock())
+                    except WireError as error:
+                        self.presence.refusals.refused("request", error, node)
         finally:
             self._polling = False
 

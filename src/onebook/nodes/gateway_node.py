@@ -27,11 +27,13 @@ from onebook.nodes.demand import LocalInterest, encode_interest, page_asked
 from onebook.nodes.effects import Effect, apply
 from onebook.nodes.list_reader import RemoteListReader
 from onebook.nodes.members import NodeHeartbeat, NodeRole
+from onebook.nodes.payloads import WireError
 from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
 from onebook.nodes.replica import Replica
 from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS
 from onebook.rest import Rest
+from onebook.signals import Signal
 
 log = logging.getLogger("onebook.nodes")
 
@@ -115,6 +117,9 @@ class Followed:
 class RemoteSupervisor:
     """Books that feeds nodes keep, followed here while it is entered; reference counted.
 
+    `on_isolated` is called with True when NATS has not reached this node for `isolated_s`, and with
+    False when it does again.
+
     Args:
         node: This node.
         books: Where their messages go.
@@ -148,6 +153,8 @@ class RemoteSupervisor:
         self._requests = 0
         self._applied = 0
         self._swept_at = float("-inf")
+        self.isolated = False
+        self.on_isolated: Signal[[bool]] = Signal()
         self._began_at = clock()
         self._tasks = BackgroundTasks()
         self._lists = RemoteListReader(
@@ -157,6 +164,7 @@ class RemoteSupervisor:
             lister=self._lister,
             subject=lambda node: self.presence.subjects.request(node, LIST),
             timeout_s=settings.request_timeout_s,
+            refusals=self.presence.refusals,
         )
 
     async def __aenter__(self) -> Self:
@@ -211,14 +219,10 @@ class RemoteSupervisor:
 
     @property
     def ready(self) -> bool:
-        """Whether clients should come here: NATS reaches this node, and its lists came or are late.
-
-        A connection that is lost for less than `isolated_s` does not count.
-        """
-        members = self.presence.members
+        """Whether clients should come here: it is not isolated, and its lists came or are late."""
         if not self._catalogue.complete and self._clock() - self._began_at < FIRST_LISTS_S:
             return False
-        return members.connected or members.isolated_s < self._settings.isolated_s
+        return not self.isolated
 
     # Received from feeds nodes
 
@@ -232,8 +236,12 @@ class RemoteSupervisor:
         )
 
     def _answer_wants(self, payload: bytes, reply: str) -> None:
-        page = page_asked(payload)
-        if reply and page is not None:
+        try:
+            page = page_asked(payload)
+        except WireError as error:
+            self.presence.refusals.refused("request", error, None)
+            return
+        if reply:
             self._bus.publish(reply, encode_interest(self._wants.page(page)))
 
     def _members_changed(self) -> None:
@@ -313,15 +321,21 @@ class RemoteSupervisor:
         """A feeds node published a message about a book (the hot path)."""
         self._applied += 1
         replica = followed.replica
+        frame = None
         try:
-            effects = replica.received(wire.frame_of(payload))
-        except wire.WireError as error:
-            log.warning("A node sent %s about %s.", error, followed.key.text)
-            effects = replica.lost()
+            frame = wire.frame_of(payload)
+            effects = replica.received(frame)
+        except WireError as error:
+            self._refuse(error, frame)
+            return
         if effects:
             self._act(followed, effects)
         elif not replica.settled:
             self._pending[followed.key] = None
+
+    def _refuse(self, error: WireError, frame: wire.NodeMessage | None) -> None:
+        """A message about a book is refused; `frame` is its head, if that could be decoded."""
+        self.presence.refusals.refused("book", error, None if frame is None else frame.node)
 
     def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
         """Execute a replica's effects."""
@@ -349,8 +363,8 @@ class RemoteSupervisor:
                 self._settings.request_timeout_s,
             )
             frame = wire.frame_of(payload) if payload else None
-        except wire.WireError as error:
-            log.warning("A node answered %s about %s.", error, followed.key.text)
+        except WireError as error:
+            self.presence.refusals.refused("book", error, node)
             frame = None
         finally:
             self._requests -= 1
@@ -363,12 +377,29 @@ class RemoteSupervisor:
             SNAPSHOTS.labels("live" if live else "not_live").inc()
         try:
             effects = followed.replica.answered(node, frame)
-        except wire.WireError as error:
-            log.warning("A node answered %s about %s.", error, followed.key.text)
+        except WireError as error:
+            self._refuse(error, frame)
             return
         self._act(followed, effects)
 
+    def _note_isolation(self) -> None:
+        """Notice that NATS has not reached this node for `isolated_s`, or that it does again."""
+        members = self.presence.members
+        isolated = not members.connected and members.isolated_s >= self._settings.isolated_s
+        if isolated is self.isolated:
+            return
+        self.isolated = isolated
+        if isolated:
+            log.warning(
+                "NATS has not reached this node for %g s: sending its clients to other nodes.",
+                self._settings.isolated_s,
+            )
+        else:
+            log.info("NATS reaches this node again: clients are accepted.")
+        self.on_isolated(isolated)
+
     def _tick(self, now: float) -> None:
+        self._note_isolation()
         for key in list(self._pending):
             followed = self._followed[key]
             if followed.replica.settled:

@@ -21,6 +21,7 @@ NEW_ROUNDS: Final = 3  # for so many rounds others do not know that a key is in 
 NEW_SHARE: Final = 0.02  # of the limit meanwhile, where others use the key
 EVERYTHING: Final = 1 << 62
 DEBT_MAX_S: Final = 60.0
+TAKEN_S_MAX: Final = WINDOW_S + DEBT_MAX_S  # of a key in one round: more is no bucket's
 KEYS_MAX: Final = 50_000  # the key used longest ago goes, which only forgives
 
 
@@ -96,7 +97,11 @@ class SharedRateLimiter(RateLimiter):
 
     def round(self) -> dict[str, float]:
         """End a round: what was taken in it, in seconds of the bucket, for the other gateways."""
-        taken = {key_id: use.unsent_s for key_id, use in self._taken.items() if use.unsent}
+        taken = {
+            key_id: min(use.unsent_s, TAKEN_S_MAX)
+            for key_id, use in self._taken.items()
+            if use.unsent
+        }
         for use in self._taken.values():
             use.unsent, use.unsent_s, use.share = 0, 0.0, None
         self._taken.clear()

@@ -9,23 +9,28 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, Self
+from typing import Annotated, Final, Self, TypeVar
 
-import msgspec
-from msgspec import Struct, msgpack
+from msgspec import Meta, Struct, msgpack
 
 from onebook.clock import next_tick
 from onebook.config import TierSettings
 from onebook.nodes.bus import Bus
-from onebook.nodes.key_rates import ROUND_S, SharedRateLimiter
+from onebook.nodes.key_rates import ROUND_S, TAKEN_S_MAX, SharedRateLimiter
 from onebook.nodes.members import NodeRole
+from onebook.nodes.payloads import Count, NodeId, PayloadReader, WireError, sender_of
 from onebook.nodes.presence import Presence
 from onebook.signals import Signal
+
+T = TypeVar("T")
 
 log = logging.getLogger("onebook.nodes")
 
 KEYS_PER_MESSAGE: Final = 5_000
 REFRESH_S: Final = 1.0  # all counts are sent again this often, for gateways that missed some
+
+
+TakenSeconds = Annotated[float, Meta(ge=0, le=TAKEN_S_MAX)]
 
 
 class KeyTally(Struct, frozen=True, kw_only=True):
@@ -34,13 +39,13 @@ class KeyTally(Struct, frozen=True, kw_only=True):
     `taken` is in seconds of the key's bucket (`key_rates`), so that it needs no tier.
     """
 
-    gateway: int
-    taken: dict[str, float] = {}
-    connections: dict[str, int] = {}
+    gateway: NodeId
+    taken: dict[str, TakenSeconds] = {}
+    connections: dict[str, Count] = {}
     whole: bool = False  # the first page of all its connections: what is not named is none
 
 
-_tally = msgpack.Decoder(KeyTally)
+_tally = PayloadReader(KeyTally)
 
 
 class PeerConnections:
@@ -139,17 +144,23 @@ class KeySharing:
     def _tell(self) -> None:
         self._telling = False
         changed, self._changed = self._changed, {}
-        self._publish(KeyTally(gateway=self._presence.node, connections=changed))
+        for page in _pages(changed):
+            self._publish(KeyTally(gateway=self._presence.node, connections=page))
 
     def _publish(self, tally: KeyTally) -> None:
         self._bus.publish(self._subject, msgpack.encode(tally))
 
     def _received(self, payload: bytes, reply: str) -> None:
+        refusals, members = self._presence.refusals, self._presence.members
         try:
-            tally = _tally.decode(payload)
-        except (msgspec.MsgspecError, ValueError):
+            tally = _tally.read(payload)
+        except WireError as error:
+            refusals.refused("keys", error, sender_of(payload))
             return
-        if tally.gateway == self._presence.node:
+        if tally.gateway == self._presence.node or not members.connected:
+            return
+        if tally.gateway not in self._gateways():
+            refusals.unknown("keys")
             return
         self.rates.received(tally.gateway, tally.taken, self._clock())
         self.peers.received(tally)
@@ -164,9 +175,8 @@ class KeySharing:
             now = self._clock()
             await asyncio.sleep(next_tick(now, ROUND_S) - now)
             try:
-                taken = self.rates.round()
-                if taken:
-                    self._publish(KeyTally(gateway=self._presence.node, taken=taken))
+                for page in _pages(self.rates.round()):
+                    self._publish(KeyTally(gateway=self._presence.node, taken=page))
                 if self._clock() - refreshed_at >= REFRESH_S:
                     refreshed_at = self._clock()
                     self._refresh()
@@ -176,7 +186,16 @@ class KeySharing:
     def _refresh(self) -> None:
         if self._presence.members.connected:
             self.peers.keep(self._gateways())
-        items = [*self._counts.items()]
-        for begin in range(0, max(1, len(items)), KEYS_PER_MESSAGE):
-            page = dict(items[begin : begin + KEYS_PER_MESSAGE])
-            self._publish(KeyTally(gateway=self._presence.node, connections=page, whole=begin == 0))
+        for number, page in enumerate(_pages(self._counts) or [{}]):
+            self._publish(
+                KeyTally(gateway=self._presence.node, connections=page, whole=number == 0)
+            )
+
+
+def _pages(counts: Mapping[str, T]) -> list[dict[str, T]]:
+    """Counts in parts that fit into a message each."""
+    items = [*counts.items()]
+    return [
+        dict(items[begin : begin + KEYS_PER_MESSAGE])
+        for begin in range(0, len(items), KEYS_PER_MESSAGE)
+    ]

@@ -12,6 +12,8 @@ from onebook.nodes import lists
 from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
 from onebook.nodes.members import NodeHeartbeat
+from onebook.nodes.payloads import WireError
+from onebook.nodes.refusals import Refusals
 
 
 class ListReceiver(Protocol):
@@ -40,6 +42,7 @@ class RemoteListReader:
         lister: The node whose list of an exchange counts.
         subject: Where a node answers requests for lists.
         timeout_s: How long a page may take; the next heartbeat asks for it again.
+        refusals: Counts pages that are refused.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class RemoteListReader:
         lister: Callable[[str], int | None],
         subject: Callable[[int], str],
         timeout_s: float,
+        refusals: Refusals,
     ) -> None:
         self._receiver = receiver
         self._bus = bus
@@ -58,6 +62,7 @@ class RemoteListReader:
         self._lister = lister
         self._subject = subject
         self._timeout_s = timeout_s
+        self._refusals = refusals
         self._digests: dict[str, str] = {}  # of the lists that came, by exchange
         self._partial: dict[str, PartialList] = {}
         self._reading: set[int] = set()  # nodes that are asked for pages
@@ -89,19 +94,24 @@ class RemoteListReader:
         part = self._partial.pop(exchange, None)
         if part is None or part.node != node:
             part = PartialList(node)
-        while part.number < min(part.pages, lists.PAGES_MAX):
+        while part.number < part.pages:
             payload = await self._bus.request(
                 self._subject(node), lists.encode_request(exchange, part.number), self._timeout_s
             )
             if payload is None:
                 self._partial[exchange] = part
                 return False
-            page = lists.page_of(payload)
-            if page is None or (part.number and page.digest != part.digest):
+            if not payload:
+                return True  # the node has no such list any more
+            try:
+                page = lists.page_of(payload)
+            except WireError as error:
+                self._refusals.refused("list", error, node)
+                return True
+            if part.number and page.digest != part.digest:
                 return True  # the list changed meanwhile: its digest brings it here again
             part.rows += page.rows
             part.number, part.pages, part.digest = part.number + 1, page.pages, page.digest
-        assert page is not None
         self._digests[exchange] = part.digest
         self._receiver.received(exchange, page, part.rows)
         return True

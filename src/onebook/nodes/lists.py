@@ -2,22 +2,24 @@
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Annotated, Final
 
-import msgspec
-from msgspec import Struct, msgpack
+from msgspec import Meta, Struct, msgpack
 
+from onebook.core.types import LEVELS_MAX, Decimals
 from onebook.model import Instrument, InstrumentStatus
+from onebook.nodes.payloads import PayloadReader
 
 PAGE_ROWS: Final = 1_000  # about 100 KB: soon across a slow link, within `request_timeout_s`
-PAGES_MAX: Final = 1_000
+PAGES_MAX: Final = 100
+REQUEST_BYTES_MAX: Final = 256
 
 
 class ListRequest(Struct, frozen=True, array_like=True):
     """Request one page of the list of an exchange."""
 
     exchange: str
-    page: int = 0
+    page: Annotated[int, Meta(ge=0, le=PAGES_MAX)] = 0
 
 
 class Row(Struct, frozen=True, array_like=True):
@@ -30,7 +32,7 @@ class Row(Struct, frozen=True, array_like=True):
     status: InstrumentStatus
     codes: str
     via: str
-    scales: tuple[int, int]
+    scales: tuple[Decimals, Decimals]
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
@@ -41,14 +43,14 @@ class ListPage(Struct, frozen=True, kw_only=True):
     """
 
     digest: str
-    rows: list[Row]
-    pages: int
-    depth: int
-    levels_max: int
+    rows: Annotated[list[Row], Meta(max_length=PAGE_ROWS)]
+    pages: Annotated[int, Meta(ge=1, le=PAGES_MAX)]
+    depth: Annotated[int, Meta(ge=0, le=LEVELS_MAX)]
+    levels_max: Annotated[int, Meta(ge=1, le=LEVELS_MAX)]
 
 
-_request = msgpack.Decoder(ListRequest)
-_page = msgpack.Decoder(ListPage)
+_request = PayloadReader(ListRequest, bytes_max=REQUEST_BYTES_MAX)
+_page = PayloadReader(ListPage)
 
 
 class PublishedList:
@@ -80,20 +82,22 @@ def encode_request(exchange: str, page: int) -> bytes:
     return msgpack.encode(ListRequest(exchange, page))
 
 
-def request_of(payload: bytes) -> ListRequest | None:
-    """Decode a request; None if it is not one."""
-    try:
-        return _request.decode(payload)
-    except (msgspec.MsgspecError, ValueError):
-        return None
+def request_of(payload: bytes) -> ListRequest:
+    """Decode a request.
+
+    Raises:
+        WireError: It is refused.
+    """
+    return _request.read(payload)
 
 
-def page_of(payload: bytes) -> ListPage | None:
-    """Decode a page; None if it is not one."""
-    try:
-        return _page.decode(payload)
-    except (msgspec.MsgspecError, ValueError):
-        return None
+def page_of(payload: bytes) -> ListPage:
+    """Decode a page.
+
+    Raises:
+        WireError: It is refused.
+    """
+    return _page.read(payload)
 
 
 def instruments_of(exchange: str, rows: Sequence[Row]) -> list[Instrument]:

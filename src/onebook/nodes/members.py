@@ -10,13 +10,22 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-import msgspec
 from msgspec import Struct, msgpack
 
 from onebook.nodes import wire
+from onebook.nodes.payloads import (
+    Count,
+    NodeId,
+    PayloadReader,
+    RelayedTime,
+    Seq,
+    Time,
+    WireVersion,
+)
 
 TICKS_MAX: Final = 3.0  # one tick counts as at most so many planned intervals
 NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
+HEARTBEAT_BYTES_MAX: Final = 262_144  # clocks of NODES_MAX nodes, and states of all exchanges
 CLOCKS_KEPT_S: Final = 60.0  # how long the clock of a node that sends nothing is remembered
 # The version of a heartbeat that omits it. Not this build's own: each side would read the omitted
 # version of the other as its own.
@@ -47,26 +56,26 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ways took, without comparing clocks.
     """
 
-    node: int
+    node: NodeId
     name: str
     role: NodeRole
     state: NodeState = NodeState.UP
-    wire: int = WIRE_OMITTED
+    wire: WireVersion = WIRE_OMITTED
     version: str = ""
     url: str = ""
-    started_ms: int = 0
-    sent_us: int = 0
-    wants_seq: int = 0  # of a gateway: the number of its last change of interest
-    wanted: int = 0  # of a gateway: books that its clients subscribe to
-    books: int = 0  # books that are open
-    live: int = 0  # books that are live
+    started_ms: Time = 0
+    sent_us: Time = 0
+    wants_seq: Seq = 0  # of a gateway: the number of its last change of interest
+    wanted: Count = 0  # of a gateway: books that its clients subscribe to
+    books: Count = 0  # books that are open
+    live: Count = 0  # books that are live
     lists: Mapping[str, str] = {}  # of a feeds node: digest of each exchange's instrument list
     states: Mapping[str, str] = {}  # of a feeds node: the state of each exchange
     problems: Mapping[str, str] = {}  # of a feeds node: why a list cannot be read
-    clocks: Mapping[int, int] = {}  # of a feeds node: the clocks of other nodes, in us
+    clocks: Mapping[NodeId, RelayedTime] = {}  # of a feeds node: the clocks of other nodes, in us
 
 
-_heartbeat = msgpack.Decoder(NodeHeartbeat)
+_heartbeat = PayloadReader(NodeHeartbeat, bytes_max=HEARTBEAT_BYTES_MAX)
 
 
 def encode_heartbeat(heartbeat: NodeHeartbeat) -> bytes:
@@ -74,12 +83,13 @@ def encode_heartbeat(heartbeat: NodeHeartbeat) -> bytes:
     return msgpack.encode(heartbeat)
 
 
-def heartbeat_of(payload: bytes) -> NodeHeartbeat | None:
-    """Decode a heartbeat; None if it is not one."""
-    try:
-        return _heartbeat.decode(payload)
-    except (msgspec.MsgspecError, ValueError):
-        return None
+def heartbeat_of(payload: bytes) -> NodeHeartbeat:
+    """Decode a heartbeat.
+
+    Raises:
+        WireError: It is refused.
+    """
+    return _heartbeat.read(payload)
 
 
 class Member:

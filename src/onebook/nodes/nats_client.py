@@ -37,6 +37,17 @@ class DirectClient(Client):
         if flushes.empty():
             flushes.put_nowait(asyncio.Future())
 
+    def abort(self) -> None:
+        """Close the socket at once, without what is unwritten."""
+        writer = getattr(self._transport, "_io_writer", None)  # WebSocket: its close has a timeout
+        if writer is not None:
+            writer.transport.abort()
+
+    async def _attempt_reconnect(self) -> None:
+        """Connect again; nats-py would first wait until all is written, on a link that hangs."""
+        self.abort()
+        await super()._attempt_reconnect()
+
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:

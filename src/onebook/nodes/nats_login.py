@@ -17,6 +17,7 @@ from onebook.nodes.nats_credentials import CredentialsFile
 RECONNECT_WAIT_S: Final = 0.2
 PING_INTERVAL_S: Final = 2  # a connection that answers two of these with nothing is dead
 PINGS_UNANSWERED_MAX: Final = 2
+HUNG_S: Final = PING_INTERVAL_S * (PINGS_UNANSWERED_MAX + 1)  # until a link that hangs is given up
 CANCEL_S: Final = 1.0  # after so long a task that goes on is cancelled again
 CANCELS_MAX: Final = 5
 FILES: Final = ("credentials_file", "tls_ca_file", "tls_cert_file", "tls_key_file")

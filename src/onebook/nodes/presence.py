@@ -18,6 +18,7 @@ from onebook.config import NodeSettings
 from onebook.nodes import wire
 from onebook.nodes.bus import Bus
 from onebook.nodes.members import (
+    NODES_MAX,
     Members,
     NodeHeartbeat,
     NodeRole,
@@ -25,6 +26,8 @@ from onebook.nodes.members import (
     encode_heartbeat,
     heartbeat_of,
 )
+from onebook.nodes.payloads import WireError, sender_of
+from onebook.nodes.refusals import Refusals
 from onebook.nodes.subjects import Subjects
 from onebook.signals import Signal
 
@@ -48,8 +51,11 @@ async def listen(bus: Bus, settings: NodeSettings) -> list[NodeHeartbeat]:
     last: dict[int, NodeHeartbeat] = {}
 
     def received(payload: bytes, reply: str) -> None:
-        heartbeat = heartbeat_of(payload)
-        if heartbeat is not None:
+        try:
+            heartbeat = heartbeat_of(payload)
+        except WireError:
+            return
+        if heartbeat.node in last or len(last) < NODES_MAX:
             last[heartbeat.node] = heartbeat
 
     end = bus.subscribe(Subjects(settings.cluster).heartbeats, received)
@@ -85,6 +91,7 @@ class Presence:
         self.on_changed: Signal[[]] = Signal()
         self.on_heartbeat: Signal[[NodeHeartbeat]] = Signal()
         self.on_tick: Signal[[float]] = Signal()
+        self.refusals = Refusals(clock)
         self._bus = bus
         self._settings = settings
         self._describe = describe
@@ -169,13 +176,16 @@ class Presence:
             await asyncio.sleep(next_tick(now, TICK_S) - self._clock())
 
     def _received(self, payload: bytes, reply: str) -> None:
-        heartbeat = heartbeat_of(payload)
-        if heartbeat is None:
+        try:
+            heartbeat = heartbeat_of(payload)
+        except WireError as error:
+            self.refusals.refused("heartbeat", error, sender_of(payload))
             return
         strangers, late = self.members.strangers, self.members.late
         if self.members.received(heartbeat, self._clock()):
             self._changed()
-        if heartbeat.node in self.members.late.keys() - late.keys():
+        now_late = heartbeat.node in self.members.late.keys() - late.keys()
+        if now_late and self.refusals.first("late", heartbeat.node):
             log.warning(
                 "Messages of node %s take longer than %g s: its books are stale meanwhile. Check "
                 "the network between it and NATS, and its CPU.",
@@ -184,7 +194,9 @@ class Presence:
             )
         if heartbeat.wire == wire.VERSION:
             self.on_heartbeat(heartbeat)
-        elif heartbeat.node in self.members.strangers.keys() - strangers.keys():
+            return
+        new = heartbeat.node in self.members.strangers.keys() - strangers.keys()
+        if new and self.refusals.first("incompatible", heartbeat.node):
             log.error(
                 "Node %s (Onebook %s) speaks version %d of the node protocol, this one %d: "
                 "neither uses the other. Keep feeds nodes and gateways of both until clients are "

@@ -11,6 +11,9 @@ from onebook.nodes import wire
 from onebook.nodes.placement import BookKey
 from onebook.nodes.snapshots import snapshot_of_book
 
+# A longer text of an exchange is published as the levels that the book keeps of it.
+SNAPSHOT_TEXT_BYTES_MAX: Final = wire.FRAME_BYTES_MAX - 2 * wire.SHAPE_BYTES_MAX
+
 NO_BOOK: Final = b""  # the answer to a request for a book that is not open here
 
 Publish = Callable[[str, bytes], None]
@@ -92,6 +95,8 @@ class PublishedBooks(Books):
         reason = super().fill(snapshot, now)
         book = self._books.get(snapshot.instrument)
         if reason is None and book is not None and book.health is LIVE:
+            if len(snapshot.bids) + len(snapshot.asks) > SNAPSHOT_TEXT_BYTES_MAX:
+                snapshot = snapshot_of_book(book)
             publication = self._next(snapshot.instrument)
             self._publish(
                 publication.subject,

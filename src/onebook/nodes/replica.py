@@ -6,12 +6,15 @@ on its way, messages that follow it are held, up to a limit.
 
 Two nodes may send one book for a moment, when it moves from one to the other. The one that is shown
 stays until the other has sent a snapshot; then the better one by placement is shown, and the book
-was never stale in between. Messages of a node without a heartbeat are ignored (`known`).
+was never stale in between. Messages of a node without a heartbeat are ignored (`known`), before
+their bodies are decoded. A message that is refused changes nothing: if one of that number is
+missing, the next number shows it.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
+from onebook.exchanges.contract import Delta
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes.effects import Effect, ReplaceLevels, Turn
 from onebook.nodes.wire import BookState, Kind, NodeMessage, delta_of, snapshot_of, state_of
@@ -23,6 +26,8 @@ LOST_MESSAGE: Final = "a message between nodes was lost"
 
 
 NOTHING: Final[tuple[Effect, ...]] = ()
+
+Content = Delta | ReplaceLevels | BookState | None  # decoded; None of a MARK
 
 
 class SourceNode:
@@ -36,9 +41,7 @@ class SourceNode:
         # Of the last message applied; None while that is not known.
         self.seq: int | None = 0 if first.seq == 1 else None
         self.live = False
-        self.held: dict[
-            int, NodeMessage
-        ] = {}  # by number: what follows the snapshot that is awaited
+        self.held: dict[int, Content] = {}  # by number: what follows the snapshot that is awaited
 
 
 class Replica:
@@ -98,7 +101,7 @@ class Replica:
         """Act on a message that a node published.
 
         Raises:
-            WireError: It cannot be decoded; `lost` is to be called.
+            WireError: It is refused.
         """
         shown = self._shown
         if (
@@ -109,41 +112,50 @@ class Replica:
             and frame.kind is Kind.DELTA
             and shown.live
         ):  # the hot path
+            delta = delta_of(frame, self.instrument)
             shown.seq = frame.seq
-            return (delta_of(frame, self.instrument),)
+            return (delta,)
+        if frame.node not in self._known:
+            return NOTHING
+        content = self._content(frame)
         source = self._source(frame)
         if source is None:
             return NOTHING
         if frame.epoch > source.epoch:
             before = self._begin_again(source, frame)
-            return [*before, *self.received(frame)]
-        if frame.kind is Kind.SNAPSHOT:
-            return self._whole(source, frame)
+            return [*before, *self._take(self._sources[frame.node], frame.seq, content)]
+        return self._take(source, frame.seq, content)
+
+    def _take(self, source: SourceNode, seq: int, content: Content) -> Sequence[Effect]:
+        """Act on a message of a source's epoch."""
+        if isinstance(content, ReplaceLevels):
+            return self._whole(source, seq, content)
         if source.seq is None:
-            if self.asking == frame.node:
-                self._hold(source, frame)
+            if self.asking == source.node:
+                self._hold(source, seq, content)
             return NOTHING
-        if frame.kind is Kind.MARK:
-            return NOTHING if frame.seq <= source.seq else self._gap(source)
-        if frame.seq <= source.seq:
+        if seq <= source.seq:
             return NOTHING
-        if frame.seq > source.seq + 1:
+        if content is None:
+            return self._gap(source)
+        if seq > source.seq + 1:
             effects = self._gap(source)
-            self._hold(source, frame)
+            self._hold(source, seq, content)
             return effects
-        return self._next(source, frame)
+        return self._next(source, seq, content)
 
     def answered(self, node: int, frame: NodeMessage | None) -> Sequence[Effect]:
         """Act on the answer to `ask`: a snapshot, a health, or None where there was none.
 
         Raises:
-            WireError: It cannot be decoded.
+            WireError: It is refused.
         """
         if self.asking != node:
             return NOTHING
         self.asking = None
         if frame is None or frame.node != node:
             return NOTHING
+        content = self._content(frame)
         source = self._source(frame)
         if source is None or (source.seq is not None and frame.seq < source.seq):
             return NOTHING
@@ -151,12 +163,11 @@ class Replica:
         if frame.epoch > source.epoch:
             before = self._begin_again(source, frame)
             source = self._sources[node]
-        if frame.kind is Kind.SNAPSHOT:
-            return [*before, *self._whole(source, frame)]
-        if frame.kind is Kind.HEALTH:
-            state = state_of(frame)
+        if isinstance(content, ReplaceLevels):
+            return [*before, *self._whole(source, frame.seq, content)]
+        if isinstance(content, BookState):
             source.seq = frame.seq
-            return [*before, *self._health(source, state), *self._release(source)]
+            return [*before, *self._health(source, content), *self._release(source)]
         return before
 
     def ask(self, now: float, wait_s: float) -> int | None:
@@ -170,7 +181,7 @@ class Replica:
         return self.asking
 
     def lost(self) -> Sequence[Effect]:
-        """A message could not be decoded, or messages were dropped: no number is valid."""
+        """Messages were dropped: no number is valid."""
         effects: list[Effect] = []
         for source in self._sources.values():
             effects += self._gap(source)
@@ -180,6 +191,17 @@ class Replica:
         """The book did not take what the shown node sent: only another snapshot helps."""
         if self._shown is not None:
             self._forget_number(self._shown)
+
+    def _content(self, frame: NodeMessage) -> Content:
+        match frame.kind:
+            case Kind.SNAPSHOT:
+                return ReplaceLevels(*snapshot_of(frame, self.instrument))
+            case Kind.DELTA:
+                return delta_of(frame, self.instrument)
+            case Kind.HEALTH:
+                return state_of(frame)
+            case Kind.MARK:
+                return None
 
     def _source(self, frame: NodeMessage) -> SourceNode | None:
         """The source of a message; None for a node that is not known, and for an old epoch."""
@@ -199,24 +221,23 @@ class Replica:
             renewed.live = source.live
         return effects
 
-    def _next(self, source: SourceNode, frame: NodeMessage) -> Sequence[Effect]:
+    def _next(self, source: SourceNode, seq: int, content: Content) -> Sequence[Effect]:
         """The next message in order."""
-        source.seq = frame.seq
-        if frame.kind is Kind.HEALTH:
-            return self._health(source, state_of(frame))
-        if frame.kind is Kind.SNAPSHOT:
-            return self._whole(source, frame)
-        if source is self._shown and source.live:
-            return (delta_of(frame, self.instrument),)
+        source.seq = seq
+        if isinstance(content, BookState):
+            return self._health(source, content)
+        if isinstance(content, ReplaceLevels):
+            return self._whole(source, seq, content)
+        if content is not None and source is self._shown and source.live:
+            return (content,)
         if source.live:  # another node's book is shown: its levels are not kept
             source.seq = None
         return NOTHING
 
-    def _whole(self, source: SourceNode, frame: NodeMessage) -> Sequence[Effect]:
-        if source.seq is not None and frame.seq < source.seq:
+    def _whole(self, source: SourceNode, seq: int, levels: ReplaceLevels) -> Sequence[Effect]:
+        if source.seq is not None and seq < source.seq:
             return NOTHING
-        snapshot, age_ms = snapshot_of(frame, self.instrument)
-        source.seq, source.live = frame.seq, True
+        source.seq, source.live = seq, True
         shown = self._shown
         if shown is not None and shown is not source and shown.live and self._better(shown, source):
             source.seq = None
@@ -224,7 +245,7 @@ class Replica:
         self._shown = source
         if self.asking == source.node:
             self.asking = None
-        return [ReplaceLevels(snapshot, age_ms), *self._release(source)]
+        return [levels, *self._release(source)]
 
     def _better(self, one: SourceNode, other: SourceNode) -> bool:
         return self._known.index(one.node) < self._known.index(other.node)
@@ -251,21 +272,21 @@ class Replica:
         effects: list[Effect] = []
         held, source.held = source.held, {}
         for seq in sorted(held):
-            frame = held.pop(seq)
+            content = held.pop(seq)
             if source.seq is None or seq > source.seq + 1:
-                source.held = {seq: frame, **held}
+                source.held = {seq: content, **held}
                 effects += self._gap(source, keep=True) if source.seq is not None else ()
                 break
             if seq == source.seq + 1:
-                effects += self._next(source, frame)
+                effects += self._next(source, seq, content)
         return effects
 
-    def _hold(self, source: SourceNode, frame: NodeMessage) -> None:
-        if frame.kind is Kind.MARK:
+    def _hold(self, source: SourceNode, seq: int, content: Content) -> None:
+        if content is None:
             return
         if len(source.held) >= self._held_max:
             source.held.clear()
-        source.held[frame.seq] = frame
+        source.held[seq] = content
 
     def _gap(self, source: SourceNode, *, keep: bool = False) -> Sequence[Effect]:
         """A number is missing: the levels of this source cannot be trusted."""

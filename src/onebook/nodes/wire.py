@@ -9,7 +9,8 @@ counts an epoch for every time that it opens a book. What follows:
     HEALTH    MessagePack array: state, reason code, detail
     MARK      nothing: the number is that of the last message, which is how the loss of it is seen
 
-A kind with the bit `DEFLATED` has the rest in zlib: snapshots of more than `PLAIN_BYTES_MAX`.
+A SNAPSHOT with the bit `DEFLATED` has the rest in zlib: those of more than `PLAIN_BYTES_MAX`. Only
+`snapshot_of` inflates it; a receiver calls that once it knows the node that sent the message.
 
 Level text is what the exchange sent, unchanged and in its own shape, so that nothing is rounded or
 formatted on the way; the shape is the MessagePack of a `core.types.LevelShape`. The answer to a
@@ -22,13 +23,23 @@ import zlib
 from enum import IntEnum
 from typing import Any, Final
 
-import msgspec
 from isal import isal_zlib
 from msgspec import Struct, msgpack
 
-from onebook.core.types import LevelShape
+from onebook.core.types import FRAME_LEVELS_MAX, LevelShape
 from onebook.exchanges.contract import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
+from onebook.nodes.payloads import (
+    NODE_MAX,
+    SEQ_MAX,
+    Cause,
+    Epoch,
+    NodeId,
+    PayloadReader,
+    Seq,
+    WireError,
+    require_size,
+)
 
 VERSION: Final = 1
 HEAD: Final = struct.Struct("<BBQIQ")
@@ -37,13 +48,11 @@ DELTA_HEAD: Final = struct.Struct("<HI")
 AGE_MS_MAX: Final = 2**32 - 1
 DEFLATED: Final = 0x80
 PLAIN_BYTES_MAX: Final = 65_536
-INFLATED_BYTES_MAX: Final = 64 << 20
+FRAME_BYTES_MAX: Final = 16 << 20  # as published and inflated; exchanges' longest are about 5 MB
 DEFLATE_LEVEL: Final = 1
 SHAPES_MAX: Final = 4_096  # shapes kept decoded; there are fewer than 100
-
-
-class WireError(ValueError):
-    """Bytes that are no message of this version."""
+SHAPE_BYTES_MAX: Final = 1_024
+STATE_BYTES_MAX: Final = 65_536
 
 
 class Kind(IntEnum):
@@ -59,10 +68,11 @@ class NodeMessage(Struct, frozen=True, gc=False):
     """One message: where it is from, its number, and the part that depends on its kind."""
 
     kind: Kind
-    node: int
-    epoch: int
-    seq: int
+    node: NodeId
+    epoch: Epoch
+    seq: Seq
     body: Any  # a memoryview, sliced and not copied
+    deflated: bool = False
 
 
 class BookState(Struct, frozen=True, array_like=True):
@@ -76,8 +86,8 @@ class BookState(Struct, frozen=True, array_like=True):
 _KINDS: Final = {int(kind): kind for kind in Kind}
 _shape_bytes: dict[LevelShape, bytes] = {}
 _shapes: dict[bytes, LevelShape] = {}
-_state = msgpack.Decoder(BookState)
-_shape = msgpack.Decoder(LevelShape)
+_state = PayloadReader(BookState, bytes_max=STATE_BYTES_MAX)
+_shape = PayloadReader(LevelShape, bytes_max=SHAPE_BYTES_MAX)
 
 
 def snapshot_frame(node: int, epoch: int, seq: int, snapshot: Snapshot, age_ms: int = 0) -> bytes:
@@ -122,8 +132,9 @@ def frame_of(payload: bytes) -> NodeMessage:
     """Decode the head of a message.
 
     Raises:
-        WireError: It is no message of this version.
+        WireError: It is no message of this version, or too long.
     """
+    require_size(payload, FRAME_BYTES_MAX)
     try:
         version, kind, node, epoch, seq = HEAD.unpack_from(payload)
     except struct.error:
@@ -131,10 +142,12 @@ def frame_of(payload: bytes) -> NodeMessage:
     known = _KINDS.get(kind & ~DEFLATED)
     if version != VERSION or known is None:
         raise WireError(f"a message of version {version} and kind {kind}")
-    body = memoryview(payload)[HEAD.size :]
-    if kind & DEFLATED:
-        body = memoryview(_inflated(body))
-    return NodeMessage(known, node, epoch, seq, body)
+    deflated = bool(kind & DEFLATED)
+    if deflated and known is not Kind.SNAPSHOT:
+        raise WireError(f"a message of kind {kind} that is deflated", Cause.INVALID)
+    if node > NODE_MAX or seq > SEQ_MAX:
+        raise WireError(f"number {seq} of node {node:x}", Cause.INVALID)
+    return NodeMessage(known, node, epoch, seq, memoryview(payload)[HEAD.size :], deflated)
 
 
 def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, int]:
@@ -143,11 +156,14 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     Raises:
         WireError: It cannot be decoded.
     """
+    body = memoryview(_inflated(frame.body)) if frame.deflated else frame.body
     try:
-        age_ms, levels_asked, shape_size, bids_size = SNAPSHOT_HEAD.unpack_from(frame.body)
+        age_ms, levels_asked, shape_size, bids_size = SNAPSHOT_HEAD.unpack_from(body)
     except struct.error:
         raise WireError("a snapshot without sizes") from None
-    shape, bids, asks = _parts(frame.body, SNAPSHOT_HEAD.size, shape_size, bids_size)
+    if levels_asked > FRAME_LEVELS_MAX:
+        raise WireError(f"a snapshot of which {levels_asked} levels were asked", Cause.INVALID)
+    shape, bids, asks = _parts(body, SNAPSHOT_HEAD.size, shape_size, bids_size)
     return Snapshot(instrument, bids, asks, shape, levels_asked), age_ms
 
 
@@ -171,20 +187,17 @@ def state_of(frame: NodeMessage) -> BookState:
     Raises:
         WireError: It cannot be decoded.
     """
-    try:
-        return _state.decode(frame.body)
-    except msgspec.MsgspecError as error:
-        raise WireError(f"a health that cannot be read: {error}") from None
+    return _state.read(frame.body)
 
 
 def _inflated(body: memoryview) -> bytes:
     inflater = zlib.decompressobj()
     try:
-        plain = inflater.decompress(body, INFLATED_BYTES_MAX)
+        plain = inflater.decompress(body, FRAME_BYTES_MAX)
     except zlib.error as error:
         raise WireError(f"a body that cannot be inflated: {error}") from None
     if not inflater.eof:
-        raise WireError("a body that ends too soon or is too long")
+        raise WireError(f"a body that ends too soon or is longer than {FRAME_BYTES_MAX} bytes")
     return plain
 
 
@@ -214,10 +227,7 @@ def _bytes_of(shape: LevelShape) -> bytes:
 def _shape_of(encoded: bytes) -> LevelShape:
     shape = _shapes.get(encoded)
     if shape is None:
-        try:
-            shape = _shape.decode(encoded)
-        except msgspec.MsgspecError as error:
-            raise WireError(f"a shape that cannot be read: {error}") from None
+        shape = _shape.read(encoded)
         if len(_shapes) >= SHAPES_MAX:
             _shapes.clear()
         _shapes[encoded] = shape

@@ -8,7 +8,7 @@ bytes of a frame in `faults.py`.
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -367,7 +367,7 @@ class Dialect(Protocol):
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> Frame:
         """A change of the window as a frame."""
 
-    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> Sequence[Frame]:
         """What the exchange sends to show that it lives."""
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:

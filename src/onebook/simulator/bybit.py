@@ -2,6 +2,8 @@
 
 At most 10 topics a request and 21,000 characters of topics a connection; a request with one
 unknown topic is refused whole. https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
+Where a pair has no book (a delisting, an auction, other steps), `u` is 1 and both sides are empty:
+https://bybit-exchange.github.io/docs/v5/websocket/public/full-ob (here in every channel).
 """
 
 from collections.abc import Mapping
@@ -98,6 +100,11 @@ class Bybit(BoardDialect):
         """A `delta` frame."""
         return _frame(channel, "delta", changes, now)
 
+    @staticmethod
+    def bookless(channel: PublishedBook, now: Now) -> str:
+        """What is sent where a pair has no book."""
+        return _frame(channel, "delta", TextChanges([], []), now, updates=1)
+
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: the client pings."""
         return []
@@ -135,13 +142,13 @@ def _key(topic: str) -> ChannelKey:
     return ChannelKey(native, int(depth) if channel == "orderbook" and depth.isdecimal() else 0)
 
 
-def _frame(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, kind: str, book: TextChanges, now: Now, updates: int = 0) -> str:
     native = channel.listing.native
     data = {
         "s": native,
         "b": book.bids,
         "a": book.asks,
-        "u": channel.updates,
+        "u": updates or channel.updates,
         "seq": channel.sequence,
     }
     topic = f"orderbook.{channel.key.depth}.{native}"

@@ -3,10 +3,13 @@
 A topic brings deltas only, numbered by `prevSeqNum` and `seqNum`; the whole book is the answer to
 `req`, of which a connection may send one every 100 ms (counted here over a second, together with
 all other requests). 5 and 20 levels
-leave out a side that did not change, 150 and 400 send it empty; 400 have no `req`. The server pings
+leave out a side that did not change, 150 and 400 send it empty, and a frame with two empty sides
+where nothing changed in 100 ms; the page announces that both will be as with 5 and 20 levels
+(`Htx.aligned`). 400 have no `req`. The server pings
 every 5 s and closes before the next ping where two in a row got no matching pong. Numbers are
 printed as Java prints a double.
 https://www.htx.com/en-us/opend/newApiPages/?id=7ec5362b-7773-11ed-9966-0242ac110003
+https://www.huobi.com/support/en-us/detail/900001526643/
 """
 
 import re
@@ -37,12 +40,15 @@ TOPIC: Final = re.compile(r"market\.(?P<native>[^.]+)\.mbp\.(?P<levels>5|20|150|
 BOTH_SIDES_FROM: Final = 150
 REQUEST_LEVELS: Final = (5, 20, 150)
 PINGS_UNANSWERED_MAX: Final = 2
+PING_S: Final = 5.0
 PING_EXPIRED: Final = 1003
 PLAIN_FROM, PLAIN_BELOW = Decimal("1E-3"), Decimal("1E7")
 
 
 class Htx(BoardDialect):
     """The protocol of api.huobi.pro."""
+
+    aligned = False  # whether 150 and 400 levels have no empty sides and no empty frames
 
     profile = Profile(depth=180, spread_ppm=6, offset_ppm_max=10)
     listings: tuple[ListedSymbol, ...] = (
@@ -55,7 +61,7 @@ class Htx(BoardDialect):
     rules = ExchangeRules(
         requests=(Most(10, 1.0),),
         silence_max_s=86_400.0,  # pings end what is silent
-        heartbeat_s=5.0,
+        heartbeat_s=0.1,
         gzip=True,
     )
 
@@ -106,7 +112,7 @@ class Htx(BoardDialect):
         window = None if key.native in self._board.muted else self._board.channel(key)
         if window is None:
             return []
-        sides = _sides(window.snapshot(), both=True)
+        sides = ",".join(_sides(window.snapshot(), both=True))
         book = f'"data":{{"seqNum":{window.sequence},{sides}}}'
         return [f"{_done({'rep': topic}, number, now)[:-1]},{book}}}"]
 
@@ -120,18 +126,37 @@ class Htx(BoardDialect):
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What differs from the window before."""
-        sides = _sides(changes, both=channel.key.depth >= BOTH_SIDES_FROM)
-        return (
-            f'{{"ch":"market.{channel.listing.native}.mbp.{channel.key.depth}","ts":{now.ms},'
-            f'"tick":{{"seqNum":{channel.sequence},"prevSeqNum":{channel.previous},{sides}}}}}'
-        )
+        return self._update(channel, channel.previous, changes, now)
+
+    def _update(self, channel: PublishedBook, previous: int, changes: TextChanges, now: Now) -> str:
+        both = channel.key.depth >= BOTH_SIDES_FROM and not self.aligned
+        tick = f'"seqNum":{channel.sequence},"prevSeqNum":{previous}'
+        tick += "".join(f",{side}" for side in _sides(changes, both=both))
+        topic = f"market.{channel.listing.native}.mbp.{channel.key.depth}"
+        return f'{{"ch":"{topic}","ts":{now.ms},"tick":{{{tick}}}}}'
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """A ping; none is sent after two that got no pong."""
+        """Frames without changes, and pings: none after two that got no pong."""
+        frames = [] if self.aligned else self._unchanged(session, now)
+        if now.s - session.heartbeats.get("ping", session.opened_s) < PING_S:
+            return frames
         if len(session.marks) >= PINGS_UNANSWERED_MAX:
             raise Dropped("ping check expired", PING_EXPIRED)
+        session.heartbeats["ping"] = now.s
         session.marks.add(str(now.ms))
-        return [dumped({"ping": now.ms})]
+        return [*frames, dumped({"ping": now.ms})]
+
+    def _unchanged(self, session: SimulatedSession, now: Now) -> list[str]:
+        frames = []
+        for topic, key in session.topics.items():
+            channel = self._board.channel(key) if key.depth >= BOTH_SIDES_FROM else None
+            if channel is None:
+                continue
+            if session.heartbeats.get(topic) == channel.updates:
+                empty = TextChanges([], [])
+                frames.append(self._update(channel, channel.sequence, empty, now))
+            session.heartbeats[topic] = channel.updates
+        return frames
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The symbols."""
@@ -183,9 +208,9 @@ def _error(words: str, number: object, now: Now) -> str:
     return dumped(error | named)
 
 
-def _sides(book: TextChanges, *, both: bool) -> str:
+def _sides(book: TextChanges, *, both: bool) -> list[str]:
     sides = {"bids": book.bids, "asks": book.asks}
-    return ",".join(f'"{side}":{_rows(rows)}' for side, rows in sides.items() if rows or both)
+    return [f'"{side}":{_rows(rows)}' for side, rows in sides.items() if rows or both]
 
 
 def _rows(levels: TextLevels) -> str:

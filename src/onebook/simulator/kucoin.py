@@ -7,11 +7,16 @@ subscription is accepted and brings nothing. Of its depths only `increment@10ms`
 Classic (https://www.kucoin.com/docs-new/3470068w0): text frames, every change with its number and
 rows that only use one up; the book comes by REST. Its wording of an unknown symbol is of 2019.
 
-A client that is silent for 60 s is dropped, however busy its connection is. The limits of messages
-and connections are those of UTA; the classic feed takes 100 messages in 10 s.
+UTA welcomes each connection in another form: `message` as recorded in 2026-09, `data` as the change
+log announced on 2026-08-27, `op` and `type` as KuCoin's own client reads them (kucoin_universal_sdk
+1.3.2). It takes the ping of that client and the older one.
+
+A client that is silent for 60 s is dropped, however busy its connection is. The limits are those
+that the change log has for UTA since 2026-02-09; the classic feed takes 100 messages in 10 s too.
 """
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -37,10 +42,16 @@ from onebook.simulator.windows import Most
 BEST: Final = 500
 WHOLE: Final = 1 << 20  # levels of the classic feed's window
 DEPTH: Final = "increment@10ms"
-TOPICS_MAX: Final = 600
+TOPICS_MAX: Final = 200
 PING_MIN_S: Final = 1.0  # pings that come faster end a UTA connection
 TOPIC: Final = "/market/level2:"
 CLASSIC: Final = "classic"
+WELCOMES: Final[tuple[dict[str, object], ...]] = (
+    {"message": "welcome", "pingInterval": 18_000},
+    {"data": "welcome", "pingInterval": 18_000, "pingTimeout": 10_000},
+    {"op": "welcome", "pingInterval": 18_000, "pingTimeout": 10_000},
+    {"type": "welcome", "pingInterval": 18_000, "pingTimeout": 10_000},
+)
 CLASSIC_TOPICS_MAX: Final = 400
 BATCH_MAX: Final = 100
 TOKEN_S: Final = 86_400.0
@@ -60,8 +71,8 @@ class Kucoin:
         ListedSymbol("ETH/BTC", "ETH-BTC", 6, 7),
     )
     rules = ExchangeRules(
-        messages=(Most(300, 10.0),),
-        connects=(Most(250, 300.0),),
+        messages=(Most(100, 10.0),),
+        connects=(Most(30, 60.0),),
         silence_max_s=60.0,
         traffic_counts=False,
     )
@@ -69,6 +80,7 @@ class Kucoin:
     def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
         self._tokens: dict[str, float] = {}  # when each was given
+        self._welcomes = cycle(WELCOMES)
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Welcome the client, once its token is seen to be ours.
@@ -79,7 +91,7 @@ class Kucoin:
         token = parse_qs(urlsplit(session.path).query).get("token")
         if token is None:
             session.binary = True
-            return [dumped({"sessionId": "e8e46556", "message": "welcome", "pingInterval": 18_000})]
+            return [dumped({"sessionId": "e8e46556"} | next(self._welcomes))]
         if now.s - self._tokens.get(token[0], -TOKEN_S) >= TOKEN_S:
             raise Dropped("token is invalid")
         session.marks.add(CLASSIC)
@@ -96,10 +108,12 @@ class Kucoin:
 
     def _uta(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> list[str]:
         number, native = request.get("id"), str(request.get("symbol"))
-        if request.get("type") == "ping":
+        if "ping" in (request.get("type"), request.get("op")):
             if now.s - session.heartbeats.get("ping", -PING_MIN_S) < PING_MIN_S:
                 raise Dropped("ping too often")
             session.heartbeats["ping"] = now.s
+            if "op" in request:
+                return [dumped({"id": number, "op": "pong", "timestamp": now.ms})]
             return [dumped({"type": "pong", "id": number, "ts": now.ms * 1_000_000})]
         refusal = self._refusal(session, request, now)
         if refusal:

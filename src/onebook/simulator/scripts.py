@@ -18,6 +18,7 @@ from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.listings import ListedSymbol
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+NATIVE_CHARACTERS_MAX: Final = 64  # of the names of pairs
 DECIMALS: Final = 8  # what the listing claims; the true steps were not recorded
 # For natives without a separator, the longest first where one ends another.
 QUOTES: Final = (
@@ -86,8 +87,21 @@ def _texts(entries: Iterable[Entry]) -> Iterator[str]:
 def _lines(name: str, entries: list[Entry]) -> list[Line]:
     frames = [(entry.at, entry.frame) for entry in entries if isinstance(entry, Received)]
     messages = [(at, message_of(frame)) for at, frame in frames]
-    named = [(at, DIALECTS[name].native_of(frame), frame) for at, frame in messages]
+    named = [(at, native_of(name, frame), frame) for at, frame in messages]
     return [Line(at, native, frame) for at, native, frame in named if native]
+
+
+def native_of(name: str, frame: Frame) -> str | None:
+    """The native whose order book a recorded frame carries; None for any other frame.
+
+    Dialects read their own frames. One that is damaged, or of another protocol, fails there with
+    whatever its shape leads to, and is no order-book frame.
+    """
+    try:
+        native = DIALECTS[name].native_of(frame)
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError, ArithmeticError):
+        return None
+    return native if isinstance(native, str) and len(native) <= NATIVE_CHARACTERS_MAX else None
 
 
 def message_of(frame: bytes) -> Frame:
@@ -145,7 +159,7 @@ def exchange_of(url: str, file: str, frames: Iterable[str] = ()) -> str:
     parts = urlsplit(url)
     if parts.hostname in LOOPBACK:
         names = [name for name, each in EXCHANGES.items() if _same_path(each.ws_url, url)]
-        known = (name for frame in frames for name in names if DIALECTS[name].native_of(frame))
+        known = (name for frame in frames for name in names if native_of(name, frame))
         if names:
             return names[0] if len(names) == 1 else next(known, names[0])
     for name, exchange in EXCHANGES.items():

@@ -5,6 +5,8 @@ changes is left out of an update; a market without changes for 10 s sends its fu
 one that is subscribed again. Levels that better ones push out of the window are not announced (by
 the page they need not be; on the wire they are). A client that sends nothing for 60 s is
 dropped; what comes to it does not count. (The real one also ends a connection that sends no JSON.)
+The ids are those of the present page; the one before had none (`Whitebit.numbered`).
+https://github.com/whitebit-exchange/api-docs (Public/websocket.md)
 https://docs.whitebit.com/websocket/market-streams/depth
 https://docs.whitebit.com/websocket/rate-limits
 """
@@ -36,6 +38,8 @@ UNCHANGED_S: Final = 10.0
 
 class Whitebit(BoardDialect):
     """The protocol of wss.whitebit.com and whitebit.com."""
+
+    numbered = True  # whether books have their ids
 
     profile = Profile(depth=120, spread_ppm=15, offset_ppm_max=12)
     listings: tuple[ListedSymbol, ...] = (
@@ -88,14 +92,15 @@ class Whitebit(BoardDialect):
         window = self._board.subscribe(session, key.native, key)
         session.heartbeats[key.native] = now.s
         ack = _done({"status": "success"}, number)
-        return [ack] if window is None else [ack, _full(window, now)]
+        return [ack] if window is None else [ack, self._full(window, now)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update."""
         self._changed[channel.key] = now.s
         sides = {"asks": changes.asks, "bids": changes.bids}
         changed = {side: levels for side, levels in sides.items() if levels}
-        return _update(channel, False, {"past_update_id": channel.previous} | changed, now)
+        previous = {"past_update_id": channel.previous} if self.numbered else {}
+        return self._update(channel, False, previous | changed, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """The full book of each market that has not changed for a while."""
@@ -105,8 +110,19 @@ class Whitebit(BoardDialect):
             window = self._board.channel(key) if now.s - spoke_s >= UNCHANGED_S else None
             if window is not None:
                 session.heartbeats[topic] = now.s
-                frames.append(_full(window, now))
+                frames.append(self._full(window, now))
         return frames
+
+    def _full(self, channel: PublishedBook, now: Now) -> str:
+        book = channel.snapshot()
+        return self._update(channel, True, {"asks": book.asks, "bids": book.bids}, now)
+
+    def _update(self, channel: PublishedBook, full: bool, more: dict[str, Any], now: Now) -> str:
+        seconds = now.ms / 1_000
+        number = {"update_id": channel.sequence} if self.numbered else {}
+        book = {"timestamp": seconds, **number, "event_time": seconds} | more
+        params = [full, book, channel.listing.native]
+        return dumped({"id": None, "method": "depth_update", "params": params})
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The markets."""
@@ -137,18 +153,6 @@ class Whitebit(BoardDialect):
         """The market of a frame of a book."""
         message = loaded(frame) or {}
         return message["params"][2] if message.get("method") == "depth_update" else None
-
-
-def _full(channel: PublishedBook, now: Now) -> str:
-    book = channel.snapshot()
-    return _update(channel, True, {"asks": book.asks, "bids": book.bids}, now)
-
-
-def _update(channel: PublishedBook, full: bool, more: dict[str, Any], now: Now) -> str:
-    seconds = now.ms / 1_000
-    book = {"timestamp": seconds, "update_id": channel.sequence, "event_time": seconds} | more
-    params = [full, book, channel.listing.native]
-    return dumped({"id": None, "method": "depth_update", "params": params})
 
 
 def _done(result: object, number: Any) -> str:

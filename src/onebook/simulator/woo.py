@@ -1,9 +1,19 @@
-"""WOO X's side of its public v3 socket: `orderbookupdate` deltas, the book itself by REST.
+"""WOO X's side of its public v3 socket: `orderbook10`, whole, and deltas that spot does not get.
 
-Deltas name the time of their state and of the state before. The answer to a request lists the
-topics that are accepted: unknown ones, and those that are subscribed already, are left out. More
-than ten topics in a request are refused together, as recorded, where the page says twenty.
-https://developer.woox.io/api-reference/endpoint/websocket/Orderbook_update
+Written from a probe of the socket (nemanull/arbitrage-observatory, its profile of WOO X of
+2026-09-22) and, for spot and the verbs, from ccxt's pull request 29578 of 2026-08:
+
+- the commands are SUBSCRIBE and UN_SUBSCRIBE, in any case; any other is an ERROR;
+- the answer lists the topics that it took: unknown ones, those that are subscribed already and
+  those beyond a hundred are left out, and it is a success all the same;
+- more than ten topics in a request are refused together, in the words for an unknown command,
+  where the page says twenty;
+- `orderbookupdate` is taken for spot and sends nothing.
+
+Whether `orderbook10` sends a frame at the subscription is not known of spot: none is sent here
+before the next change. REST has the same book with `rpi=true`; the retail-only orders are left out
+without it: here the best level of each side is one.
+https://developer.woox.io/api-reference/endpoint/websocket/ORDERBOOK10
 """
 
 from collections.abc import Mapping
@@ -27,18 +37,20 @@ from onebook.simulator.board import (
 from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
-CHANNEL: Final = "orderbookupdate"
-DEPTHS: Final = ("50", "200", "500")
+CHANNEL: Final = "orderbook10"
+DEPTH: Final = 10
+SILENT: Final = "orderbookupdate"
+SILENT_DEPTHS: Final = ("50", "200", "500")
 TOPICS_MAX: Final = 100
 PER_REQUEST_MAX: Final = 10
 BODY_LEVELS: Final = "100"  # where a request names no number
-STARTED_MS: Final = 1_650_000_000_000  # what a state is named by: a time that each change moves
+RETAIL: Final = 1  # levels a side that only retail orders make
 
 
 class Woo(BoardDialect):
     """The protocol of wss.woox.io and api.woox.io."""
 
-    profile = Profile(depth=70, spread_ppm=60, offset_ppm_max=40)
+    profile = Profile(depth=20, spread_ppm=60, offset_ppm_max=40)
     listings: tuple[ListedSymbol, ...] = (
         ListedSymbol("BTC/USDT", "SPOT_BTC_USDT", 2, 6),
         ListedSymbol("ETH/USDT", "SPOT_ETH_USDT", 2, 5),
@@ -54,15 +66,15 @@ class Woo(BoardDialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """PING, SUBSCRIBE and UNSUBSCRIBE."""
+        """PING, SUBSCRIBE and UN_SUBSCRIBE."""
         request = loaded(frame)
         if request is None:
             return [_refused("", "ERROR", "Invalid request.", now)]
-        command, number = str(request.get("cmd")), request.get("id", "")
+        command, number = str(request.get("cmd")).upper(), request.get("id", "")
         topics = [str(topic) for topic in request.get("params") or []]
         if command == "PING":
             return [dumped({"cmd": "PONG", "success": True, "time": now.ms})]
-        if command not in ("SUBSCRIBE", "UNSUBSCRIBE"):
+        if command not in ("SUBSCRIBE", "UN_SUBSCRIBE"):
             return [_refused(number, "ERROR", "Command type invalid!", now)]
         if len(topics) > PER_REQUEST_MAX:
             return [_refused(number, command, "Command type invalid!", now)]
@@ -73,27 +85,39 @@ class Woo(BoardDialect):
         return [dumped(answer)]
 
     def _does(self, session: SimulatedSession, command: str, topic: str) -> bool:
-        if command == "UNSUBSCRIBE":
-            return session.topics.pop(topic, None) is not None
+        """Whether a topic was taken; `marks` are those that send nothing."""
+        live = {*session.topics, *session.marks}
+        if command == "UN_SUBSCRIBE":
+            session.topics.pop(topic, None)
+            session.marks.discard(topic)
+            return topic in live
         channel, _, rest = topic.partition("@")
         native, _, depth = rest.partition("@")
-        known = channel == CHANNEL and depth in DEPTHS and self._board.lists(native)
-        if not known or topic in session.topics or len(session.topics) >= TOPICS_MAX:
+        whole = channel == CHANNEL and not depth
+        silent = channel == SILENT and depth in SILENT_DEPTHS
+        if not (whole or silent) or not self._board.lists(native):
             return False
-        self._board.subscribe(session, topic, ChannelKey(native, int(depth)))
+        if topic in live or len(live) >= TOPICS_MAX:
+            return False
+        followed = None if silent else self._follow(session, topic, ChannelKey(native, DEPTH))
+        if followed is None:
+            session.marks.add(topic)
         return True
 
+    def _follow(
+        self, session: SimulatedSession, topic: str, key: ChannelKey
+    ) -> PublishedBook | None:
+        channel = self._board.subscribe(session, topic, key)
+        if channel is not None:
+            channel.snapshot()  # which ends a phantom; nothing is sent
+        return channel
+
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What changed since the last frame of this depth."""
-        native, depth = channel.key
-        data = {
-            "s": native,
-            "prevTs": STARTED_MS + channel.previous,
-            "asks": changes.asks,
-            "bids": changes.bids,
-            "ts": STARTED_MS + channel.sequence,
-        }
-        return dumped({"topic": f"{CHANNEL}@{native}@{depth}", "ts": now.ms, "data": data})
+        """The whole window after a change."""
+        native = channel.listing.native
+        book = channel.whole(changes)
+        data = {"ts": now.ms, "bids": book.bids, "asks": book.asks, "s": native}
+        return dumped({"topic": f"{CHANNEL}@{native}", "ts": now.ms, "data": data})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: a client may ping."""
@@ -104,29 +128,28 @@ class Woo(BoardDialect):
         if path == "/v3/public/instruments":
             rows = [_row(listing) for listing in self._board.listings.values()]
             return answered({"success": True, "data": {"rows": rows}, "timestamp": now.ms})
-        return self._orderbook(query) if path == "/v3/public/orderbook" else None
+        return self._orderbook(query, now) if path == "/v3/public/orderbook" else None
 
-    def _orderbook(self, query: Mapping[str, str]) -> RestReply:
-        native, levels = query.get("symbol", ""), query.get("maxLevel", BODY_LEVELS)
-        depth = next((int(each) for each in DEPTHS if int(each) >= int(levels)), int(DEPTHS[-1]))
+    def _orderbook(self, query: Mapping[str, str], now: Now) -> RestReply:
+        native, most = query.get("symbol", ""), int(query.get("maxLevel", BODY_LEVELS))
         lists = self._board.lists(native) and native not in self._board.muted
-        channel = self._board.channel(ChannelKey(native, depth)) if lists else None
+        channel = self._board.channel(ChannelKey(native, DEPTH)) if lists else None
         if channel is None:
             return answered({"success": False, "message": f"invalid symbol {native}"}, 400)
         book = channel.snapshot()
+        first = 0 if query.get("rpi") == "true" else RETAIL
         sides = {
-            side: [{"price": price, "quantity": amount} for price, amount in rows[: int(levels)]]
+            side: [{"price": price, "quantity": amount} for price, amount in rows[first:][:most]]
             for side, rows in (("asks", book.asks), ("bids", book.bids))
         }
-        state = STARTED_MS + channel.sequence
-        return answered({"success": True, "timestamp": state, "data": sides})
+        return answered({"success": True, "timestamp": now.ms, "data": sides})
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of an `orderbookupdate` frame."""
+        """The symbol of an `orderbook10` frame."""
         message = loaded(frame) or {}
-        delta = str(message.get("topic", "")).startswith(f"{CHANNEL}@")
-        return message["data"]["s"] if delta else None
+        book = str(message.get("topic", "")).startswith(f"{CHANNEL}@")
+        return message["data"]["s"] if book else None
 
 
 def _row(listing: ListedSymbol) -> dict[str, object]:

@@ -1,9 +1,19 @@
-"""Accounts, keys and their secrets, with change stamps that nodes poll."""
+"""Accounts, keys, their secrets and peppers, with change stamps that nodes poll."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from sqlalchemy import bindparam, func, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    LargeBinary,
+    Text,
+    bindparam,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -11,9 +21,9 @@ from onebook.errors import InvalidRequest
 from onebook.model import KeyStatus, Tier
 from onebook.store.audit import record
 from onebook.store.database import Database, columns_of, value_of, whole
-from onebook.store.rows import AccountRow, AuditedChange, KeyRow, SecretRow
+from onebook.store.rows import AccountRow, AuditedChange, KeyRow, PepperRow, Rehashed, SecretRow
 from onebook.store.sessions import end_sessions
-from onebook.store.tables import accounts, key_secrets, keys, open_after, sessions
+from onebook.store.tables import accounts, key_secrets, keys, open_after, peppers, sessions
 
 # Serializes the rare writes that nodes poll for, so that stamps are committed in order.
 CHANGES_LOCK: Final = 0x6368616E676573
@@ -35,6 +45,12 @@ _KEYS = select(
     (keys.c.suspensions + accounts.c.suspensions).label("suspensions"),
     keys.c.allowance_bytes,
 ).join_from(keys, accounts)
+
+_CURRENT = select(peppers.c.pepper_id).order_by(peppers.c.id.desc()).limit(1)
+_OLD = select(peppers.c.pepper_id).where(
+    peppers.c.id.not_in(select(peppers.c.id).order_by(peppers.c.id.desc()).limit(1))
+)
+_RETIRED = select(peppers.c.pepper_id).where(peppers.c.retired_at_ms.is_not(None))
 
 
 class AccountStore(Database):
@@ -98,13 +114,19 @@ class AccountStore(Database):
             return moved_one
 
     @whole
-    async def create_key(self, key: KeyRow, digest: bytes) -> None:
-        """Add a key with its first secret."""
+    async def create_key(self, key: KeyRow, digest: bytes, *, pepper_id: str = "") -> None:
+        """Add a key with its first secret, which is under a pepper."""
         row = {column.name: getattr(key, column.name) for column in keys.columns}
-        secret = {"digest": digest, "key_id": key.key_id, "created_at_ms": key.created_at_ms}
+        secret = {
+            "digest": digest,
+            "key_id": key.key_id,
+            "created_at_ms": key.created_at_ms,
+            "pepper_id": pepper_id,
+        }
         async with self._begin(self._writes) as connection:
             change = AuditedChange(key.changed_at_ms, key.changed_by, key.reason)
             row |= await self._stamp(connection, change)
+            await _require_in_use(connection, pepper_id)
             await connection.execute(keys.insert().values(row))
             await connection.execute(key_secrets.insert().values(secret))
             await record(connection, change, "create_key", key.key_id, after=key.tier)
@@ -119,11 +141,15 @@ class AccountStore(Database):
         return {row.key_id: value_of(row, KeyRow) for row in rows}
 
     async def secrets(self, digests: Collection[bytes]) -> dict[bytes, SecretRow]:
-        """Find the keys that digests open; what opens none is left out."""
+        """Find the keys that digests open; what opens none is left out.
+
+        Digests under a retired pepper open nothing.
+        """
         found = _KEYS.add_columns(key_secrets.c.digest, key_secrets.c.retires_at_ms).join(
             key_secrets, key_secrets.c.key_id == keys.c.key_id
         )
-        rows = await self._all(found.where(key_secrets.c.digest.in_(digests)))
+        valid = (key_secrets.c.digest.in_(digests), key_secrets.c.pepper_id.not_in(_RETIRED))
+        rows = await self._all(found.where(*valid))
         return {row.digest: SecretRow(value_of(row, KeyRow), row.retires_at_ms) for row in rows}
 
     async def keys(self, account_id: str | None = None) -> list[KeyRow]:
@@ -200,7 +226,13 @@ class AccountStore(Database):
 
     @whole
     async def rotate_key(
-        self, key_id: str, secret: tuple[str, bytes], change: AuditedChange, *, retires_at_ms: int
+        self,
+        key_id: str,
+        secret: tuple[str, bytes],
+        change: AuditedChange,
+        *,
+        retires_at_ms: int,
+        pepper_id: str = "",
     ) -> None:
         """Give a key another secret (prefix, digest); the ones before it retire at a time.
 
@@ -208,9 +240,15 @@ class AccountStore(Database):
         """
         prefix, digest = secret
         before = (key_secrets.c.key_id == key_id, open_after(retires_at_ms))
-        new = {"digest": digest, "key_id": key_id, "created_at_ms": change.now_ms}
+        new = {
+            "digest": digest,
+            "key_id": key_id,
+            "created_at_ms": change.now_ms,
+            "pepper_id": pepper_id,
+        }
         async with self._begin(self._writes) as connection:
             stamp = await self._stamp(connection, change)
+            await _require_in_use(connection, pepper_id)
             await connection.execute(
                 update(key_secrets).where(*before).values(retires_at_ms=retires_at_ms)
             )
@@ -227,6 +265,91 @@ class AccountStore(Database):
         found = select(key_secrets.c.digest)
         found = found.where(key_secrets.c.key_id.in_(key_ids), open_after(now_ms))
         return {row.digest for row in await self._all(found)}
+
+    async def peppers(self) -> list[PepperRow]:
+        """The peppers of this database, the current one last."""
+        rows = await self._all(select(peppers).order_by(peppers.c.id))
+        return [value_of(row, PepperRow) for row in rows]
+
+    @whole
+    async def first_pepper(self, pepper_id: str, now_ms: int) -> None:
+        """Note the pepper of a database that has none yet."""
+        async with self._begin(self._writes) as connection:
+            await self._lock_changes(connection)
+            if (await connection.execute(select(peppers.c.id).limit(1))).first() is None:
+                row = {"pepper_id": pepper_id, "current_from_ms": now_ms}
+                await connection.execute(peppers.insert().values(row))
+
+    @whole
+    async def rotate_pepper(self, pepper_id: str, change: AuditedChange) -> None:
+        """Make another pepper the current one."""
+        async with self._begin(self._writes) as connection:
+            await self._lock_changes(connection)
+            row = {"pepper_id": pepper_id, "current_from_ms": change.now_ms}
+            await connection.execute(peppers.insert().values(row))
+            await record(connection, change, "rotate_pepper", pepper_id)
+
+    @whole
+    async def rehash(self, rehashed: Collection[Rehashed], now_ms: int) -> None:
+        """Add digests under a newer pepper beside the old ones of the same texts.
+
+        The old ones stay until their pepper is retired: a node may not have the new pepper yet.
+        """
+        before = key_secrets.c.digest == bindparam("before")
+        in_use = select(peppers.c.id).where(
+            peppers.c.pepper_id == bindparam("pepper"), peppers.c.retired_at_ms.is_(None)
+        )
+        same = select(
+            bindparam("after", type_=LargeBinary),
+            key_secrets.c.key_id,
+            key_secrets.c.created_at_ms,
+            key_secrets.c.retires_at_ms,
+            bindparam("pepper", type_=Text),
+        ).where(before, key_secrets.c.pepper_id.not_in(_RETIRED), in_use.exists())
+        names = ["digest", "key_id", "created_at_ms", "retires_at_ms", "pepper_id"]
+        add = self._insert(key_secrets).from_select(names, same).on_conflict_do_nothing()
+        note = update(key_secrets).where(before, in_use.exists())
+        note = note.values(rehashed_at_ms=bindparam("now_ms"))
+        async with self._begin(self._writes) as connection:
+            # A rotation of the key meanwhile would miss the new row.
+            await self._lock_changes(connection)
+            for each in rehashed:
+                row = {"before": each.before, "pepper": each.pepper_id}
+                await connection.execute(add, row | {"after": each.after})
+                await connection.execute(note, row | {"now_ms": now_ms})
+
+    async def keys_under_old_peppers(self, now_ms: int) -> list[KeyRow]:
+        """The keys with a text that opens them and was not used under the current pepper."""
+        found = _KEYS.where(keys.c.key_id.in_(select(key_secrets.c.key_id).where(*_left(now_ms))))
+        found = found.where(keys.c.status != KeyStatus.EXPIRED)
+        rows = await self._all(found.order_by(keys.c.created_at_ms, keys.c.key_id))
+        return [value_of(row, KeyRow) for row in rows]
+
+    @whole
+    async def retire_peppers(self, change: AuditedChange) -> list[str]:
+        """Retire every pepper but the current one; return the ids of keys that lost a text.
+
+        Texts that were not used under the current pepper open nothing any more; sessions under the
+        others end.
+        """
+        old = peppers.c.pepper_id.in_(_OLD)
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            lost = select(key_secrets.c.key_id).where(*_left(change.now_ms)).distinct()
+            key_ids = sorted(row.key_id for row in await connection.execute(lost))
+            revoked = update(key_secrets).where(*_left(change.now_ms)).values(retires_at_ms=0)
+            await connection.execute(revoked)
+            for key_id in key_ids:
+                await connection.execute(
+                    update(keys).where(keys.c.key_id == key_id).values(**stamp)
+                )
+                await record(connection, change, "revoke_key_text", key_id)
+            await connection.execute(end_sessions(sessions.c.pepper_id.in_(_OLD)))
+            retired = update(peppers).where(old, peppers.c.retired_at_ms.is_(None))
+            retired = retired.values(retired_at_ms=change.now_ms).returning(peppers.c.pepper_id)
+            for row in (await connection.execute(retired)).all():
+                await record(connection, change, "retire_pepper", row.pepper_id)
+            return key_ids
 
     @whole
     async def touch_keys(self, used_at_ms: Mapping[str, int]) -> None:
@@ -245,14 +368,34 @@ class AccountStore(Database):
         The stamp follows the clock but never goes back, so that a node that polls for what is
         newer misses nothing when the clocks of two machines differ.
         """
-        if self._on_postgres:
-            lock = text("SELECT pg_advisory_xact_lock(:id)")
-            await connection.execute(lock, {"id": CHANGES_LOCK})
+        await self._lock_changes(connection)
         return {
             "changed_at_ms": max(change.now_ms, await _newest_stamp(connection) + 1),
             "changed_by": change.by,
             "reason": change.reason,
         }
+
+    async def _lock_changes(self, connection: AsyncConnection) -> None:
+        """Keep other writers of keys and peppers out; SQLite has one writer anyway."""
+        if self._on_postgres:
+            lock = text("SELECT pg_advisory_xact_lock(:id)")
+            await connection.execute(lock, {"id": CHANGES_LOCK})
+
+
+def _left(now_ms: int) -> tuple[ColumnElement[bool], ...]:
+    """The secrets that open a key, and are under another pepper than the current one alone."""
+    return (
+        key_secrets.c.pepper_id.not_in(_CURRENT),
+        key_secrets.c.rehashed_at_ms.is_(None),
+        open_after(now_ms),
+    )
+
+
+async def _require_in_use(connection: AsyncConnection, pepper_id: str) -> None:
+    """Refuse a new secret under a pepper that was retired meanwhile: it would open nothing."""
+    retired = _RETIRED.where(peppers.c.pepper_id == pepper_id)
+    if (await connection.execute(retired)).first() is not None:
+        raise InvalidRequest("The pepper was retired meanwhile; run the command again.")
 
 
 def _shown(value: object) -> str:

@@ -51,6 +51,22 @@ class SecretRow(Struct, frozen=True):
     retires_at_ms: int | None
 
 
+class PepperRow(Struct, frozen=True):
+    """A pepper that the database knows by its id; never the pepper itself."""
+
+    pepper_id: str
+    current_from_ms: int
+    retired_at_ms: int | None
+
+
+class Rehashed(NamedTuple):
+    """A text's digest under an older pepper, and the one under the pepper with this id."""
+
+    before: bytes
+    after: bytes
+    pepper_id: str
+
+
 class SessionRow(Struct, frozen=True):
     """A REST session; never its token."""
 

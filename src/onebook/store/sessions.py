@@ -15,7 +15,13 @@ class SessionStore(Database):
 
     @whole
     async def create_session(
-        self, session: SessionRow, digest: bytes, *, secret: bytes, live_max: int
+        self,
+        session: SessionRow,
+        digest: bytes,
+        *,
+        secret: bytes,
+        live_max: int,
+        pepper_id: str = "",
     ) -> list[bytes] | None:
         """Add a session; the oldest beyond `live_max` go, and their digests are returned.
 
@@ -42,7 +48,9 @@ class SessionStore(Database):
             )
             if (await connection.execute(usable)).first() is None:
                 return None
-            await connection.execute(sessions.insert().values(digest=digest, **row))
+            await connection.execute(
+                sessions.insert().values(digest=digest, pepper_id=pepper_id, **row)
+            )
             return [
                 row.digest for row in await connection.execute(gone.returning(sessions.c.digest))
             ]

@@ -1,8 +1,8 @@
 """Tables in SQLAlchemy Core; migrations create them.
 
 
-Times are Unix milliseconds. Secrets are never here: keys and tokens as digests under a pepper
-that lives outside the database, exchange credentials as ciphertext.
+Times are Unix milliseconds. Secrets are never here: keys and tokens as digests under peppers
+that live outside the database, exchange credentials as ciphertext.
 """
 
 from sqlalchemy import (
@@ -66,7 +66,18 @@ keys = Table(
     Index(None, "changed_at_ms"),
 )
 
-# A key has two secrets during a rotation; usage, limits and sessions are shared.
+# The peppers that digests are under, by ids that reveal nothing of them; the newest is current.
+peppers = Table(
+    "peppers",
+    metadata,
+    Column("id", RowId, Identity(), primary_key=True),
+    Column("pepper_id", Text, nullable=False, unique=True),
+    Column("current_from_ms", BigInteger, nullable=False),
+    Column("retired_at_ms", BigInteger),
+)
+
+# A key has two secrets during its rotation, and a row of each under every pepper that it was used
+# under since; usage, limits and sessions are shared.
 key_secrets = Table(
     "key_secrets",
     metadata,
@@ -74,6 +85,8 @@ key_secrets = Table(
     Column("key_id", Text, ForeignKey(keys.c.key_id), nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("retires_at_ms", BigInteger),
+    Column("pepper_id", Text, nullable=False, server_default=""),
+    Column("rehashed_at_ms", BigInteger),  # when a row of the same text was added, a newer pepper's
     Index(None, "key_id"),
 )
 
@@ -86,6 +99,7 @@ sessions = Table(
     Column("key_id", Text, ForeignKey(keys.c.key_id), nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("expires_at_ms", BigInteger, nullable=False),
+    Column("pepper_id", Text, nullable=False, server_default=""),
     Index(None, "key_id"),
     Index(None, "expires_at_ms"),
 )
@@ -135,7 +149,7 @@ changes = Table(
     Index(None, "subject"),
 )
 
-# Facts about the database as a whole, such as which pepper its digests were made with.
+# Facts about the database as a whole, such as when it was last written.
 facts = Table(
     "facts",
     metadata,

@@ -14,7 +14,8 @@ from typing import Final
 import httpx
 from msgspec.structs import replace
 
-from onebook.rest import Answer, BodyTooLarge, TryAgain, Wire, retried
+from onebook.inflate import TooLong, Uninflatable
+from onebook.rest import Answer, NoCookies, TryAgain, Wire, retried
 from onebook.transactions import counters
 from onebook.transactions.adapter import RequestVerdict
 from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Retries, SharedLimit, Waits
@@ -68,6 +69,7 @@ class ExchangeClient:
             transport=transport,
             headers={"Accept": "application/json", "User-Agent": "onebook"},
             trust_env=False,
+            cookies=NoCookies(),
         )
         self._wire = Wire(self._http)
 
@@ -193,15 +195,15 @@ class ExchangeClient:
         facts = self._facts
         try:
             return await self._wire.answer(request, bytes_max=facts.body_bytes_max, total_s=TOTAL_S)
-        except (httpx.TransportError, httpx.DecodingError, TimeoutError) as error:
+        except TooLong:
+            message = f"{facts.display}'s answer is larger than the limit."
+            raise SourceFailed(FailureReason.UNREADABLE, message) from None
+        except (httpx.TransportError, Uninflatable, TimeoutError) as error:
             self._log.debug("%s: %s", request.url.path, type(error).__name__)
             message = f"{facts.display} cannot be reached."
             raise TryAgain(
                 SourceFailed(FailureReason.UNREACHABLE, message, retryable=True)
             ) from None
-        except BodyTooLarge:
-            message = f"{facts.display}'s answer is larger than the limit."
-            raise SourceFailed(FailureReason.UNREADABLE, message) from None
 
     def _raise(self, failure: SourceFailed, then: Then) -> None:
         """Do what an answer asks for; `Then` names every way."""

@@ -15,7 +15,6 @@ import hashlib
 import os
 import time
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from msgspec import MsgspecError, Struct, json
 
 from onebook.config import TransactionSettings
 from onebook.errors import ConfigError
+from onebook.files import read_bounded
 from onebook.store.rows import AuditedChange, CredentialsRow
 
 KEY_BYTES: Final = 32
@@ -177,7 +177,7 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
     """
     try:
         return tuple(b64decode(line, validate=True) for line in text.split())
-    except Base64Error:
+    except ValueError:
         raise ConfigError("A master key for exchange credentials is not base64.") from None
 
 
@@ -220,7 +220,7 @@ class MasterKeys:
             )
         if self._file.stat().st_mode & 0o077:
             raise ConfigError(f"{self._file} can be read by others; give it mode 0600.")
-        return KeyRing(parse_keys(self._file.read_text()))
+        return KeyRing(self._in_file(self._file))
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -259,7 +259,14 @@ class MasterKeys:
         """The keys of the file, for turning."""
         assert self._file is not None
         self.read()  # refuses a file that is missing or that others can read
-        return parse_keys(self._file.read_text())
+        return self._in_file(self._file)
+
+    def _in_file(self, file: Path) -> tuple[bytes, ...]:
+        try:
+            return parse_keys(read_bounded(file).decode("ascii", "replace"))
+        except OSError as error:
+            reason = f"The master key file {file} cannot be read: {error.strerror}."
+            raise ConfigError(reason) from None
 
     def write(self, keys: tuple[bytes, ...]) -> None:
         """Put keys into the file: all or nothing, and never readable by others."""

@@ -37,7 +37,7 @@ def signature(secret: str, text: bytes) -> str:
         return hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
     try:
         key = load_pem_private_key(secret.encode(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it has a password
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # damaged, encrypted, of an unknown kind
         key = None
     if not isinstance(key, RSAPrivateKey):
         raise SourceFailed(

@@ -652,6 +652,11 @@ export class Session {
     this.#connection.send({ type: "unsubscribe_aggregated", symbol: found.view.symbol });
   }
 
+  /** Milliseconds since the connection delivered anything; 0 without a connection. */
+  get silentMs() {
+    return this.#connection ? performance.now() - this.#connection.heardAt : 0;
+  }
+
   /** Whether a symbol is subscribed, or will be as soon as there is a connection. */
   has(symbol) {
     return this.#subscriptions.has(symbol);

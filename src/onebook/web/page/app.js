@@ -3,6 +3,7 @@
 import { Onebook } from "../client/onebook.js";
 import { Lateness, now } from "./clock.js";
 import { Fees } from "./fees.js";
+import { age } from "./format.js";
 import { code, dress } from "./palette.js";
 import { Panel } from "./panel.js";
 import { listed } from "./search.js";
@@ -10,6 +11,7 @@ import { panelOf, PANELS_MAX, RATES, readState, ROWS, writeState } from "./state
 import { Usage } from "./usage.js";
 
 const FIND_FROM = 10; // exchanges: fewer are seen at a glance
+const AGES_EVERY_MS = 200;
 const FIGURES_EVERY_MS = 500;
 const HIDDEN_AFTER_MS = 10_000; // a tab that was hidden for so long gets few updates
 const HIDDEN_INTERVAL_MS = 60_000; // the longest that the service takes
@@ -19,6 +21,8 @@ const LATE_MS = 1_000; // what looks so late is checked by a ping
 const LATE_PING_EVERY_MS = 2_000;
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
 const PING_EVERY_MS = 30_000;
+const PING_AFTER_MS = 1_000; // of silence on the connection: an open socket proves nothing
+const SILENT_MS = 2_000; // a connection that delivers nothing for this time shows no price as live
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
@@ -28,6 +32,7 @@ const fees = new Fees(at, () => panels.forEach((panel) => (panel.cost.again(), p
 const usage = new Usage(at);
 
 let session = null;
+let link = "idle"; // the state of the session
 let lateness = new Lateness(); // of the updates of this connection
 let measuring = false;
 let measuredAt = -Infinity;
@@ -71,7 +76,7 @@ function shown(view, message) {
   if (message?.type === "exchange_status") panel?.status(message);
   else if (view.live) showUpdate(view, panel);
   // A gap is not worth a notice: the book that is shown was whole, and the next one comes at once.
-  else if (at("link").dataset.state === "live" && view.problem?.retryInS) notice(view.problem.message, [], panel ?? asker(view));
+  else if (link === "live" && view.problem?.retryInS) notice(view.problem.message, [], panel ?? asker(view));
 }
 
 function showUpdate(view, panel) {
@@ -111,9 +116,9 @@ async function measure() {
   measuredAt = now();
 }
 
-function showLink(link, text, retryInS = null) {
-  at("link").dataset.state = link;
-  if (at("link-text").textContent !== text) at("link-text").textContent = text;
+function showLink(name, text, retryInS = null) {
+  link = name;
+  sayLink(link, text);
   retryAtMs = retryInS === null ? null : performance.now() + retryInS * 1_000;
   showWait();
   const inside = ["connecting", "live", "waiting"].includes(link);
@@ -126,6 +131,24 @@ function showLink(link, text, retryInS = null) {
   if (link === "live" || (link === "connecting" && !panels.some((panel) => panel.hasBook))) notice("");
   for (const panel of panels) panel.linked = link === "live";
   if (link === "stopped") forgetKey();
+}
+
+function sayLink(name, text) {
+  at("link").dataset.state = name;
+  if (at("link-text").textContent !== text) at("link-text").textContent = text;
+}
+
+/** Mark what is old, twice a second and more: silence on the connection is not an open connection. */
+function showAges() {
+  if (document.hidden) return;
+  if (link === "live") {
+    const { silentMs } = session;
+    const silent = silentMs >= SILENT_MS;
+    if (silentMs >= PING_AFTER_MS) measure();
+    sayLink(silent ? "silent" : "live", silent ? `No answer for ${age(silentMs)}` : "Connected");
+    for (const panel of panels) panel.answering = !silent;
+  }
+  for (const panel of panels) panel.showAge();
 }
 
 function showWait() {
@@ -202,7 +225,7 @@ function addNext() {
   if (!symbol) return notice("Every symbol that is listed is shown.");
   const panel = addPanel(panelOf(symbol));
   panel.subscribe();
-  panel.linked = at("link").dataset.state === "live";
+  panel.linked = link === "live";
   panel.find(".symbol").focus();
 }
 
@@ -297,6 +320,7 @@ function seen() {
   if (document.hidden) hiding = setTimeout(hide, HIDDEN_AFTER_MS, true);
   else {
     hide(false);
+    showAges();
     showFigures();
     measure(); // a connection that died while the computer slept is found at once
   }
@@ -358,6 +382,7 @@ addEventListener("hashchange", () => location.reload());
 document.addEventListener("visibilitychange", seen);
 addEventListener("online", measure); // a connection of the network before is dead
 
+setInterval(showAges, AGES_EVERY_MS);
 setInterval(showFigures, FIGURES_EVERY_MS);
 setInterval(measure, PING_EVERY_MS);
 begin();

@@ -37,7 +37,7 @@ const isProbe = ({ by, size }) => by === "amount" && size === Number(PROBE);
  * With a price step the service bins levels and takes its figures from the bins; with the fill of `PROBE`
  * they are those of the exact books again, and `binned` says that levels are not.
  */
-export function readBook({ bids, asks, marketStats, ages, fill }) {
+export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} }) {
   const [buys, sells] = [fills(fill.buy ?? []), fills(fill.sell ?? [])];
   const [ask, bid] = [buys, sells].map((side) => side.find(isProbe));
   const asked = (side) => side.filter((each) => !isProbe(each));
@@ -48,7 +48,25 @@ export function readBook({ bids, asks, marketStats, ages, fill }) {
     ages,
     fill: fill.buy ? { buy: asked(buys), sell: asked(sells) } : null,
     binned: ask !== undefined,
+    horizons: horizonsOf(coverage),
   };
+}
+
+/** Where the books of exchanges end: {bids, asks}, each a list of {exchange, price}, the nearest first. */
+function horizonsOf(coverage) {
+  const side = (name, nearest) =>
+    Object.entries(coverage)
+      .filter(([, ends]) => ends[name] !== null)
+      .map(([exchange, ends]) => ({ exchange, price: Number(ends[name]) }))
+      .sort((a, b) => nearest * (a.price - b.price));
+  return { bids: side("bids", -1), asks: side("asks", 1) };
+}
+
+/** The exchanges whose books are not known at a price of a side: amounts there are lower bounds. */
+export function unknownAt({ horizons }, side, price) {
+  const beyond = (end) => (side === "asks" ? price > end.price : price < end.price);
+  const known = horizons[side].findIndex((end) => !beyond(end));
+  return horizons[side].slice(0, known < 0 ? undefined : known).map(({ exchange }) => exchange);
 }
 
 /** The figures of a best bid and a best ask; null where a side is empty. */

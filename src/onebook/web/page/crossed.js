@@ -46,10 +46,16 @@ export class Crossed {
     this.names = { base, quote };
   }
 
-  clear() {
-    this.#book = this.#last = null;
+  /** Without updates nothing is known of crossings; the last one stays in mind for the next book. */
+  withdraw() {
+    this.#book = null;
     this.#list.replaceChildren();
-    this.#text.textContent = "—";
+    write(this.#text, "—");
+  }
+
+  clear() {
+    this.#last = null;
+    this.withdraw();
   }
 
   #say({ count, best, spread, oneSided }, sinceMs, live) {

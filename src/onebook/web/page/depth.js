@@ -3,7 +3,7 @@
 // only with Ctrl, which is also what a pinch of a touchpad comes as, or while the chart has the focus:
 // otherwise it scrolls the page.
 
-import { depthLines } from "./book.js";
+import { depthLines, unknownAt } from "./book.js";
 import { colour } from "./colour.js";
 import { decimals, fixed, PRICE_DECIMALS_MAX, short } from "./format.js";
 import { Sight } from "./sight.js";
@@ -144,7 +144,10 @@ export class Depth {
     if (at != null && this.#chart.cursor.left >= 0) {
       const [prices, bids, asks] = this.#lines;
       const side = bids[at] == null ? "asks" : "bids";
-      text = `${texts(prices)[at]}: ${short(bids[at] ?? asks[at])} of ${side} from the best price to here`;
+      const unknown = unknownAt(this.#book, side, prices[at]).length;
+      const least = unknown ? "at least " : "";
+      text = `${texts(prices)[at]}: ${least}${short(bids[at] ?? asks[at])} of ${side} from the best price to here`;
+      if (unknown) text += `; ${unknown} ${unknown === 1 ? "book is" : "books are"} not known this far out`;
     } else if (this.#zoom) {
       const [from, to] = texts([this.#zoom.min, this.#zoom.max].map((each) => Number(each.toPrecision(7))));
       text = `From ${from} to ${to}; double-click or press 0 to see all.`;
@@ -168,6 +171,7 @@ export class Depth {
       ],
       series: [{}, this.#series("bid", -1), this.#series("ask", 1)],
       hooks: {
+        drawClear: [(chart) => this.#shadeUnknown(chart)],
         setCursor: [() => this.#report()],
         // A drag: what uPlot then shows is kept through updates.
         setSelect: [(chart) => {
@@ -179,6 +183,18 @@ export class Depth {
         ready: [(chart) => chart.over.addEventListener("dblclick", () => (this.#zoom = null))],
       },
     };
+  }
+
+  /** Shade the prices at which some exchange's book is not known: the lines are lower bounds there. */
+  #shadeUnknown(chart) {
+    const { ctx, bbox: { left, top, width, height } } = chart;
+    const { bids: [bid], asks: [ask] } = this.#book?.horizons ?? { bids: [], asks: [] };
+    const place = (price) => Math.max(left, Math.min(left + width, chart.valToPos(price, "x", true)));
+    ctx.save();
+    ctx.fillStyle = colour(this.#element, "--unknown");
+    if (bid) ctx.fillRect(left, top, place(bid.price) - left, height);
+    if (ask) ctx.fillRect(place(ask.price), top, left + width - place(ask.price), height);
+    ctx.restore();
   }
 
   #series(side, align) {

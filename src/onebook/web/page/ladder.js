@@ -5,7 +5,7 @@ import { now } from "./clock.js";
 import { amountDecimals, decimals, fixed, Places, PRICE_DECIMALS_MAX, rounded, unitOf } from "./format.js";
 import { code } from "./palette.js";
 import { same, Shares } from "./share.js";
-import { write } from "./write.js";
+import { mark, write } from "./write.js";
 
 const COLUMNS = ["price", "amount", "total", "who"];
 const USUAL_DIGITS = [9, 8]; // characters of a price and of an amount, which all columns have room for
@@ -76,7 +76,9 @@ export class Ladder {
     const places = { price: this.#priceDecimals, amount, ...amounts };
     this.#fit(all, places, largest);
     const levelOf = (at) => (at < count ? asks[count - 1 - at] : bids[at - count]);
-    const showRow = (at) => this.#rowAt(at).show(levelOf(at), largest, places);
+    const nearest = [book.horizons.asks[0]?.price ?? Infinity, book.horizons.bids[0]?.price ?? 0];
+    const bounded = (at, level) => level && (at < count ? level.price > nearest[0] : level.price < nearest[1]);
+    const showRow = (at) => this.#rowAt(at).show(levelOf(at), largest, places, bounded(at, levelOf(at)));
     const [from, to] = this.#sight;
     for (let at = from; at < to; at += 1) {
       showRow(at);
@@ -264,7 +266,9 @@ class Row {
     this.cells[0].append(this.#bar);
   }
 
-  show(level, largest, places) {
+  /** `bounded`: some exchange's book is not known here, so that the amounts are lower bounds. */
+  show(level, largest, places, bounded = false) {
+    mark(this.element, "data-bounded", bounded ? "yes" : "no");
     const reach = level ? `${((100 * level.total) / largest).toFixed(1)}% 100%` : "0% 100%";
     if (this.#reach !== reach) {
       this.#reach = reach;

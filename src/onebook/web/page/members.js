@@ -17,6 +17,7 @@ export class Members {
   #rows = new Map();
   #wanted = "";
   #book = null; // whose shares are not written yet
+  #known = true; // the states are those of now
 
   constructor(body, summary) {
     this.#body = body;
@@ -56,6 +57,14 @@ export class Members {
     for (const row of this.#rows.values()) this.#write(row, "unknown", "");
   }
 
+  /** Whether the states are those of now: without updates no exchange is shown as live. */
+  set known(known) {
+    if (this.#known === known) return;
+    this.#known = known;
+    for (const row of this.#rows.values()) this.#paint(row);
+    this.#sum();
+  }
+
   /** An `exchange_status` message. */
   status(exchange, state, reason) {
     const row = this.#rows.get(exchange);
@@ -88,12 +97,14 @@ export class Members {
     this.#book = null;
     for (const [exchange, row] of this.#rows) {
       if (sides) [row.bids, row.asks].forEach((cell, at) => write(cell, percent(sides[at].of(exchange))));
-      write(row.age, row.ageMs === undefined || row.state !== "live" ? "–" : quoteAge(row.ageMs + sinceMs));
+      const shown = this.#known && row.state === "live" && row.ageMs !== undefined;
+      write(row.age, shown ? quoteAge(row.ageMs + sinceMs) : "–");
     }
   }
 
   /** How many are live, of how many. */
   get live() {
+    if (!this.#known) return "—";
     const states = [...this.#rows.values()].map((row) => row.state);
     return `${states.filter((state) => state === "live").length} of ${states.length}`;
   }
@@ -120,10 +131,17 @@ export class Members {
   }
 
   #write(row, state, reason) {
+    Object.assign(row, { state, reason });
+    this.#paint(row);
+    this.#sum();
+  }
+
+  #paint(row) {
+    const [state, reason] = this.#known ? [row.state, row.reason] : ["unknown", ""];
     const key = `${state} ${reason}`;
     if (row.key === key) return;
     row.key = key;
-    row.state = row.element.dataset.state = state;
+    row.element.dataset.state = state;
     const word = document.createElement("span");
     word.className = "state";
     word.dataset.state = state;
@@ -132,13 +150,15 @@ export class Members {
     why.className = "reason";
     why.textContent = state === "live" || reason === state ? "" : reason.replaceAll("_", " ");
     row.status.replaceChildren(word, why);
-    this.#sum();
   }
 
   /** How many are in which state. */
   #sum() {
     const counts = new Map();
-    for (const { state } of this.#rows.values()) counts.set(state, (counts.get(state) ?? 0) + 1);
+    for (const { element } of this.#rows.values()) {
+      const { state } = element.dataset;
+      counts.set(state, (counts.get(state) ?? 0) + 1);
+    }
     this.#summary.textContent = [...counts].map(([state, count]) => `${count} ${state}`).join(", ");
   }
 }

@@ -1,7 +1,7 @@
 // One symbol: its subscription, and every card that shows its book.
 
 import { now } from "./clock.js";
-import { imbalance, PROBE, Rate, readBook } from "./book.js";
+import { imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
@@ -14,10 +14,14 @@ import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
+const FAR_ROWS = 25; // a ladder of so many rows, or of bins, may lead beyond where some books are known
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
 const NAMED_MAX = 3; // exchanges of a level that is read out
 const OLD_MS = 3_000; // a book of this age is grey
+const BUSY_PER_S = 1; // updates a second from which silence is no calm market
+const BUSY_OLD_MS = 1_000; // the same, of a book that had so many
+const LOST_MS = 2_000; // and now its prices are withdrawn
 
 export class Panel {
   subscribed = ""; // the symbol whose books are shown
@@ -31,7 +35,11 @@ export class Panel {
   #updatedAt = 0;
   #lateMs = 0; // of the last update
   #linked = false;
+  #busy = false; // at least BUSY_PER_S updates came before the last one
   #live = false; // updates come
+  #lost = false; // nothing is shown as live until an update comes
+  #withdrawn = false; // what is shown follows
+  answering = true; // the connection delivers something
 
   /**
    * @param wanted {symbol, group, size, by}: what to show
@@ -110,6 +118,7 @@ export class Panel {
       levels: "array",
       split: true,
       ages: true,
+      coverage: depth >= FAR_ROWS || Boolean(group),
       fill: sizes(size, by, group),
       ...(group && { group }),
     });
@@ -178,12 +187,14 @@ export class Panel {
 
   /** The view that is shown has changed, by an update that came so late. */
   update(view, lateMs) {
-    const { bids, asks, marketStats, ages, fill, staleExchanges } = view;
-    this.#unread = { bids, asks, marketStats, ages, fill, staleExchanges };
+    const { bids, asks, marketStats, ages, fill, coverage, staleExchanges } = view;
+    this.#unread = { bids, asks, marketStats, ages, fill, coverage, staleExchanges };
     this.#updatedAt = now();
     this.#lateMs = lateMs;
     this.rate.add(this.#updatedAt);
-    this.#showAge();
+    this.#busy = this.rate.perSecond(this.#updatedAt) >= BUSY_PER_S;
+    this.#lost = false;
+    this.showAge();
     this.draw();
   }
 
@@ -196,9 +207,10 @@ export class Panel {
     this.#linked = linked;
     if (!linked) {
       this.members.lost();
-      this.history.gap(now());
+      this.#lost = true;
     } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // refused before: perhaps not now
-    this.#showAge();
+    this.answering = linked;
+    this.showAge();
   }
 
   get hasBook() {
@@ -220,7 +232,9 @@ export class Panel {
     this.find(".spread").textContent = text;
     this.#name(this.wanted.symbol);
     this.find(".group").replaceChildren(new Option("exact", ""));
-    this.#showAge();
+    this.#busy = this.#lost = this.#withdrawn = false;
+    this.members.known = true;
+    this.showAge();
   }
 
   #name(symbol) {
@@ -258,6 +272,7 @@ export class Panel {
     if (!book) return;
     const { stats } = book;
     this.ladder.show(book, nowMs);
+    if (this.#withdrawn) return;
     const price = this.#pricer(book, nowMs);
     this.members.show(book, this.#left);
     this.crossed.show(book, price, this.#updatedAt - this.#lateMs);
@@ -295,32 +310,53 @@ export class Panel {
     write(this.find(name), text);
   }
 
-  /** A book is shown in colour only while it is new; else grey, with its age. */
-  #showAge() {
+  /**
+   * A book is shown in colour only while it is new; else grey, with its age. Without the connection, and after
+   * LOST_MS without an update where they came faster, its prices, costs and states are withdrawn.
+   */
+  showAge() {
     const silentMs = now() - this.#updatedAt;
-    const live = this.#linked && this.#updatedAt > 0 && silentMs + this.#lateMs < OLD_MS;
+    const oldMs = this.#busy ? Math.max(BUSY_OLD_MS, 1.5 * this.#site.options().intervalMs) : OLD_MS;
+    if (this.#busy && silentMs >= LOST_MS) this.#lost = true;
+    const live = this.#linked && this.answering && !this.#lost && this.#updatedAt > 0 && silentMs + this.#lateMs < oldMs;
     this.#live = live;
+    if (this.#updatedAt) this.#withdraw(this.#lost || !this.answering);
     mark(this.element, "data-live", live ? "yes" : "no");
     hide(this.find(".old"), live || !this.#updatedAt);
     const slow = this.#linked && silentMs < this.#lateMs;
     if (!live) this.#write(".old", slow ? `Updates come ${age(this.#lateMs)} late` : `No update for ${age(silentMs)}`);
   }
 
+  /** Show no price, cost, crossing or exchange as live, or all of them again. */
+  #withdraw(withdrawn) {
+    if (this.#withdrawn === withdrawn) return;
+    this.#withdrawn = withdrawn;
+    this.members.known = !withdrawn || !this.#linked; // without a connection their states say so
+    if (!withdrawn) return this.draw();
+    this.history.gap(now());
+    this.crossed.withdraw();
+    this.cost.clear();
+    for (const name of [".best-bid", ".best-ask", ".mid", ".imbalance", ".live-count"]) this.#write(name, "—");
+    this.#write(".spread", "not live");
+    hide(this.find(".crossed"), true);
+  }
+
   /** Figures that change with time alone; called twice a second. */
   showFigures(nowMs) {
-    this.#showAge();
+    this.showAge();
     const ageMs = nowMs - this.#updatedAt + this.#lateMs;
     this.#write(".rate", this.rate.perSecond(nowMs).toFixed(1));
     this.#write(".age", this.#updatedAt ? ago(ageMs) : "—");
-    this.#write(".live-count", this.members.live);
+    this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
     this.members.showFigures(ageMs);
     this.crossed.showFigures(nowMs, this.#live);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
   }
 
   /** What all up to a level is worth; of bins only the bound is known. */
-  #worth({ cost, total }, side, quote) {
-    const worth = `${fixed(cost, 2)} ${quote}`;
+  #worth({ cost, total }, side, quote, bounded) {
+    const worth = `${bounded ? "at least " : ""}${fixed(cost, 2)} ${quote}`;
+    if (bounded) return worth;
     if (this.#book.binned) return `${side === "asks" ? "at most" : "at least"} ${worth}`;
     const best = this.#book[side][0].price;
     const average = cost / total;
@@ -331,18 +367,27 @@ export class Panel {
   /** What a purchase or a sale up to a level comes to. */
   #readOut(level, side, spoken) {
     let text = "Point at a level, tap it, or use the arrow keys to see what lies up to it.";
-    if (level) {
+    if (level && !this.#withdrawn) {
       const [base, quote] = this.wanted.symbol.split("/");
       const to = side === "asks" ? "Buying up to" : "Selling down to";
       const amount = `${fixed(level.total, amountDecimals(level.total))} ${base}`;
       const named = level.shares.slice(0, NAMED_MAX).map(([name, held]) => `${name} ${plain(held)}`);
       const more = level.shares.length - named.length;
       const shares = [...named, ...(more ? [`and ${more} more`] : [])].join(", ");
-      text = `${to} ${this.ladder.price(level.price)}: ${amount} for ${this.#worth(level, side, quote)}. Here: ${shares}.`;
+      const unknown = unknownAt(this.#book, side, level.price);
+      const least = unknown.length ? "at least " : "";
+      text = `${to} ${this.ladder.price(level.price)}: ${least}${amount} for ${this.#worth(level, side, quote, unknown.length)}. Here: ${shares}.`;
+      if (unknown.length) text += ` The ${unknown.length === 1 ? "book" : "books"} of ${listOf(unknown)} ${unknown.length === 1 ? "is" : "are"} not known this far out.`;
     }
     this.#write(".readout", text);
     if (spoken) this.#write(".spoken", text);
   }
+}
+
+/** The first names, and how many more. */
+function listOf(names) {
+  const more = names.length - NAMED_MAX;
+  return names.slice(0, NAMED_MAX).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
 /** The option `fill`: the size in the box, and with a step what the best prices are read from. */

@@ -1,0 +1,108 @@
+"""Payloads between nodes: the range of every number, the size of every message. Sans-I/O.
+
+The login to NATS is the trust boundary: a node that has it can claim to be any node. Inside it,
+a payload is decoded only if it is no longer than its limit, and accepted only if every number is in
+its declared range, so that a defect or a forged message cannot change more than it states.
+msgspec's limits refuse NaN and infinities too.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, msgpack
+
+T = TypeVar("T")
+
+ERROR_CHARS_MAX: Final = 200
+MESSAGE_BYTES_MAX: Final = 1 << 20  # of a payload that has pages: NATS' own default limit
+
+NODE_MAX: Final = 2**63 - 1
+EPOCH_MAX: Final = 2**32 - 1
+SEQ_MAX: Final = 2**53
+COUNT_MAX: Final = 10_000_000
+TIME_MAX: Final = 2**53  # milliseconds or microseconds: 285 years of the latter
+
+NodeId = Annotated[int, Meta(ge=0, le=NODE_MAX)]
+Epoch = Annotated[int, Meta(ge=0, le=EPOCH_MAX)]
+Seq = Annotated[int, Meta(ge=0, le=SEQ_MAX)]
+Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
+Time = Annotated[int, Meta(ge=0, le=TIME_MAX)]
+# A clock of another node is sent back with what has passed since: it must stay in its range then.
+RelayedTime = Annotated[int, Meta(ge=0, le=2 * TIME_MAX)]
+WireVersion = Annotated[int, Meta(ge=0, le=255)]
+
+
+class Cause(StrEnum):
+    """Why a payload is refused: a label of `onebook_nats_refused_total`."""
+
+    TOO_LONG = "too_long"
+    MALFORMED = "malformed"
+    INVALID = "invalid"  # a member is missing, of another type, or a number is out of its range
+    UNKNOWN_NODE = "unknown_node"  # no heartbeat of its sender has arrived
+
+
+class WireError(ValueError):
+    """A payload that is refused."""
+
+    def __init__(self, text: str, cause: Cause = Cause.MALFORMED) -> None:
+        super().__init__(text[:ERROR_CHARS_MAX])
+        self.cause = cause
+
+
+class PayloadReader(Generic[T]):
+    """Decodes MessagePack payloads of one type.
+
+    Args:
+        type_: The type; each of its numbers must have a range.
+        bytes_max: Longer payloads are refused before they are decoded.
+    """
+
+    def __init__(self, type_: type[T], *, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+        self.type = type_
+        self.bytes_max = bytes_max
+        self._decoder = msgpack.Decoder(type_)
+
+    def read(self, payload: bytes | memoryview) -> T:
+        """Decode a payload.
+
+        Raises:
+            WireError: It is too long, malformed or out of range.
+        """
+        require_size(payload, self.bytes_max)
+        try:
+            return self._decoder.decode(payload)
+        except msgspec.ValidationError as error:
+            raise WireError(str(error), Cause.INVALID) from None
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise WireError(str(error)) from None
+
+
+def require_size(payload: bytes | memoryview, bytes_max: int) -> None:
+    """Check the size of a payload.
+
+    Raises:
+        WireError: It is longer.
+    """
+    if len(payload) > bytes_max:
+        reason = f"{len(payload)} bytes where {bytes_max} are the limit"
+        raise WireError(reason, Cause.TOO_LONG)
+
+
+class ClaimedSender(Struct, frozen=True):
+    """The node that a refused payload claims to be from."""
+
+    node: NodeId | None = None
+    gateway: NodeId | None = None
+
+
+_sender = PayloadReader(ClaimedSender)
+
+
+def sender_of(payload: bytes | memoryview) -> int | None:
+    """The node that a payload claims to be from, None if it does not name one."""
+    try:
+        claimed = _sender.read(payload)
+    except WireError:
+        return None
+    return claimed.gateway if claimed.node is None else claimed.node

@@ -1,0 +1,73 @@
+"""Refused messages of other nodes: counted by cause, logged once for each sender and cause."""
+
+import logging
+import time
+from collections.abc import Callable, Hashable
+from typing import Final, Literal, get_args
+
+from prometheus_client import Counter
+
+from onebook.nodes.payloads import Cause, WireError
+
+log = logging.getLogger("onebook.nodes")
+
+AGAIN_S: Final = 600.0
+KINDS_MAX: Final = 100
+
+Message = Literal["heartbeat", "interest", "keys", "book", "list", "request"]
+
+REFUSED: Final = Counter(
+    "onebook_nats_refused", "Messages of other nodes that were refused.", ["message", "cause"]
+)
+for _message in get_args(Message):
+    for _cause in Cause:
+        REFUSED.labels(_message, _cause)
+
+
+class FirstSightings:
+    """Finds the first of each kind in `AGAIN_S`, for a bounded number of kinds. Sans-I/O.
+
+    A sender that makes up names gets `KINDS_MAX` lines of the log in that time, not one a message.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, float] = {}
+
+    def first(self, kind: Hashable, now: float) -> bool:
+        """Whether this kind was not seen lately; False for all new kinds above the limit."""
+        if now - self._seen.get(kind, float("-inf")) < AGAIN_S:
+            return False
+        self._seen.pop(kind, None)
+        while self._seen and now - next(iter(self._seen.values())) >= AGAIN_S:
+            del self._seen[next(iter(self._seen))]
+        if len(self._seen) >= KINDS_MAX:
+            return False
+        self._seen[kind] = now
+        return True
+
+
+class Refusals:
+    """Counts and logs what this node refuses of other nodes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._sightings = FirstSightings()
+
+    def first(self, what: str, node: int) -> bool:
+        """Whether a line about a node is due: see `FirstSightings`."""
+        return self._sightings.first((what, node), self._clock())
+
+    def unknown(self, message: Message) -> None:
+        """Count a message of a node without heartbeats: any node, for a moment after a start."""
+        REFUSED.labels(message, Cause.UNKNOWN_NODE).inc()
+
+    def refused(self, message: Message, error: WireError, sender: int | None) -> None:
+        """Count a refused message; log the first of its sender and cause."""
+        REFUSED.labels(message, error.cause).inc()
+        if self._sightings.first((message, sender, error.cause), self._clock()):
+            log.warning(
+                "Refused a message (%s) of %s: %s. More of the kind are only counted.",
+                message,
+                "an unnamed node" if sender is None else f"node {sender:x}",
+                error,
+            )
