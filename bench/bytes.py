@@ -3,14 +3,16 @@
 Two markets, both in virtual time, so that nothing waits: the simulator's (six exchanges, each
 with a frame about 15 times a second) and, where the samples are there, what was recorded of OKX
 and Poloniex. Books, streams, encoding and frames are the product's; what counts is the payload
-as sent, which is what the product meters. `--write` puts the table into docs/performance.md.
+as sent, which is what the product meters. `--write` puts the table into docs/performance.md;
+`--seconds 2` is a trial of the simulated market alone.
 """
 
+import argparse
 import json
 import os
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +38,7 @@ from onebook.simulator.scripts import scripts  # noqa: E402
 from onebook.streams import Stream, StreamKey, Streams  # noqa: E402
 
 SYMBOL = "BTC/USDT"
+NAMES = ("binance", "bybit", "gate", "kraken", "kucoin", "okx")
 DEPTHS = (20, 50)
 MODES = ("full", "delta")
 LEVELS = ("object", "array")
@@ -104,12 +107,12 @@ class Harness:
         return Sums(self.clock.now - began, updates, dict(self.counter.sent))
 
 
-def simulated() -> Sums:
+def simulated(seconds: float) -> Sums:
     """Six exchanges of the simulator, each at its own pace."""
-    market = MarketBooks(DIALECTS, seed=7)
+    market = MarketBooks({name: DIALECTS[name] for name in NAMES}, seed=7)
     listings = {
-        name: next(each for each in dialect.listings if each.symbol == SYMBOL)
-        for name, dialect in DIALECTS.items()
+        name: next(each for each in DIALECTS[name].listings if each.symbol == SYMBOL)
+        for name in NAMES
     }
     instruments = {
         name: Instrument(name, SYMBOL, listing.native) for name, listing in listings.items()
@@ -123,7 +126,7 @@ def simulated() -> Sums:
         harness.books.fill(Snapshot(instrument, *_raw(whole, listings[name])), harness.clock.now)
     harness.watch()
     began = harness.clock.now
-    for at, name in _arrivals(list(DIALECTS), began):
+    for at, name in _arrivals(NAMES, began, seconds):
         harness.clock.move_to(at)
         market.move()
         for _, changes in market.step(name, [SYMBOL]):
@@ -134,14 +137,14 @@ def simulated() -> Sums:
     return harness.sums(began)
 
 
-def _arrivals(names: list[str], began: float) -> Iterator[tuple[float, str]]:
+def _arrivals(names: Sequence[str], began: float, seconds: float) -> Iterator[tuple[float, str]]:
     """When each exchange has a frame, in the order of time."""
     rand = random.Random(7)
     due = dict.fromkeys(names, began)
     while True:
         name = min(due, key=due.__getitem__)
         due[name] += 1 / rand.uniform(*FRAMES_HZ)
-        if due[name] > began + SIMULATED_S:
+        if due[name] > began + seconds:
             return
         yield due[name], name
 
@@ -218,12 +221,12 @@ def table(sums: Sums) -> list[str]:
     return rows
 
 
-def document() -> str:
+def document(seconds: float, *, recordings: bool) -> str:
     parts: list[str] = []
     markets: list[tuple[str, Callable[[], Sums]]] = [
-        (f"Simulated market, six exchanges, {SIMULATED_S:.0f} s", simulated)
+        (f"Simulated market, six exchanges, {seconds:.0f} s", lambda: simulated(seconds))
     ]
-    if all(path.is_file() for path in RECORDED):
+    if recordings:
         markets.append(("Recorded market, OKX and Poloniex", recorded))
     for title, run in markets:
         sums = run()
@@ -238,9 +241,14 @@ def document() -> str:
 
 
 def main() -> None:
-    text = document()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put it into docs/performance.md")
+    parser.add_argument("--seconds", type=float, help="a trial: so much of the simulated market")
+    given = parser.parse_args()
+    recordings = given.seconds is None and all(path.is_file() for path in RECORDED)
+    text = document(given.seconds or SIMULATED_S, recordings=recordings)
     print(text)
-    if "--write" in sys.argv[1:]:
+    if given.write:
         put("bytes", text)
 
 

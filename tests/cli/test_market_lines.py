@@ -97,6 +97,15 @@ def test_fees_are_those_of_each_exchange_and_worsen_both_sides(view):
     assert f"after fees {(Decimal('253.5') - charged) / Decimal('2.5'):.3f}" in sold
 
 
+def test_an_exchange_without_a_fee_is_named_and_not_taken_for_free(view, tmp_path):
+    file = tmp_path / "fees.toml"
+    file.write_text("okx = 0.5\n")
+    view.bids.insert(0, level("101.5", kraken="0.5", okx="9"))
+    bought, _, crossed, _ = lines(view, read_fees(file))
+    assert "after fees unknown: no fee for kraken  slippage" in bought
+    assert crossed.endswith("after fees unknown: no fee for kraken")
+
+
 def test_what_the_books_do_not_hold_or_state_is_reported(view):
     short = fill(complete=False, size=9, uncovered=["okx", "kraken"])
     none = fill(amount=0, notional=0, average=None, worst=None, complete=False, split=[])
@@ -142,9 +151,9 @@ def test_fees_are_read_exactly_and_a_bad_file_is_one_sentence(tmp_path):
     file = tmp_path / "fees.toml"
     file.write_text("others = 0.1\nokx = 0.08\nkraken = -0.01\n")
     fees = read_fees(file)
-    assert (fees.of("okx"), fees.of("kraken"), fees.of("xt")) == (
-        Decimal("0.08"), Decimal("-0.01"), Decimal("0.1"),
-    )  # fmt: skip
+    assert [fees.charged([(name, Decimal(1_000))]) for name in ("okx", "kraken", "xt")] == [
+        Decimal("0.8"), Decimal("-0.1"), Decimal(1),
+    ]  # fmt: skip
     for text, words in (
         ("okx", "is not TOML"),
         ('okx = "cheap"', "okx must be a fee in percent"),

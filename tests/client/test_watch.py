@@ -264,6 +264,40 @@ async def test_one_symbol_may_be_text():
     assert [each["symbol"] for each in script.heard[1:]] == ["BTC/USDT"]
 
 
+async def test_a_symbol_has_options_of_its_own_on_every_connection():
+    """Levels come in the form that each asked for; a symbol keeps its options under a new name."""
+    accepted = {"type": "aggregated_subscription_response", "id": "btc/usdt", "symbol": "BTC/USDT"}
+    split = update(1, 10)
+    split["data"]["bids"] = [[10, 1, [["okx", 1]]]]
+    both = [accepted, split, {**update(1, 20), "symbol": "ETH/USDT"}]
+    script = Scripted(
+        ["hear"] * 3 + both + ["seen"] * 2 + [1012], ["hear"] * 3 + both[1:] + ["stay"]
+    )
+    symbols = {"btc/usdt": {"split": True, "depth": 5, "exchanges": ["okx"]}, "ETH/USDT": {}}
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        port = server.sockets[0].getsockname()[1]
+        async with aclosing(watch(f"ws://{HOST}:{port}/", "key", symbols, depth=10)) as views:
+            lived = 0
+            async for view in views:
+                script.seen.release()
+                lived += view.live
+                if view.live and view.symbol == "BTC/USDT":
+                    assert view.bids[0].amounts == (1,)
+                if lived == 4:
+                    break
+    subscribed = [each for each in script.heard if each["type"] == "subscribe_aggregated"]
+    assert [(each["symbol"].upper(), each["depth"], each["exchanges"], each.get("split"))
+            for each in subscribed] == [
+        ("BTC/USDT", 5, ["okx"], True), ("ETH/USDT", 10, "all", None),
+    ] * 2  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [5, ["depth"], None, "depth=5"])
+def test_options_of_a_symbol_that_are_no_mapping_are_refused(own):
+    with pytest.raises(TypeError, match="Options of BTC/USDT must be a mapping"):
+        watch("ws://127.0.0.1:1/", "the key", {"BTC/USDT": own})
+
+
 async def test_an_untrusted_certificate_is_final(tmp_path):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*Authority(tmp_path, "stranger").vouch())

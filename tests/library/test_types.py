@@ -33,7 +33,7 @@ def on_update(update: BookUpdate) -> None:
 async def main() -> None:
     async with onebook.order_book("BTC/USDT", feeds=feeds, streams=streams) as book:
         fill: Fill = book.fill("buy", amount="2.5")
-        print(fill.after_fees({"okx": Decimal("0.1")}))
+        print(fill.after_fees({"okx": Decimal("0.1")}, others=Decimal("0.2")))
         async for update in book:
             on_update(update)
         await book.run(on_update)

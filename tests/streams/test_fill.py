@@ -123,6 +123,12 @@ def test_fees_are_those_of_each_exchange_and_worsen_both_directions():
         (found,) = fills(levels, direction, fill_sizes(["4"], []), NAMES, [])
         expected = 100 + sign * (Decimal("0.5") + 3 * Decimal("0.1")) / 4
         assert found.after_fees(fees, Decimal("0.1")) == expected
+        assert found.after_fees({**fees, "kraken": Decimal("0.1")}) == expected
+        assert found.after_fees({}, Decimal(0)) == found.average
+        with pytest.raises(ValueError, match="No fee is given for kraken: name each"):
+            found.after_fees(fees)
+        with pytest.raises(ValueError, match="for kraken, okx"):
+            found.after_fees({})
     (nothing,) = fills(merged(default, ({}, {})), "buy", fill_sizes(["4"], []), NAMES, [])
     assert nothing.after_fees(fees) is None
 

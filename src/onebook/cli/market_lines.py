@@ -23,14 +23,21 @@ FEE_MAX: Final = Decimal(10)
 
 
 class FeeTable(NamedTuple):
-    """Taker fees in percent, by exchange, and of all others."""
+    """Taker fees in percent, by exchange, and of all others; None where these have none."""
 
     own: Mapping[str, Decimal]
-    others: Decimal
+    others: Decimal | None
 
-    def of(self, exchange: str) -> Decimal:
-        """The fee of an exchange in percent."""
-        return self.own.get(exchange, self.others)
+    def charged(self, notionals: Iterable[tuple[str, Decimal]]) -> Decimal | str:
+        """The fees of notionals by exchange; or the names of exchanges without a fee."""
+        charged, unknown = Decimal(0), []
+        for exchange, notional in notionals:
+            percent = self.own.get(exchange, self.others)
+            if percent is None:
+                unknown.append(exchange)
+            else:
+                charged += notional * percent / PERCENT
+        return ", ".join(unknown) or charged
 
 
 class Quote(NamedTuple):
@@ -43,6 +50,8 @@ class Quote(NamedTuple):
 
 def read_fees(path: Path) -> FeeTable:
     """Read a TOML file of fees in percent, such as `okx = 0.08`; `others` is for the rest.
+
+    Without `others`, an exchange that is not named has no fee that is known.
 
     Raises:
         ValueError: It cannot be read, or is no such table.
@@ -59,7 +68,7 @@ def read_fees(path: Path) -> FeeTable:
         if not number.is_finite() or abs(number) > FEE_MAX:
             raise ValueError(f"{path}: {name} must be a fee in percent, at most {FEE_MAX}.")
         fees[name] = number
-    return FeeTable(fees, fees.pop(OTHERS, Decimal(0)))
+    return FeeTable(fees, fees.pop(OTHERS, None))
 
 
 def market_lines(view: BookView, fees: FeeTable | None, width: int | None) -> list[Text]:
@@ -100,12 +109,14 @@ def _fill(
     average = Decimal(fill["average"])
     parts.append(f"average {average.quantize(unit_price):f}")
     if fees is not None:
-        charged = sum(
-            Decimal(part["notional"]) * fees.of(part["exchange"]) / PERCENT
-            for part in fill["split"]
+        charged = fees.charged(
+            (part["exchange"], Decimal(part["notional"])) for part in fill["split"]
         )
-        net = (notional + sign * charged) / amount
-        parts.append(f"after fees {net.quantize(unit_price):f}")
+        if isinstance(charged, str):
+            parts.append(f"after fees unknown: no fee for {charged}")
+        else:
+            net = (notional + sign * charged) / amount
+            parts.append(f"after fees {net.quantize(unit_price):f}")
     mid = view.market_stats.get("mid_price")
     if mid:
         slip = sign * (average - Decimal(mid)) / Decimal(mid) * PERCENT
@@ -141,8 +152,11 @@ def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
         f"amount {text_of(amount)}",
     ]
     if fees is not None:
-        charged = buy.price * fees.of(buy.exchange) + sell.price * fees.of(sell.exchange)
-        parts.append(f"after fees {amount * (gap - charged / PERCENT):+.2f}")
+        charged = fees.charged((each.exchange, each.price) for each in (buy, sell))
+        if isinstance(charged, str):
+            parts.append(f"after fees unknown: no fee for {charged}")
+        else:
+            parts.append(f"after fees {amount * (gap - charged):+.2f}")
     if many > 1:
         parts.append(f"{many - 1} more pairs")
     return Text(_fitted("crossed:", parts, width), style="yellow")

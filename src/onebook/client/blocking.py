@@ -17,6 +17,7 @@ from onebook.client.service import AsyncOnebook
 from onebook.client.session import SILENCE_MAX_S
 from onebook.client.usage import KeyUsage
 from onebook.client.view import BookView
+from onebook.client.watch import Symbols
 
 STOP_TIMEOUT_S = 5.0
 CLOSED = "This client is closed."
@@ -78,7 +79,7 @@ class Onebook:
 
     def watch(
         self,
-        symbols: Sequence[str] | str,
+        symbols: Symbols,
         *,
         exchanges: Sequence[str] | str = "all",
         attempts_max: int | None = None,

@@ -17,7 +17,7 @@ from onebook.client.rest import ATTEMPTS_MAX, RestClient
 from onebook.client.session import SILENCE_MAX_S
 from onebook.client.usage import KeyUsage
 from onebook.client.view import BookView
-from onebook.client.watch import ViewUpdates, watch
+from onebook.client.watch import Symbols, ViewUpdates, watch
 
 
 class AsyncOnebook:
@@ -66,7 +66,7 @@ class AsyncOnebook:
 
     def watch(
         self,
-        symbols: Sequence[str] | str,
+        symbols: Symbols,
         *,
         exchanges: Sequence[str] | str = "all",
         attempts_max: int | None = None,

@@ -4,10 +4,10 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -35,6 +35,8 @@ _library_log.setLevel(logging.WARNING)
 _UPDATES = frozenset(
     ("aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status")
 )
+_SHAPES = shapes_of({})
+_UNASKED = {"symbol": str}
 ERRORS = frozenset(("error", "authentication_error", "subscription_error", "data_limit_exceeded"))
 
 
@@ -64,6 +66,19 @@ async def opening(
             await ws.close()
 
 
+class Subscription(NamedTuple):
+    """A view, the options of its subscription, and the shapes of the messages that these bring."""
+
+    view: BookView
+    options: Mapping[str, Any]
+    shapes: Mapping[str, Any]
+
+
+def subscription(symbol: str, options: Mapping[str, Any]) -> Subscription:
+    """A subscription without a book."""
+    return Subscription(BookView(symbol), options, shapes_of(options))
+
+
 class ViewSession:
     """The subscriptions of one connection.
 
@@ -71,13 +86,9 @@ class ViewSession:
     about none is about the connection: it is the `cause` of the close that follows.
     """
 
-    def __init__(
-        self, ws: ClientConnection, held: Sequence[BookView], options: dict[str, Any]
-    ) -> None:
+    def __init__(self, ws: ClientConnection, held: Sequence["Subscription"]) -> None:
         self.ws = ws
-        self.held = {view.symbol: view for view in held}
-        self.options = options
-        self._shapes = shapes_of(options)
+        self.held = {each.view.symbol: each for each in held}
         self._reconnect_at: float | None = None  # loop time
         self.cause: ViewProblem | None = None
         self._subscribe_at: dict[str, float] = {}  # all in loop time, by symbol
@@ -117,12 +128,12 @@ class ViewSession:
             except TimeoutError:
                 await self._act_on_time()
                 continue
-            require(message["type"], message, self._shapes.get(message["type"], {}))
+            held = self.held.get(str(message.get("symbol")))
+            require(message["type"], message, _shape_of(message["type"], held))
             match message["type"]:
                 case kind if kind in _UPDATES:
-                    view = self.held.get(message["symbol"])
-                    if view is not None and await self._updated(view, message):
-                        yield view
+                    if held is not None and await self._updated(held.view, message):
+                        yield held.view
                 case kind if kind in ERRORS:
                     for view in await self._failed(kind, message):
                         yield view
@@ -154,7 +165,8 @@ class ViewSession:
         """Handle an error message; returns the views that are not live because of it."""
         retry_s = seconds(message.get("retry_after", 0))
         problem = ViewProblem(message.get("error", kind), message["message"], retry_s)
-        view = self.held.get(str(message.get("id", message.get("symbol"))))
+        held = self.held.get(str(message.get("id", message.get("symbol"))))
+        view = None if held is None else held.view
         if view is not None and retry_s:
             self._answer_by.pop(view.symbol, None)
             self._subscribe_at[view.symbol] = self._now_s() + retry_s
@@ -173,12 +185,13 @@ class ViewSession:
     def _accepted(self, message: dict[str, Any]) -> None:
         """The service may write the symbol in another way, such as in capitals."""
         symbol = str(message.get("id"))
-        view = self.held.get(symbol)
-        if view is not None:
+        held = self.held.get(symbol)
+        if held is not None:
+            view = held.view
             view.symbol = message["symbol"]
             rejected = message.get("rejected", ())
             view.rejected = {each["exchange"]: each["reason"] for each in rejected}
-            self.held[view.symbol] = view
+            self.held[view.symbol] = held
             if self._answer_by.pop(symbol, None) is not None:  # its book comes within seconds
                 self._answer_by[view.symbol] = self._now_s() + ANSWER_TIMEOUT_S
 
@@ -201,7 +214,8 @@ class ViewSession:
 
     async def _subscribe(self, symbol: str) -> None:
         self._answer_by[symbol] = self._now_s() + ANSWER_TIMEOUT_S
-        await self._send(type="subscribe_aggregated", symbol=symbol, id=symbol, **self.options)
+        options = self.held[symbol].options
+        await self._send(type="subscribe_aggregated", symbol=symbol, id=symbol, **options)
 
     async def _resync(self, symbol: str) -> None:
         self._resynced_at[symbol] = self._now_s()
@@ -210,6 +224,13 @@ class ViewSession:
 
     async def _send(self, **message: Any) -> None:
         await self.ws.send(json.dumps(message))
+
+
+def _shape_of(kind: str, held: Subscription | None) -> Any:
+    """The shape of a message; of an update that no subscription is for, only its symbol is read."""
+    if held is None and kind in _UPDATES:
+        return _UNASKED
+    return (_SHAPES if held is None else held.shapes).get(kind, {})
 
 
 def _due(waits: dict[str, float], now_s: float) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self
@@ -23,10 +23,18 @@ from onebook.client.failures import (
     shown,
 )
 from onebook.client.loops import OneLoop
-from onebook.client.session import SILENCE_MAX_S, ViewSession, opening
+from onebook.client.session import (
+    SILENCE_MAX_S,
+    Subscription,
+    ViewSession,
+    opening,
+    subscription,
+)
 from onebook.client.view import BookView
 
 STABLE_S = 10.0  # a connection that was live for so long ends a series of failures
+
+Symbols = Sequence[str] | str | Mapping[str, Mapping[str, Any]]
 
 log = logging.getLogger("onebook.client")
 
@@ -34,7 +42,7 @@ log = logging.getLogger("onebook.client")
 def watch(
     url: str,
     api_key: str,
-    symbols: Sequence[str] | str,
+    symbols: Symbols,
     *,
     exchanges: Sequence[str] | str = "all",
     attempts_max: int | None = None,
@@ -54,7 +62,8 @@ def watch(
         url: The service's address, such as https://books.example or 127.0.0.1:8000, or that of its
             WebSocket.
         api_key: The key; it is sent in a message, never in the address.
-        symbols: Pairs such as BTC/USDT, or one.
+        symbols: Pairs such as BTC/USDT, or one; or pairs with options of their own, which go before
+            those of all: {"BTC/USDT": {"depth": 5}, "ETH/USDT": {}}.
         exchanges: Names, or "all".
         attempts_max: Failures in a row after which `Unavailable` is raised; None for no end.
         silence_max_s: Seconds after which a connection that answers no ping is given up.
@@ -66,21 +75,30 @@ def watch(
         Refused: A retry would fail in the same way: a wrong address or path, an untrusted
             certificate, a key, symbol or option that is not accepted, a used-up allowance.
         Unavailable: `attempts_max` attempts failed.
+        TypeError: The options of a symbol are not a mapping.
     """
-    url = websocket_of(url)
-    named = [symbols] if isinstance(symbols, str) else symbols
-    if not named or not all(named):
-        raise Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.")
     link = _Link(
-        [BookView(symbol) for symbol in dict.fromkeys(named)],
-        url=url,
+        _subscriptions(symbols, {"exchanges": exchanges, **options}),
+        url=websocket_of(url),
         api_key=api_key,
-        options={"exchanges": exchanges, **options},
         attempts_max=attempts_max,
         silence_max_s=silence_max_s,
         ssl_context=ssl_context,
     )
     return ViewUpdates(link)
+
+
+def _subscriptions(symbols: Symbols, common: dict[str, Any]) -> list[Subscription]:
+    """What to subscribe to; options of a symbol replace those of all."""
+    if isinstance(symbols, str):
+        symbols = [symbols]
+    named = symbols if isinstance(symbols, Mapping) else {each: {} for each in symbols}
+    if not named or not all(named):
+        raise Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.")
+    for symbol, own in named.items():
+        if not isinstance(own, Mapping):
+            raise TypeError(f'Options of {symbol} must be a mapping, such as {{"depth": 5}}.')
+    return [subscription(symbol, {**common, **own}) for symbol, own in named.items()]
 
 
 class ViewUpdates(AsyncIterator[BookView]):
@@ -152,11 +170,10 @@ class _Link:
 
     def __init__(
         self,
-        held: Sequence[BookView],
+        held: Sequence[Subscription],
         *,
         url: str,
         api_key: str,
-        options: dict[str, Any],
         attempts_max: int | None,
         silence_max_s: float,
         ssl_context: ssl.SSLContext | None,
@@ -165,7 +182,6 @@ class _Link:
         self.held = held
         self.url = url
         self.api_key = api_key
-        self.options = options
         self.attempts_max = attempts_max
         self.silence_max_s = silence_max_s
         self.ssl_context = ssl_context
@@ -191,9 +207,9 @@ class _Link:
                 raise Unavailable(code, sentence, retry_after_s=wait_s)
             problem = ViewProblem(code, sentence, wait_s)
             self._log(problem)
-            for view in self.held:
-                view.lose(problem)
-                self.newest.put(view)
+            for each in self.held:
+                each.view.lose(problem)
+                self.newest.put(each.view)
             await asyncio.sleep(wait_s)
 
     def ended(self, task: asyncio.Task[None]) -> None:
@@ -207,7 +223,7 @@ class _Link:
         session: ViewSession | None = None
         try:
             async with opening(self.url, self.ssl_context, self.silence_max_s) as ws:
-                session = ViewSession(ws, self.held, self.options)
+                session = ViewSession(ws, self.held)
                 await session.start(self.api_key)
                 async with aclosing(session.views()) as views:
                     async for view in views:

@@ -83,19 +83,33 @@ class Fill(NamedTuple):
     uncovered: tuple[str, ...]
     split: dict[str, FillPart]
 
-    def after_fees(self, fees: Mapping[str, Decimal], others: Decimal = _ZERO) -> Decimal | None:
+    def after_fees(
+        self, fees: Mapping[str, Decimal], others: Decimal | None = None
+    ) -> Decimal | None:
         """Return the average price after taker fees in percent; None where nothing is filled.
 
         Args:
             fees: The fee of each exchange, such as `Decimal("0.1")` for 0.1 %.
-            others: The fee of all that `fees` does not name.
+            others: The fee of all that `fees` does not name; none: `fees` names every exchange.
+
+        Raises:
+            ValueError: An exchange of the fill has no fee.
         """
         if not self.amount:
             return None
-        charged = _ZERO
+        charged, unknown = _ZERO, []
         for name, part in self.split.items():
-            fee = _EXACT.multiply(part.notional, fees.get(name, others)).scaleb(-2, _EXACT)
+            percent = fees.get(name, others)
+            if percent is None:
+                unknown.append(name)
+                continue
+            fee = _EXACT.multiply(part.notional, percent).scaleb(-2, _EXACT)
             charged = _EXACT.add(charged, fee)
+        if unknown:
+            raise ValueError(
+                f"No fee is given for {', '.join(unknown)}: name each, or give `others`, the fee "
+                "in percent of all that are not named."
+            )
         paid = (_EXACT.add if self.direction == BUY else _EXACT.subtract)(self.notional, charged)
         return _AVERAGE.divide(paid, self.amount)
 
