@@ -11,6 +11,12 @@ A pair that OKX lists too probably has one book at both: that client got candles
 2019 here, years before OKX US opened (2025-04), and steps and least sizes as at OKX. No source says
 so, and no two books were recorded side by side. docs/explanation/identity.md has what follows.
 
+Confirmed:
+
+    channel, verbs, ping, levels, depth: 2026-10-23, third-party: ccxt 4.5.90, its okx on this host
+    sequence: 2026-08-21, third-party: GoCryptoTrader, of OKX
+    limits: never: those of OKX
+
 Unconfirmed: whether a pair that both list has one book or two (equal books are found by their
 levels, and merged once); whether its checksum is 0 too (one that is not 0 is checked).
 """
