@@ -68,7 +68,7 @@ async def test_the_backup_of_the_unit_prints_no_secret(tmp_path):
     printed = (await process.communicate())[0].decode()
     assert process.returncode == 0, printed
     assert str(next((tmp_path / "backups").iterdir())) in printed
-    assert pepper.hex() not in printed
+    assert pepper.current.hex() not in printed
     assert made.text[12:] not in printed
 
 
@@ -104,7 +104,7 @@ async def test_the_database_sees_digests_alone(tmp_path, executed):
     text = "\n".join(executed)
     assert "INSERT INTO sessions" in text
     assert made.row.key_id in text
-    for secret in (made.text[12:], session.token[8:], pepper.hex(), repr(pepper)):
+    for secret in (made.text[12:], session.token[8:], pepper.current.hex(), repr(pepper.current)):
         assert secret not in text
 
 
