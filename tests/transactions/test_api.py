@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from msgspec import json
 
 from api.conftest import NOW_MS, bearer, client_of
-from onebook.api.transactions import PIECE_BYTES, Whole, inlined
+from onebook.api.transactions import PIECE_BYTES, BodyInPieces, inlined
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.bybit_account import SimulatedKey
 from onebook.transactions.credentials import Credentials
@@ -411,7 +411,7 @@ async def test_a_large_body_is_sent_in_pieces_and_others_have_turns_between() ->
 
     body = bytes(range(256)) * 10_000
     task = asyncio.create_task(other())
-    await Whole(body, media_type="application/json")({}, receive, send)
+    await BodyInPieces(body, media_type="application/json")({}, receive, send)
     task.cancel()
     (_, start), *pieces = sent
     assert dict(start["headers"])[b"content-length"] == str(len(body)).encode()

@@ -195,7 +195,7 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
         )
     body = await until_gone(request.receive, parts.transactions.fetch(query, key_id=key_id))
     parts.accounts.meter.add(key_id, len(body))
-    return Whole(body, media_type=JSON, headers=VARY)
+    return BodyInPieces(body, media_type=JSON, headers=VARY)
 
 
 async def _refuse_over(parts: Services, session: RestSession) -> None:
@@ -268,7 +268,7 @@ async def _disconnect(receive: Receive) -> None:
         pass
 
 
-class Whole(Response):
+class BodyInPieces(Response):
     """One body, sent in pieces: handing over many megabytes at once holds the event loop."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

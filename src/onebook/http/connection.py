@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onebook import sockets
 from onebook.core import iso
-from onebook.http.deadlines import DEADLINES, Deadlines, Then, Wait
+from onebook.http.deadlines import DEADLINES, Deadlines, Expiry, Wait
 from onebook.http.requests import RequestParser
 from onebook.http.socket_limits import CountedSocket, Sockets
 
@@ -41,7 +41,7 @@ REFUSALS: Final = {
 EXPIRED: Final = Counter("onebook_http_expired", "HTTP connections ended by a deadline.", ["wait"])
 # A counter without a sample is absent, and `increase` cannot see the first one.
 for _wait in Wait:
-    if DEADLINES[_wait].then is not Then.CLOSE:  # the end of an idle connection is no fault
+    if DEADLINES[_wait].then is not Expiry.CLOSE:  # the end of an idle connection is no fault
         EXPIRED.labels(_wait.name.lower())
 
 
@@ -203,13 +203,13 @@ class HttpConnection(H11Protocol):
     def expired(self, wait: Wait) -> None:
         """A deadline has passed."""
         then = DEADLINES[wait].then
-        if then is Then.CLOSE:
+        if then is Expiry.CLOSE:
             self.timeout_keep_alive_handler()
             self._update_wait()
             return
         EXPIRED.labels(wait.name.lower()).inc()
         readable = not self._answer_began() and not self.transport.is_closing()
-        if then is Then.REFUSE and readable:
+        if then is Expiry.REFUSE and readable:
             self.refuse(408)
         else:
             self.transport.abort()

@@ -22,7 +22,7 @@ class Wait(Enum):
     CLOSING = auto()  # the client reads the last bytes, or ends TLS
 
 
-class Then(Enum):
+class Expiry(Enum):
     """What happens to a connection whose deadline has passed."""
 
     REFUSE = auto()  # 408; aborted where an answer has begun
@@ -40,17 +40,17 @@ class Deadline(NamedTuple):
     """
 
     setting: str
-    then: Then
+    then: Expiry
     renewed: bool = False
 
 
 DEADLINES: Final[Mapping[Wait, Deadline]] = {
-    Wait.HEADERS: Deadline("header_timeout_s", Then.REFUSE),
-    Wait.BODY: Deadline("body_timeout_s", Then.REFUSE),
-    Wait.ANSWER: Deadline("", Then.ABORT),
-    Wait.WRITE: Deadline("write_timeout_s", Then.ABORT, renewed=True),
-    Wait.NEXT: Deadline("keep_alive_timeout_s", Then.CLOSE),
-    Wait.CLOSING: Deadline("write_timeout_s", Then.ABORT, renewed=True),
+    Wait.HEADERS: Deadline("header_timeout_s", Expiry.REFUSE),
+    Wait.BODY: Deadline("body_timeout_s", Expiry.REFUSE),
+    Wait.ANSWER: Deadline("", Expiry.ABORT),
+    Wait.WRITE: Deadline("write_timeout_s", Expiry.ABORT, renewed=True),
+    Wait.NEXT: Deadline("keep_alive_timeout_s", Expiry.CLOSE),
+    Wait.CLOSING: Deadline("write_timeout_s", Expiry.ABORT, renewed=True),
 }
 BETWEEN_REQUESTS: Final = (Wait.HEADERS, Wait.NEXT)
 
