@@ -84,9 +84,9 @@ class LiveBook:
     moved, both in monotonic seconds. `reason` is the code of why the book is not live, None while
     it is, and `detail` has the details. `frozen_top` is the checksum of the best levels that the
     exchange went silent with: until `frozen_until` a resync with the same levels does not make it
-    live. `window` is how many levels a side the exchange keeps in sync, 0 for all. `mark` and since
-    when the book has agreed with the others, `agreed_at`, are the identity guard's
-    (`streams.identity`).
+    live. `window` is how many levels a side the exchange keeps in sync, 0 for all. `mark`, since
+    when the book has agreed with the others, `agreed_at`, and when which other books last had the
+    same levels, `twins`, are the identity guard's (`streams.identity`).
     """
 
     __slots__ = (
@@ -100,6 +100,7 @@ class LiveBook:
         "instrument",
         "mark",
         "reason",
+        "twins",
         "updated_at",
         "window",
     )
@@ -117,6 +118,7 @@ class LiveBook:
         self.changed_at = 0.0
         self.mark: IdentityMark | None = None
         self.agreed_at: float | None = None
+        self.twins: dict[LiveBook, float] = {}
 
     def horizon(self) -> tuple[str | None, str | None]:
         """Return the outermost known bid and ask price, None where every level is known."""

@@ -6,20 +6,24 @@ A feeds node has no clients, accounts or database: one HTTP port answers `/livez
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from socket import socket
 
-import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from onebook import __version__, exchanges, feeds, http
+from onebook.api.status import require_scraper
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings
+from onebook.errors import OnebookError
 from onebook.exchanges.contract import Exchange
+from onebook.gateway.address_limiter import AddressLimiter
+from onebook.gateway.turns import Turns
+from onebook.metrics import TEXT_TYPE, Exposition
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.feeds_node import FeedsNode
 from onebook.nodes.presence import new_node_id
@@ -30,8 +34,7 @@ from onebook.rest import Rest
 log = logging.getLogger("onebook.app")
 
 CONNECTIONS_MAX = 64  # of probes and of Prometheus
-KEEP_ALIVE_S = 5
-STOP_S = 2
+ANSWER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -177,29 +180,32 @@ async def running(
 
 @asynccontextmanager
 async def _probes(feeder: Feeder, listener: socket) -> AsyncIterator[None]:
-    """Answer health checks and Prometheus; a private port, without deadlines of its own."""
-    config = uvicorn.Config(
-        _application(feeder),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
+    """Answer health checks and Prometheus at a private port."""
+    turns = Turns(
+        turn_s=feeder.settings.gateway.turn_s,
+        monotonic=time.monotonic,
+        call_soon=asyncio.get_running_loop().call_soon,
     )
-    server = http.EmbeddedServer(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    try:
+    limits = {"http_connections_max": CONNECTIONS_MAX}
+    async with http.serving(
+        _application(feeder),
+        listener,
+        websocket=None,
+        turns=turns,
+        address_limiter=AddressLimiter(0),
+        connections_max=lambda: 0,
+        forwarded_from=(),
+        tls=None,
+        settings=feeder.settings.server.model_copy(update=limits),
+        answer_timeout_s=ANSWER_TIMEOUT_S,
+    ):
         yield
-    finally:
-        server.end()
-        await serving
 
 
 def _application(feeder: Feeder) -> FastAPI:
     application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    exposition = Exposition()
+    token = feeder.settings.server.metrics_token.get_secret_value()
 
     @application.get("/livez")
     async def livez() -> JSONResponse:
@@ -213,7 +219,11 @@ def _application(feeder: Feeder) -> FastAPI:
         return JSONResponse({"ready": ready, "problems": problems}, 200 if ready else 503)
 
     @application.get("/metrics")
-    async def metrics() -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+    async def metrics(request: Request) -> Response:
+        try:
+            require_scraper(request, token=token, private=True)
+        except OnebookError as error:
+            return JSONResponse({"error": error.code, "message": error.message}, error.status)
+        return Response(await exposition.text(), media_type=TEXT_TYPE)
 
     return application

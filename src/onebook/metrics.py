@@ -4,9 +4,28 @@ No label ever holds a key, a token or a symbol. Counters of the hot path are pla
 and are published once a second. `docs/reference/metrics.md` lists every metric.
 """
 
+import asyncio
+import math
+import time
+from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram, Info
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    Metric,
+    generate_latest,
+)
+from prometheus_client.registry import Collector
+
+TEXT_TYPE: Final = CONTENT_TYPE_LATEST
+RENDER_S: Final = 1.0  # the text is at most this old
+RENDER_TURN_S: Final = 0.005  # of the event loop, then others have theirs
 
 BUILD: Final = Info("onebook_build", "Version, Python, and whether the extensions are compiled.")
 LOOP_LAG: Final = Histogram(
@@ -29,6 +48,17 @@ USAGE_FILE_IN_USE: Final = Gauge(
 )
 USAGE_FILE_FAILING: Final = Gauge(
     "onebook_usage_file_failing", "1 while the usage file cannot be written."
+)
+LAST_BACKUP: Final = Gauge(
+    "onebook_last_backup_timestamp_seconds", "Of the newest `onebook backup`."
+)
+CERTIFICATE_ENDS: Final = Gauge(
+    "onebook_tls_certificate_ends_timestamp_seconds", "Of server.tls_cert_file."
+)
+for _unknown in (LAST_BACKUP, CERTIFICATE_ENDS):  # 0 would be a date of 1970
+    _unknown.set(math.nan)
+DISK_FREE: Final = Gauge(
+    "onebook_disk_free_bytes", "Room where the database (or pepper) and usage files are.", ["files"]
 )
 AUTHENTICATION_FAILURES: Final = Counter(
     "onebook_authentication_failures", "Refused API keys, REST and WebSocket.", ["reason"]
@@ -102,3 +132,47 @@ for _reason in ("invalid_api_key", "api_key_disabled", "rate_limit_exceeded"):
     AUTHENTICATION_FAILURES.labels(_reason)
 for _mark in ("warning", "over"):
     ALLOWANCE_MARKS.labels(_mark)
+
+
+class Exposition:
+    """The metrics as Prometheus text, rendered at most once a second in turns of the event loop.
+
+    A thread would not help: rendering holds the interpreter lock. All who ask meanwhile get the
+    same text, one in each turn of the loop, because a large answer is work too.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._registry = registry
+        self._text = b""
+        self._rendered_s = float("-inf")
+        self._one = asyncio.Lock()
+
+    async def text(self) -> bytes:
+        """All metrics as text."""
+        async with self._one:
+            if time.monotonic() - self._rendered_s >= RENDER_S:
+                self._text = await self._render()
+                self._rendered_s = time.monotonic()
+            await asyncio.sleep(0)
+            return self._text
+
+    async def _render(self) -> bytes:
+        parts: list[bytes] = []
+        ends_s = time.monotonic() + RENDER_TURN_S
+        for family in self._registry.collect():
+            parts.append(generate_latest(_Family(family)))
+            if time.monotonic() >= ends_s:
+                await asyncio.sleep(0)
+                ends_s = time.monotonic() + RENDER_TURN_S
+        return b"".join(parts)
+
+
+class _Family(Collector):
+    """One family, as `generate_latest` takes it."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        """The family."""
+        yield self._family

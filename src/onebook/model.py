@@ -66,6 +66,10 @@ class Reason(StrEnum):
         "unconfirmed_identity",
         "Exchanges disagree about the price, and too few agree to say which of them is right.",
     )
+    SHARED_BOOK = (
+        "shared_book",
+        "Another book has the same levels: probably the same orders under another name.",
+    )
 
 
 VIA_CCXT = "ccxt"  # `Instrument.via` of the long tail

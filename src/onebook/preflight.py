@@ -215,6 +215,17 @@ def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
     return found or _loadable(cert, key)
 
 
+def tls_ends(server: ServerSettings) -> datetime | None:
+    """When the certificate ends; None without one, or where it cannot be read."""
+    if server.tls_cert_file is None:
+        return None
+    try:
+        chain = x509.load_pem_x509_certificates(server.tls_cert_file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return chain[0].not_valid_after_utc
+
+
 def tls_context(server: ServerSettings) -> ssl.SSLContext | None:
     """Return the TLS context of the server; None without a certificate.
 

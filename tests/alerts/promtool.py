@@ -1,5 +1,6 @@
 """Prometheus' own promtool, on samples that were scraped from running nodes."""
 
+import asyncio
 import json
 import math
 import re
@@ -10,6 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from onebook.metrics import RENDER_S
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "onebook.rules.yml"
 PROMTOOL = shutil.which("promtool")
@@ -31,6 +34,7 @@ async def scrape(url, *, client=None, instance="node"):
     if client is None:
         async with httpx.AsyncClient(base_url=url) as client:
             return await scrape(url, client=client, instance=instance)
+    await asyncio.sleep(RENDER_S)  # a text may be that old
     page = (await client.get("/metrics")).raise_for_status().text
     found = {f'up{{job="onebook",instance="{instance}"}}': 1.0}
     for family in text_string_to_metric_families(page):

@@ -7,6 +7,8 @@ import sys
 import time
 from base64 import b64encode
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
 from subprocess import PIPE
 
 import httpx
@@ -15,12 +17,14 @@ from prometheus_client import REGISTRY
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from disks import small_disk
 from e2e.service import client_of, key_of, node_on, settings_in
 from e2e.test_outage import HOLDER
 from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
 from nodes.servers import nats_server
-from onebook import app, build, core, metrics
+from onebook import app, backup, build, core, metrics
+from onebook.app.upkeep import upkeep
 from onebook.model import DAY_MS, Tier
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
@@ -36,6 +40,7 @@ from onebook.simulator.server import SimulatedExchanges
 from onebook.streams import streams
 from onebook.transactions.credentials import Credentials
 from steady import PATIENCE_S, waited_s
+from test_doctor_faults import certificate
 
 from .promtool import NAMES, firing, needed, scrape
 
@@ -309,6 +314,46 @@ async def test_a_database_that_is_locked(tmp_path):
 
 
 # Clients
+
+
+async def _from_now(node):
+    """The samples of a node at the beginning of promtool's time, which is 1970."""
+    ours = ("onebook_tls_certificate_ends_timestamp", "onebook_last_backup_timestamp")
+    return {
+        name: value - time.time() if name.startswith(ours) else value
+        for name, value in (await scrape(node.url)).items()
+    }
+
+
+@fires("OnebookCertificateEnds", "OnebookBackupOld")
+async def test_a_certificate_that_ends_and_a_backup_that_is_old(tmp_path):
+    names = {"OnebookCertificateEnds", "OnebookBackupOld"}
+    async with watched(tmp_path) as (node, alerts):
+        for days, fired in ((-1, set()), (1, names)):  # before and after both thresholds
+            made_ms = time.time_ns() // 1_000_000 - (2 * DAY_MS + days * DAY_MS // 2)
+            await backup.back_up(
+                node.settings, tmp_path / "backups", file=None, now_ms=made_ms, timeout_s=60
+            )
+            tables = certificate(tmp_path, ends_in=timedelta(days=14 - days))
+            server = node.settings.server.model_copy(
+                update={name: Path(file) for name, file in tables["server"].items()}
+            )
+            settings = node.settings.model_copy(update={"server": server})
+            async with upkeep(settings, node.store):
+                samples = await _from_now(node)
+            assert firing(tmp_path, alerts.before, samples) & names == fired
+    FIRED.update(names)
+
+
+@fires("OnebookDiskNearlyFull")
+async def test_a_disk_that_is_nearly_full(tmp_path):
+    with small_disk(tmp_path / "disk", size_bytes=8 << 20) as disk:
+        async with watched(tmp_path) as (node, alerts):
+            store = node.settings.store.model_copy(update={"usage_dir": disk})
+            settings = node.settings.model_copy(update={"store": store})
+            async with upkeep(settings, node.store):
+                await alerts.fires("OnebookDiskNearlyFull")
+    metrics.DISK_FREE.clear()
 
 
 @fires("OnebookFlood")

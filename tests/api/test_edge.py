@@ -53,9 +53,8 @@ async def test_404_not_found(client: httpx.AsyncClient, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/exchanges", "/api/v1/health", "/livez", "/metrics"])
-async def test_one_trailing_slash_is_ignored_everywhere(
-    client: httpx.AsyncClient, path: str
-) -> None:
+async def test_one_trailing_slash_is_ignored_everywhere(app: FastAPI, path: str) -> None:
+    client = client_of(app, address="127.0.0.1")
     assert (await client.get(path + "/")).status_code == (await client.get(path)).status_code == 200
     posted = await client.post("/api/v1/transactions/")
     is_problem(posted, 401, "missing_authorization")

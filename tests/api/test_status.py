@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from api.conftest import WRONG_KEY, World, bearer, client_of, give_credentials
 from onebook import __version__
@@ -157,7 +158,8 @@ async def test_9_a_host_header_comes_back_only_if_it_looks_like_one(
     assert body["connection_example"] == shown + "?api_key=YOUR_API_KEY"
 
 
-async def test_metrics_know_routes_by_their_template(client: httpx.AsyncClient) -> None:
+async def test_metrics_know_routes_by_their_template(app: FastAPI) -> None:
+    client = client_of(app, address="127.0.0.1")
     await client.get("/api/v1/health")
     await client.get("/no/such/path")
     await client.request("BREW", "/no/such/path")

@@ -173,6 +173,34 @@ def test_compose_accepts_its_files(files):
     assert done.returncode == 0, done.stderr
 
 
+COMPOSE = sorted(DEPLOY.rglob("compose*.y*ml"))
+
+
+@pytest.mark.parametrize("file", COMPOSE, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_compose_publishes_ports_on_loopback_alone(file):
+    """Docker publishes past the host's firewall, and no container has TLS."""
+    services = pytest.importorskip("yaml").safe_load(file.read_text())["services"]
+    published = [port for each in services.values() for port in each.get("ports", ())]
+    assert [port for port in published if not str(port).startswith("127.0.0.1:")] == []
+    assert not any(each.get("network_mode") == "host" for each in services.values())
+
+
+def test_nats_and_postgresql_of_many_nodes_are_out_of_reach_and_have_passwords():
+    file = DEPLOY / "many-nodes" / "compose.yml"
+    loaded = pytest.importorskip("yaml").safe_load(file.read_text())
+    inside = {name for name, each in loaded["networks"].items() if (each or {}).get("internal")}
+    services = loaded["services"]
+    for name in ("nats", "postgres"):
+        assert "ports" not in services[name]
+        assert set(services[name]["networks"]) <= inside
+    for name, each in services.items():
+        if name not in ("nats", "postgres"):
+            assert set(each["networks"]) == {"default", *inside}
+            assert each["environment"]["ONEBOOK_NATS__PASSWORD"].startswith("${NATS_PASSWORD:?")
+    assert services["nats"]["command"] == ["--user", "onebook", "--pass", "${NATS_PASSWORD}"]
+    assert "POSTGRES_PASSWORD" in services["postgres"]["environment"]
+
+
 def test_the_image_gets_all_that_the_build_needs():
     """What the Dockerfile copies exists, and .dockerignore lets it through."""
     text = (DEPLOY / "docker" / "Dockerfile").read_text()

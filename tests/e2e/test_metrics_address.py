@@ -40,6 +40,47 @@ async def test_without_a_port_of_their_own_they_are_at_the_public_one(tmp_path):
             assert (await http.get("/metrics")).status_code == 200
 
 
+# What a proxy on this machine adds, whether or not the node trusts it.
+PROXIED = [
+    {"X-Forwarded-For": "127.0.0.1"},
+    {"X-Forwarded-For": "203.0.113.9"},
+    {"Forwarded": "for=127.0.0.1"},
+    {"Via": "1.1 proxy"},
+    {"X-Real-IP": "127.0.0.1"},
+]
+
+
+@pytest.mark.parametrize("trusted", [[], ["127.0.0.1"]], ids=["untrusted", "trusted"])
+@pytest.mark.parametrize("headers", PROXIED, ids=str)
+async def test_what_comes_by_a_proxy_of_this_machine_gets_no_metrics(tmp_path, headers, trusted):
+    settings = settings_in(tmp_path, gateway={"forwarded_from": trusted})
+    async with (
+        app.running(settings, overrides={}) as node,
+        httpx.AsyncClient(base_url=node.url, headers=headers) as http,
+    ):
+        refused = await http.get("/metrics")
+    assert (refused.status_code, refused.json()["error"]) == (404, "not_found")
+    assert "server.metrics_token" in refused.json()["message"]
+
+
+async def test_with_a_token_other_machines_get_metrics_and_only_with_it(tmp_path):
+    token = "t" * 40
+    settings = settings_in(tmp_path, server={"metrics_token": token})
+    proxied = {"X-Forwarded-For": "203.0.113.9"}
+    async with (
+        app.running(settings, overrides={}) as node,
+        httpx.AsyncClient(base_url=node.url) as http,
+    ):
+        assert (await http.get("/metrics")).status_code == 200
+        for wrong in ({}, {"Authorization": "Bearer no"}, {"Authorization": token}):
+            refused = await http.get("/metrics", headers=proxied | wrong)
+            assert refused.status_code == 401
+            assert refused.json()["error"] == "missing_authorization"
+            assert token not in refused.text
+        right = proxied | {"Authorization": f"Bearer {token}"}
+        assert "onebook_build_info{" in (await http.get("/metrics", headers=right)).text
+
+
 def test_one_port_for_both_is_refused(tmp_path):
     settings = settings_in(tmp_path, server={"port": 8000, "metrics_port": 8000})
     assert preflight.faults(settings) == [

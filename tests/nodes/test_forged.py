@@ -21,7 +21,7 @@ from onebook.nodes import key_sharing, lists, wire
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.demand import Interest, encode_interest
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
-from onebook.nodes.payloads import Cause
+from onebook.nodes.payloads import RefusalCause
 from onebook.nodes.placement import BookKey
 from onebook.nodes.refusals import KINDS_MAX
 from onebook.nodes.subjects import LIST, LIVE, Subjects
@@ -109,9 +109,10 @@ async def test_messages_out_of_range_are_refused_and_change_nothing(tmp_path, ca
         await send(bus, KEYS, tallies)
         await send(bus, SUBJECTS.book(BOOK), books)
         expected = {
-            ("heartbeat", Cause.INVALID): 2 * len(heartbeats),  # the gateway and the feeds node
-            ("interest", Cause.INVALID): len(interests),
-            ("keys", Cause.INVALID): len(tallies),
+            ("heartbeat", RefusalCause.INVALID): 2
+            * len(heartbeats),  # the gateway and the feeds node
+            ("interest", RefusalCause.INVALID): len(interests),
+            ("keys", RefusalCause.INVALID): len(tallies),
         }
         async with asyncio.timeout(PATIENCE_S):
             while any(since(before).get(kind, 0) < count for kind, count in expected.items()):
@@ -154,12 +155,12 @@ async def test_a_tally_that_is_no_number_does_not_lift_a_limit(tmp_path):
         bus.publish(SUBJECTS.heartbeats, encode_heartbeat(me))
         await eventually(lambda: FORGED in alive(node, NodeRole.GATEWAY))
         limiter, allowed = node.accounts.limits, 0
-        before = counts()["keys", Cause.INVALID]
+        before = counts()["keys", RefusalCause.INVALID]
         for number in range(15):
             for bad in (nan, inf, -inf, -60.0, 1e308):
                 bus.publish(KEYS, msgpack.encode({"gateway": FORGED, "taken": {"k": bad}}))
             expected = before + 5 * (number + 1)
-            await eventually(lambda n=expected: counts()["keys", Cause.INVALID] == n)
+            await eventually(lambda n=expected: counts()["keys", RefusalCause.INVALID] == n)
             allowed += sum(limiter.take("k", Tier.BASIC, 1_000.0).allowed for _ in range(100))
         assert 0 < allowed <= LIMIT
 
@@ -171,7 +172,7 @@ async def test_a_tally_of_a_node_without_heartbeats_counts_for_nothing(tmp_path,
         change = Interest(gateway=FORGED, seq=1, added=["okx SOL/USDT"])
         bus.publish(KEYS, msgpack.encode(tally))
         bus.publish(SUBJECTS.interest, encode_interest(change))
-        kinds = {("keys", Cause.UNKNOWN_NODE): 1, ("interest", Cause.UNKNOWN_NODE): 1}
+        kinds = {("keys", RefusalCause.UNKNOWN_NODE): 1, ("interest", RefusalCause.UNKNOWN_NODE): 1}
         await eventually(lambda: since(before) == kinds)
         assert node.gateway.authenticator.peers.elsewhere("k") == 0
         assert node.accounts.limits.take("k", Tier.BASIC, 1_000.0).remaining == LIMIT - 1
@@ -183,10 +184,10 @@ async def test_a_time_that_cannot_be_sent_back_silences_no_node(tmp_path):
     async with attacked(tmp_path) as (here, node, subscriber, bus):
         statuses = len(subscriber.statuses)
         plain = {"node": FORGED, "name": "g", "role": "gateway", "wire": wire.VERSION}
-        before = counts()["heartbeat", Cause.INVALID]
+        before = counts()["heartbeat", RefusalCause.INVALID]
         for sent_us in (2**64 - 1, 2**60):
             bus.publish(SUBJECTS.heartbeats, msgpack.encode({**plain, "sent_us": sent_us}))
-        await eventually(lambda: counts()["heartbeat", Cause.INVALID] == before + 4)
+        await eventually(lambda: counts()["heartbeat", RefusalCause.INVALID] == before + 4)
         (heartbeat,) = alive(node, NodeRole.FEEDS).values()
         await eventually(
             lambda: alive(node, NodeRole.FEEDS)[heartbeat.node].sent_us > heartbeat.sent_us

@@ -18,7 +18,7 @@ from onebook.core.types import PAIRS, LevelShape
 from onebook.exchanges.contract import Snapshot
 from onebook.model import Health, Instrument, InstrumentStatus
 from onebook.nodes import demand, key_sharing, lists, members, payloads, wire
-from onebook.nodes.payloads import Cause, PayloadReader, WireError
+from onebook.nodes.payloads import PayloadReader, RefusalCause, WireError
 from onebook.nodes.refusals import AGAIN_S, KINDS_MAX, FirstSightings
 
 MODULES = [
@@ -122,7 +122,7 @@ def test_every_number_that_is_decoded_has_a_range_and_its_payload_a_size(each):
     assert [*unlimited(inspect.type_info(each.type))] == []
     with pytest.raises(WireError) as refused:
         each.read(bytes(each.bytes_max + 1))
-    assert refused.value.cause is Cause.TOO_LONG
+    assert refused.value.cause is RefusalCause.TOO_LONG
 
 
 def test_a_number_without_a_range_is_found():
@@ -235,7 +235,7 @@ def test_a_shape_inside_itself_is_refused():
 def test_the_head_of_a_message_about_a_book_has_ranges(head):
     with pytest.raises(WireError) as refused:
         wire.frame_of(wire.HEAD.pack(wire.VERSION, *head))
-    assert refused.value.cause is Cause.INVALID
+    assert refused.value.cause is RefusalCause.INVALID
 
 
 def test_a_message_about_a_book_has_a_size_as_sent_and_inflated():

@@ -3,6 +3,7 @@
 from decimal import Decimal
 from itertools import product
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,13 +15,20 @@ from onebook.model import Health, Instrument, Reason
 from onebook.streams.identity import (
     CONFLICT,
     MOVES,
+    SHARED,
+    TWIN_LEVELS,
+    TWIN_LEVELS_MIN,
+    TWINS_FOR_S,
     UNCONFIRMED,
     IdentityLimits,
     PriceVerdict,
     Top,
     judge,
+    pooled,
     review,
+    review_twins,
 )
+from onebook.streams.stream import StreamMembers
 
 LIMIT = Decimal("0.1")
 ALONE, AGREES, NEAR = PriceVerdict.ALONE, PriceVerdict.AGREES, PriceVerdict.NEAR
@@ -105,7 +113,7 @@ def test_a_majority_is_never_quarantined(mids):
 
 
 def test_the_table_of_marks_is_whole():
-    assert set(MOVES) == set(product((None, UNCONFIRMED, CONFLICT), PriceVerdict))
+    assert set(MOVES) == set(product((None, UNCONFIRMED, CONFLICT, SHARED), PriceVerdict))
     assert {MOVES[each, PriceVerdict.AGREED] for each in (None, UNCONFIRMED, CONFLICT)} == {None}
 
 
@@ -206,3 +214,126 @@ def test_a_book_that_is_closed_and_opened_again_is_checked_anew():
     symbol.price(d=1_000)
     assert symbol.review(1.0) == set()
     assert symbol.mark("d") is None
+
+
+# Equal books.
+
+
+def test_the_dollars_of_a_base_are_pooled_and_other_quotes_are_not():
+    assert pooled("BTC/USD") == ["BTC/USDC", "BTC/USDT"]
+    assert pooled("BTC/EUR") == []
+
+
+Level = tuple[int, int]  # ticks from the middle, amount
+
+
+def side_of(levels: list[Level], sign: int) -> bytes:
+    ticks = {abs(distance): amount for distance, amount in levels}
+    return msgspec.json.encode(
+        [[str(1_000_000 + sign * each), str(amount)] for each, amount in sorted(ticks.items())]
+    )
+
+
+class Dollars:
+    """Books by exchange and symbol, filled with drawn levels."""
+
+    def __init__(self):
+        self.books = Books()
+        self.instruments = {}
+
+    def fill(self, exchange, symbol, bids, asks):
+        key = exchange, symbol
+        if key not in self.instruments:
+            self.instruments[key] = Instrument(exchange, symbol, symbol)
+            self.books.open(self.instruments[key])
+        sides = Raw(side_of(bids, -1)), Raw(side_of(asks, 1))
+        assert self.books.fill(Snapshot(self.instruments[key], *sides), 0.0) is None
+
+    def review(self, now=0.0):
+        return [book.instrument.exchange for book in review_twins(self.books, now)]
+
+    def get(self, exchange, symbol):
+        return self.books.get(self.instruments[exchange, symbol])
+
+
+some_levels = st.lists(
+    st.tuples(st.integers(1, 60), st.integers(1, 10**12)),
+    min_size=TWIN_LEVELS_MIN,
+    max_size=40,
+    unique_by=lambda level: level[0],
+)
+
+
+@given(some_levels, some_levels)
+def test_of_two_equal_books_of_an_exchange_exactly_one_is_marked(bids, asks):
+    world = Dollars()
+    for symbol in ("BTC/USDC", "BTC/USD"):
+        world.fill("gate", symbol, bids, asks)
+    world.fill("kraken", "BTC/EUR", bids, asks)  # another symbol of another exchange
+    assert world.review() == ["gate"]
+    first, second = (world.get("gate", each) for each in ("BTC/USD", "BTC/USDC"))
+    assert (first.mark, second.mark.reason) == (None, SHARED)
+    assert second.mark.detail == "the same levels as gate BTC/USD"
+    assert world.get("kraken", "BTC/EUR").mark is None
+    assert world.review(1.0) == []
+
+
+@given(some_levels, some_levels, st.data())
+def test_a_difference_in_any_compared_level_makes_two_books(bids, asks, data):
+    changed = [sorted(bids), sorted(asks)]
+    side = data.draw(st.integers(0, 1))
+    place = data.draw(st.integers(0, min(len(changed[side]), TWIN_LEVELS) - 1))
+    distance, amount = changed[side][place]
+    changed[side][place] = (distance, amount + 1)
+    world = Dollars()
+    world.fill("gate", "BTC/USD", bids, asks)
+    world.fill("gate", "BTC/USDC", *changed)
+    assert world.review() == []
+
+
+@given(some_levels, some_levels)
+def test_no_order_of_equal_books_is_counted_twice_in_a_merged_view(bids, asks):
+    world, names = Dollars(), ["bequant", "hitbtc", "okx", "okxus"]
+    for name in names:
+        world.fill(name, "BTC/USD", bids, asks)
+    world.review()
+    for some in (names, names[1:], names[2:], names[:1]):
+        members = StreamMembers(some, [world.instruments[each, "BTC/USD"] for each in some])
+        members.refresh(world.books)
+        assert [book.instrument.exchange for book in members.books] == some[:1]
+        world.books.set_health(members.books[0].instrument, Health.STALE, Reason.GAP, 0.0)
+        members.refresh(world.books)
+        assert len(members.books) == min(1, len(some) - 1), "the next one stands in"
+        world.fill(some[0], "BTC/USD", bids, asks)
+
+
+def test_a_mark_of_an_equal_book_ends_when_it_was_not_equal_for_a_while():
+    world, levels = Dollars(), [(each, each) for each in range(1, 9)]
+    world.fill("okx", "BTC/USD", levels, levels)
+    world.fill("okxus", "BTC/USD", levels, levels)
+    assert world.review(0.0) == ["okxus"]
+    world.fill("okxus", "BTC/USD", levels[1:], levels)
+    assert world.review(TWINS_FOR_S - 1.0) == [], "streams of one book are not in step"
+    assert world.review(TWINS_FOR_S) == ["okxus"]
+    assert world.get("okxus", "BTC/USD").mark is None
+
+
+def test_few_levels_prove_nothing():
+    world, levels = Dollars(), [(each, 1) for each in range(1, TWIN_LEVELS_MIN)]
+    for name in ("okx", "okxus"):
+        world.fill(name, "BTC/USD", levels, levels)
+    assert world.review() == []
+
+
+def test_a_price_that_is_far_from_others_outweighs_an_equal_book():
+    world, levels = Dollars(), [(each, 1) for each in range(1, 9)]
+    for name in ("okx", "okxus"):
+        world.fill(name, "BTC/USD", levels, levels)
+    world.review()
+    for name in ("a", "b", "c"):
+        instrument = Instrument(name, "BTC/USD", name)
+        world.books.open(instrument)
+        bids, asks = (Raw(b'[["%d","1"]]' % price) for price in (500_000, 500_002))
+        world.books.fill(Snapshot(instrument, bids, asks), 0.0)
+    review(world.books.of("BTC/USD"), IdentityLimits(LIMIT, 10.0), 0.0)
+    assert world.get("okxus", "BTC/USD").mark.reason is CONFLICT

@@ -1201,6 +1201,41 @@ def test_two_that_disagree_are_shown_with_their_marks():
     assert names == ["kraken", "okx"]
 
 
+def deep(middle=100, amount=1):
+    sides = ([(str(middle + sign * each), amount) for each in range(1, 9)] for sign in (-1, 1))
+    return tuple(sides)
+
+
+def test_a_book_that_two_exchanges_show_is_merged_once_and_said_to_be_shared():
+    rig = Rig(("okx", "okxus"))
+    rig.opened(key("okx", "okxus"), okx=deep())
+    rig.snapshot("okxus", *deep())
+    rig.time.run(FIRST_UPDATE_S)
+    assert statuses(rig, "okxus") == [("stale", "shared_book")]
+    data = rig.heard.updates[-1][2]["data"]
+    assert data["stale_exchanges"] == ["okxus"]
+    assert (data["bids"][0]["price"], data["bids"][0]["amount"]) == (99, 1), "and not 2"
+    rig.lose("okx")
+    rig.time.run(1)
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
+
+
+def test_a_book_under_two_quotes_of_an_exchange_is_found_by_the_second_s_check():
+    usd, usdc = "BTC/USD", "BTC/USDC"
+    rig = Rig(("gate",), symbols=(usd, usdc))
+    for symbol, amount in ((usd, 1), (usdc, 2)):
+        stream = rig.streams.open(StreamKey(symbol, ("gate",)))
+        rig.snapshot("gate", *deep(amount=amount), symbol=symbol)
+    rig.time.run(5)
+    assert statuses(rig, "gate") == [("live", "")] * 2, "amounts differ"
+    rig.snapshot("gate", *deep(), symbol=usdc)
+    rig.time.run(CHECK_S)
+    (_, told, status) = rig.heard.statuses[-1]
+    assert (told, status["state"], status["reason"]) == (stream, "live", "shared_book")
+    assert status["detail"] == "the same levels as gate BTC/USD"
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == [], "it is merged with no other"
+
+
 def test_one_that_leaves_does_not_wait_for_one_that_returns():
     rig = Rig(FOUR)
     books = {"binance": book_at(50), **{each: book_at(100) for each in FOUR[1:]}}

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import datetime
+from itertools import pairwise
 from math import ceil
 from typing import Any
 
@@ -11,7 +12,7 @@ from fastapi import FastAPI
 from msgspec import json
 
 from api.conftest import NOW_MS, bearer, client_of
-from onebook.api.transactions import inlined
+from onebook.api.transactions import PIECE_BYTES, Whole, inlined
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.bybit_account import SimulatedKey
 from onebook.transactions.credentials import Credentials
@@ -390,3 +391,31 @@ def test_schema_references_are_written_out() -> None:
     assert inlined([{"$ref": "#/x/One"}], definitions) == [
         {"type": "object", "properties": {"two": {}}}
     ]
+
+
+async def test_a_large_body_is_sent_in_pieces_and_others_have_turns_between() -> None:
+    turns = 0
+    sent: list[tuple[int, Any]] = []
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def send(message: Any) -> None:
+        sent.append((turns, message))
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read while a body is sent")
+
+    body = bytes(range(256)) * 10_000
+    task = asyncio.create_task(other())
+    await Whole(body, media_type="application/json")({}, receive, send)
+    task.cancel()
+    (_, start), *pieces = sent
+    assert dict(start["headers"])[b"content-length"] == str(len(body)).encode()
+    assert b"".join(each["body"] for _, each in pieces) == body
+    assert [each["more_body"] for _, each in pieces] == [True] * (len(pieces) - 1) + [False]
+    assert max(len(each["body"]) for _, each in pieces) == PIECE_BYTES
+    assert all(later > earlier for (earlier, _), (later, _) in pairwise(pieces))

@@ -1,5 +1,6 @@
 """The client of exchanges: retries, the circuit, limits, and that no secret leaves."""
 
+import asyncio
 import logging
 from random import Random
 from typing import Any
@@ -10,8 +11,11 @@ from msgspec.structs import replace
 
 from onebook.transactions.budget import ATTEMPTS_MAX, Retries
 from onebook.transactions.bybit.answers import BybitApi
+from onebook.transactions.bybit.paths import EXECUTIONS
 from onebook.transactions.bybit.signing import signed
+from onebook.transactions.client import ExchangeClient
 from onebook.transactions.failures import FailureReason, SourceFailed
+from onebook.transactions.upstream import Call
 from transactions.bybit.asking import MINE, Asked, asked, body, ok, refused
 from transactions.bybit_support import CLOCK, KEY, NOW_MS, loop_s, run
 
@@ -103,3 +107,42 @@ def test_no_secret_in_any_log(caplog: pytest.LogCaptureFixture) -> None:
     assert MINE.api_key not in caplog.text
     assert MINE.secret not in caplog.text
     assert KEY.secret not in caplog.text
+
+
+def test_pages_that_arrive_together_are_decoded_in_turns_of_the_event_loop() -> None:
+    async def story() -> list[int]:
+        turns = 0
+        decoded: list[int] = []
+
+        class Noting(BybitApi):
+            def read(self, status: int, headers: Any, body: bytes) -> Any:
+                decoded.append(turns)
+                return super().read(status, headers, body)
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        transport = httpx.MockTransport(lambda request: ok()(request))
+        client = ExchangeClient(Noting(), CLOCK, transport=transport, random=Random(1))
+        host = client.host("http://exchange.example/")
+        task = asyncio.create_task(other())
+        await asyncio.gather(
+            *(
+                client.ask(
+                    host,
+                    Call(EXECUTIONS, "category=spot"),
+                    credentials=MINE,
+                    retries=Retries(Random(1), key=str(number)),
+                )
+                for number in range(8)
+            )
+        )
+        task.cancel()
+        await client.close()
+        return decoded
+
+    decoded = run(story())
+    assert len(decoded) == len(set(decoded)) == 8

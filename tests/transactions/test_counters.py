@@ -9,6 +9,7 @@ from prometheus_client import Counter, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.conftest import NOW_MS
+from onebook.metrics import Exposition
 from onebook.transactions import counters
 from transactions.bybit_support import KEY
 from transactions.conftest import PATH, Node
@@ -20,7 +21,7 @@ PREFIX = "onebook_transactions_"
 
 async def samples(client: httpx.AsyncClient) -> dict[tuple[str, ...], float]:
     """Every sample of ours by its name and labels; those with `_created` are no counts."""
-    families = text_string_to_metric_families((await client.get("/metrics")).text)
+    families = text_string_to_metric_families((await Exposition().text()).decode())
     return {
         (sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value
         for family in families
@@ -81,7 +82,7 @@ async def test_every_metric_is_documented_and_none_names_an_account(
     node: Node, client: httpx.AsyncClient
 ) -> None:
     await counted(client, "deposits")
-    page = (await client.get("/metrics")).text
+    page = (await Exposition().text()).decode()
     assert KEY.api_key not in page
     assert KEY.secret not in page
     kept = [each for each in vars(counters).values() if isinstance(each, Counter | Gauge)]

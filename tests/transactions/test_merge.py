@@ -1,12 +1,13 @@
 """Many walkers become one sequence."""
 
 import asyncio
+from itertools import pairwise
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.transactions.merge import UNPLACED_MAX, Once, merged
+from onebook.transactions.merge import BATCH_MAX, UNPLACED_MAX, Once, merged
 from onebook.transactions.ordering import Range
 from onebook.transactions.record import RecordKey, key_of
 from onebook.transactions.walk import Walker
@@ -91,3 +92,42 @@ def test_a_cursor_carries_the_newest_of_them() -> None:
         assert once.passes((key_of(row), row))
     assert len(once.unplaced) == UNPLACED_MAX
     assert once.unplaced[-1] == f"0x{UNPLACED_MAX + 4:016x}"
+
+
+def test_a_long_sequence_comes_in_small_batches_and_others_have_turns_between() -> None:
+    """What is ready at once may be thousands of records, which the caller encodes."""
+
+    async def story() -> tuple[list[int], list[int]]:
+        progress, turns = asyncio.Event(), 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        walkers = [
+            Walker(
+                source(name=f"s{index}"),
+                simple(*range(index, 3_000, 4)),
+                Range(0, 3_000),
+                now_ms=lambda: 3_000,
+                progress=progress,
+            )
+            for index in range(4)
+        ]
+        await asyncio.sleep(60)  # until each has as many ready as it may
+        task = asyncio.create_task(other())
+        sizes, seen = [], []
+        async for batch in merged(walkers, progress, limit=None):
+            sizes.append(len(batch))
+            seen.append(turns)
+        task.cancel()
+        for walker in walkers:
+            await walker.close()
+        return sizes, seen
+
+    sizes, seen = run(story())
+    assert sum(sizes) == 3_000
+    assert max(sizes) == BATCH_MAX
+    assert all(later > earlier for earlier, later in pairwise(seen))

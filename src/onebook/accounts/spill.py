@@ -20,6 +20,7 @@ from typing import Annotated, Final, Self
 from msgspec import DecodeError, Meta, Struct, msgpack
 from sqlalchemy.exc import IntegrityError
 
+from onebook.config import StoreSettings
 from onebook.store import Store, UsageCell
 
 SLOT_BYTES: Final = 1 << 20  # about 30,000 keys
@@ -137,6 +138,31 @@ async def take_in(folder: Path, name: str, store: Store, now_ms: int) -> int:
         finally:
             os.close(descriptor)
     return total
+
+
+def usage_place(settings: StoreSettings, store: Store) -> tuple[Path, str]:
+    """The folder of usage files, and what their names begin with."""
+    beside = settings.pepper_file if store.path is None else store.path
+    return settings.usage_dir or beside.parent, store.name
+
+
+def unlocked(folder: Path, name: str) -> list[Path]:
+    """The usage files of nodes that are not running; `take_in` applies them at a start."""
+    found = []
+    for path in _left_behind(folder, name):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if _is_at(path, descriptor):
+                found.append(path)
+        except BlockingIOError:
+            continue  # its node is running
+        finally:
+            os.close(descriptor)
+    return found
 
 
 def _left_behind(folder: Path, name: str) -> list[Path]:

@@ -1,7 +1,7 @@
 """Dependencies of the REST API's routes, as values and callables; `app` fills them in."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from msgspec import Struct
 from onebook.accounts import Accounts
 from onebook.api.asyncapi import WebSocketFacts
 from onebook.config import ApiSettings
+from onebook.metrics import Exposition
 from onebook.transactions.service import Transactions
 
 
@@ -48,6 +49,8 @@ class Services:
         settings: How the API presents itself.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
         metrics_port: The port of `/metrics` and of nothing else; None: the public one.
+        metrics_token: What a request for `/metrics` must carry; "": no token is set.
+        exposition: The text of `/metrics`.
         now_ms: Wall clock, Unix ms.
         now_s: Monotonic clock, seconds.
     """
@@ -59,5 +62,7 @@ class Services:
     settings: ApiSettings
     query_key_allowed: bool = True
     metrics_port: int | None = None
+    metrics_token: str = ""
+    exposition: Exposition = field(default_factory=Exposition)
     now_ms: Callable[[], int]
     now_s: Callable[[], float]

@@ -1,17 +1,26 @@
 """Endpoints 8 and 9, and what machines ask: `/livez`, `/readyz`, `/metrics`."""
 
+import hmac
 import re
+from ipaddress import ip_address
+from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from msgspec.structs import replace
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from onebook import __version__
 from onebook.api.bodies import HealthReport, Root, RootAuthentication, errors
 from onebook.api.context import ByAddress, Parts
 from onebook.api.services import HealthFacts, Services
-from onebook.errors import InternalError, RateLimitExceeded, UpgradeRequired
+from onebook.errors import (
+    InternalError,
+    MissingAuthorization,
+    NotFound,
+    RateLimitExceeded,
+    UpgradeRequired,
+)
+from onebook.metrics import TEXT_TYPE
 from onebook.times import iso_ms
 from onebook.transactions.standing import ExchangeStanding
 
@@ -25,6 +34,9 @@ FEATURES = (
     "50 GB a month for every key, with live usage",
 )
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
+
+# nginx as in deploy/, Caddy, Traefik, HAProxy and load balancers set at least one of them.
+PROXY_HEADERS: Final = ("x-forwarded-for", "forwarded", "via", "x-real-ip", "x-forwarded-proto")
 
 UPGRADE_HEADERS = {
     "Upgrade": "websocket",
@@ -151,6 +163,44 @@ async def readyz(parts: Parts) -> JSONResponse:
 
 
 @machines.get("/metrics")
-async def metrics() -> Response:
-    """Write every metric in the Prometheus text format."""
-    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+async def metrics(request: Request, parts: Parts) -> Response:
+    """Write every metric in the Prometheus text format, to those who may see it."""
+    require_scraper(
+        request,
+        token=parts.metrics_token,
+        private=parts.metrics_port is not None,  # `edge.py` answers at that port alone
+    )
+    return Response(await parts.exposition.text(), media_type=TEXT_TYPE)
+
+
+def require_scraper(request: Request, *, token: str, private: bool) -> None:
+    """Let a request have the metrics: with the token, or from this machine and not by a proxy.
+
+    Args:
+        token: Of `server.metrics_token`; "": none is set.
+        private: Whether it arrived at an address of metrics alone, where only a token is asked for.
+
+    Raises:
+        MissingAuthorization: The token is absent or wrong.
+        NotFound: Metrics are for this machine alone.
+    """
+    if _from_here(request) or (private and not token):
+        return
+    if not token:
+        raise NotFound(
+            "/metrics is answered on this machine, at server.metrics_port, or with the "
+            "token of server.metrics_token."
+        )
+    given = request.headers.get("authorization", "").encode()
+    if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+        raise MissingAuthorization("/metrics requires the token of server.metrics_token.")
+
+
+def _from_here(request: Request) -> bool:
+    """Whether a program of this machine asks: what a proxy passes on carries a header of it."""
+    if any(name in request.headers for name in PROXY_HEADERS):
+        return False
+    try:
+        return request.client is not None and ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False

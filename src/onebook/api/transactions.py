@@ -45,6 +45,7 @@ from onebook.transactions.request import ExchangeName, Flag, TransactionsRequest
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+PIECE_BYTES: Final = 262_144
 VARY: Final = {"Vary": "Accept"}
 OVER: Final = "The key's monthly data allowance is used up; /api/v1/data-usage says until when."
 
@@ -194,7 +195,7 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
         )
     body = await until_gone(request.receive, parts.transactions.fetch(query, key_id=key_id))
     parts.accounts.meter.add(key_id, len(body))
-    return Response(body, media_type=JSON, headers=VARY)
+    return Whole(body, media_type=JSON, headers=VARY)
 
 
 async def _refuse_over(parts: Services, session: RestSession) -> None:
@@ -265,6 +266,20 @@ async def _disconnect(receive: Receive) -> None:
     """Return when the client has disconnected; the body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class Whole(Response):
+    """One body, sent in pieces: handing over many megabytes at once holds the event loop."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the body."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        body = memoryview(self.body)
+        for at in range(0, len(body), PIECE_BYTES):
+            piece = bytes(body[at : at + PIECE_BYTES])
+            more = at + PIECE_BYTES < len(body)
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+            await asyncio.sleep(0)
 
 
 class Lines(Response):

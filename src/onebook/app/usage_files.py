@@ -1,9 +1,8 @@
 """Usage files of a node: those of earlier runs are applied at the start, then a new one is made."""
 
 import logging
-from pathlib import Path
 
-from onebook.accounts.spill import UsageFile, take_in
+from onebook.accounts.spill import UsageFile, take_in, usage_place
 from onebook.accounts.usage import new_epoch
 from onebook.config import Settings
 from onebook.errors import ConfigError, DatabaseUnavailable
@@ -18,7 +17,7 @@ async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile
     Raises:
         ConfigError: The database does not take it.
     """
-    folder, name = _usage_place(settings, store)
+    folder, name = usage_place(settings.store, store)
     try:
         await take_in(folder, name, store, now_ms)
     except DatabaseUnavailable as error:
@@ -33,9 +32,3 @@ async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile
             error.strerror or error,
         )
         return None
-
-
-def _usage_place(settings: Settings, store: Store) -> tuple[Path, str]:
-    """The folder of usage files, and what their names begin with."""
-    beside = settings.store.pepper_file if store.path is None else store.path
-    return settings.store.usage_dir or beside.parent, store.name

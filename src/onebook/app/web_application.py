@@ -29,6 +29,7 @@ def web_application(node: Node, clock: SystemClock) -> FastAPI:
         settings=settings.api,
         query_key_allowed=settings.gateway.query_key_allowed,
         metrics_port=node.metrics_address[1] if node.metrics_address is not None else None,
+        metrics_token=settings.server.metrics_token.get_secret_value(),
         now_ms=clock.wall_ms,
         now_s=clock.monotonic,
     )

@@ -20,6 +20,7 @@ from onebook import __version__, feeder, feeds, gateway, http, preflight
 from onebook.accounts import Accounts
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.app.node import Node
+from onebook.app.upkeep import upkeep
 from onebook.app.usage_files import usage_file
 from onebook.app.web_application import web_application
 from onebook.books import Books
@@ -70,6 +71,7 @@ async def running(
         kept_usage = await usage_file(settings, store, clock.wall_ms())
         if kept_usage is not None:
             stack.callback(kept_usage.release)
+        await stack.enter_async_context(upkeep(settings, store))
         rest = await stack.enter_async_context(Rest())
         transactions = _transactions(settings, store, peppers.current)
         stack.push_async_callback(transactions.close)

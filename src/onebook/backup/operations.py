@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,6 +25,7 @@ from onebook.drafts import draft, remove_abandoned
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.files import read_bounded
 from onebook.store import Store
+from onebook.store.database import BACKED_UP_AT
 from onebook.times import iso_ms
 from onebook.transactions.credentials import Vault, master_keys
 
@@ -84,6 +85,9 @@ async def back_up(
         digests = {name: digest_of(member) for name, member in members.items()}
         manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
         await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
+    with suppress(DatabaseUnavailable):  # the archive is complete; its age is a metric alone
+        async with Store(settings.store.url) as store:
+            await store.note(BACKED_UP_AT, str(now_ms))
     return Backup(path, manifest, _missing(members, settings))
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from onebook.config.section import Section
 
@@ -21,7 +21,10 @@ class ServerSettings(Section):
     metrics_host: str = "127.0.0.1"
     """Address of `/metrics` where `metrics_port` is set; plain HTTP."""
     metrics_port: int | None = Field(None, ge=0, le=65_535)
-    """TCP port of `/metrics`, which the public port then answers with 404; none: the same port."""
+    """TCP port of `/metrics`, which the public port then answers with 404; none: the same port,
+    but only to this machine or with `metrics_token`."""
+    metrics_token: SecretStr = SecretStr("")
+    """Bearer token that `/metrics` requires of all but this machine; empty: none."""
     tls_cert_file: Path | None = None
     """PEM certificate chain; with `tls_key_file` the service speaks HTTPS and WSS itself."""
     tls_key_file: Path | None = None

@@ -1,8 +1,11 @@
 """Checks of the database: whether it answers, its schema, and the secrets that belong to it."""
 
+import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Final
 
 from onebook.accounts.pepper import load_pepper, require_same_pepper
@@ -28,6 +31,10 @@ async def database_findings(
         try:
             if store.path is not None and not store.path.exists():
                 return [_absent(settings, store)]
+            if store.path is not None:
+                damage = await asyncio.to_thread(_damage, store.path)
+                if damage:
+                    return [_damaged(store.path, damage)]
             return [each async for each in _opened(settings, store, monotonic)]
         except DatabaseUnavailable as error:
             advice = "Start the database, and check store.url and the rights of its user."
@@ -40,6 +47,26 @@ async def database_findings(
         except OSError as error:
             advice = "Check the owner and the mode of the file and of its folder."
             return [fault("database", file_problem(error), advice)]
+
+
+def _damage(path: Path) -> str:
+    """What SQLite finds wrong with a file; empty where it is sound, or cannot be opened at all."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as its:
+            (found,) = its.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        name = getattr(error, "sqlite_errorname", "")
+        return str(error) if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) else ""
+    return "" if found == "ok" else str(found).replace("\n", " ")
+
+
+def _damaged(path: Path, damage: str) -> Finding:
+    return fault(
+        "database",
+        f"The database {path} is damaged: {damage}.",
+        f"Stop the nodes, move {path} and the files beside it away (keep them), and restore the "
+        "newest backup (onebook restore). Then check the disk: smartctl, dmesg.",
+    )
 
 
 def _absent(settings: Settings, store: Store) -> Finding:
@@ -134,8 +161,8 @@ async def _peppers(settings: Settings, store: Store) -> AsyncIterator[Finding]:
         left = await store.keys_under_old_peppers(time.time_ns() // 1_000_000)
         yield warning(
             "pepper",
-            f"The old pepper {', '.join(old)} is still in use: {len(left)} keys were not used "
-            f"since the rotation of {iso_ms(rows[-1].current_from_ms)}.",
+            f"The old pepper {', '.join(old)} is still in use. Keys that were not used since the "
+            f"rotation of {iso_ms(rows[-1].current_from_ms)}: {len(left)}.",
             "Restart the nodes so that clients connect again; then onebook keys rotate-pepper "
             "--retire ends it and revokes the keys that are left.",
         )

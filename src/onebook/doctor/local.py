@@ -7,11 +7,13 @@ import sqlite3
 import ssl
 import stat
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from onebook import __version__, http, preflight
+from onebook.accounts.spill import unlocked, usage_place
 from onebook.build import missing_extensions
 from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
@@ -21,6 +23,7 @@ from onebook.store import Store
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 FREE_BYTES_MIN: Final = 1 << 30
+CERTIFICATE_DAYS_MIN: Final = timedelta(days=14)
 OTHERS: Final = 0o077
 OTHERS_WRITE: Final = 0o022
 # Packages whose version is worth knowing in a report of a fault.
@@ -36,7 +39,9 @@ def local_findings(settings: Settings, faults: list[str], file: Path | None) -> 
     yield from _settings_file(file or Path("onebook.toml"))
     yield from _secrets(settings)
     yield from _folders(settings)
+    yield from _usage_files(settings)
     yield from _files_limit(settings)
+    yield from _certificate(settings)
     yield from _exposure(settings)
 
 
@@ -162,6 +167,38 @@ def _abandoned(folder: Path) -> Iterator[Finding]:
         )
 
 
+def _usage_files(settings: Settings) -> Iterator[Finding]:
+    """Usage that no node has taken in: it is not billed."""
+    try:
+        folder, name = usage_place(settings.store, Store(settings.store.url))
+    except ConfigError:
+        return  # reported already
+    for each in unlocked(folder, name):
+        yield warning(
+            "usage",
+            f"{each} was left by a node that was killed; usage in it is not billed yet.",
+            "Start a node with this store.usage_dir on this machine: it takes the file in. Do not "
+            "delete it.",
+        )
+
+
+def _certificate(settings: Settings) -> Iterator[Finding]:
+    """How long the certificate is valid; an expired one is a fault of the settings."""
+    ends = preflight.tls_ends(settings.server)
+    left = None if ends is None else ends - datetime.now(UTC)
+    if left is None or left <= timedelta(0):
+        return
+    shown = f"The certificate in {settings.server.tls_cert_file} ends on {ends:%Y-%m-%d %H:%M} UTC"
+    if left < CERTIFICATE_DAYS_MIN:
+        yield warning(
+            "certificate",
+            f"{shown}, in {left.days} days.",
+            "Renew it, then send the node SIGHUP (systemctl reload onebook).",
+        )
+    else:
+        yield ok("certificate", f"{shown}.")
+
+
 def _files_limit(settings: Settings) -> Iterator[Finding]:
     yield from _tried(
         "files",
@@ -194,9 +231,9 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
             "clear text.",
             "Set server.tls_cert_file, or server.host = 127.0.0.1 behind a proxy (deploy/nginx).",
         )
-    if server.metrics_port is None:
+    if server.metrics_port is None and not server.metrics_token.get_secret_value():
         yield warning(
             "exposure",
-            f"/metrics is public at {server.host} port {server.port}.",
-            "Set server.metrics_port and server.metrics_host.",
+            f"/metrics at {server.host} port {server.port} is answered to this machine alone.",
+            "Set server.metrics_port and server.metrics_host, or server.metrics_token.",
         )

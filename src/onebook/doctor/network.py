@@ -43,7 +43,10 @@ class ExchangeAnswer(NamedTuple):
 
 async def network_findings(settings: Settings, *, exchanges_too: bool = True) -> list[Finding]:
     """Examine the service's port and, unless disabled, the connection to every exchange in use."""
-    found = [await _port(settings.server)]
+    server = settings.server
+    found = [await _port(server)]
+    if server.metrics_port:
+        found += _metrics_ports(server, settings.node.workers, running="A node" in found[0].message)
     if not exchanges_too:
         return found
     try:
@@ -60,13 +63,9 @@ async def network_findings(settings: Settings, *, exchanges_too: bool = True) ->
 async def _port(server: ServerSettings) -> Finding:
     """Whether the port is free, or what answers there."""
     place = f"{server.host} port {server.port}"
-    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-    try:
-        # As the service binds it: a port in TIME_WAIT counts as free.
-        with socket.create_server((server.host, server.port), family=family):
-            return ok("port", f"{place} is free.")
-    except OSError as error:
-        reason = error.strerror or str(error)
+    reason = _bound(server.host, server.port)
+    if reason is None:
+        return ok("port", f"{place} is free.")
     # Any program may listen there, and answer anything.
     with suppress(httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError):
         return await _node(server, place)
@@ -75,6 +74,35 @@ async def _port(server: ServerSettings) -> Finding:
         f"The service cannot listen on {place}: {reason}.",
         "Stop the program that listens there (ss -ltnp), or set server.host and server.port.",
     )
+
+
+def _metrics_ports(server: ServerSettings, workers: int, *, running: bool) -> Iterator[Finding]:
+    """Whether the ports of /metrics are free, while no node runs that has them."""
+    host, first = server.metrics_host, server.metrics_port
+    assert first is not None
+    for port in range(first, first + 1 + workers):
+        problem = _bound(host, port)
+        if problem is None:
+            yield ok("metrics port", f"{host} port {port} is free.")
+        elif running:
+            yield ok("metrics port", f"{host} port {port} is in use, and a node runs.")
+        else:
+            yield fault(
+                "metrics port",
+                f"/metrics cannot listen on {host} port {port}: {problem}.",
+                "Stop the program that listens there (ss -ltnp), or set server.metrics_port.",
+            )
+
+
+def _bound(host: str, port: int) -> str | None:
+    """Why a port cannot be bound; None where it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        # As the service binds it: a port in TIME_WAIT counts as free.
+        with socket.create_server((host, port), family=family):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 async def _node(server: ServerSettings, place: str) -> Finding:

@@ -31,7 +31,8 @@ EU host has no `spot.obu` (ccxt issue 29016, 2026-06-26).
 
 Since 2026-08-31 there are unified order books: orders and trades of a pair such as BTC_USD may
 settle in USDC, so that a `_USD` and a `_USDC` pair may be one book under two names, as at OKX. No
-member of the list says so, and both are listed here as the exchange lists them.
+member of the list says so: both are listed here as the exchange lists them, and the second is
+marked `shared_book` while their levels are equal (docs/explanation/identity.md).
 
 Confirmed:
 

@@ -17,8 +17,8 @@ Confirmed:
     sequence: 2026-08-21, third-party: GoCryptoTrader, of OKX
     limits: never: those of OKX
 
-Unconfirmed: whether a pair that both list has one book or two (one would be counted twice in a
-merged view of okx and okxus); whether its checksum is 0 too (one that is not 0 is checked).
+Unconfirmed: whether a pair that both list has one book or two (equal books are found by their
+levels, and merged once); whether its checksum is 0 too (one that is not 0 is checked).
 """
 
 from typing import Final

@@ -37,7 +37,7 @@ from onebook.rest import Rest
 log = logging.getLogger("onebook.feeds")
 
 CONNECTIONS: Final = "as many connections as the exchange takes from one address"
-MARKS: Final = (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY)
+MARKS: Final = (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY, Reason.SHARED_BOOK)
 SWEEP_S: Final = 1.0  # interval between checks for idle books; counters are published too
 
 

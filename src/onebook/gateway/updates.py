@@ -162,7 +162,8 @@ class BookData(Struct, frozen=True):
     stale_exchanges: Annotated[
         list[str],
         about(
-            "Left out because their book is not live, or of another coin (identity_conflict).",
+            "Left out because their book is not live, of another coin (identity_conflict), or that"
+            " of another exchange in this view (shared_book).",
             ["kraken"],
         ),
     ]
@@ -260,6 +261,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "not_wanted",
             "identity_conflict",
             "unconfirmed_identity",
+            "shared_book",
         ],
         about(
             "Code of why it is not live, or of the identity mark of a live one; otherwise empty. "

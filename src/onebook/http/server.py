@@ -70,7 +70,7 @@ async def serving(
     application: Any,
     listener: socket.socket,
     *,
-    websocket: Callable[..., asyncio.Protocol],
+    websocket: Callable[..., asyncio.Protocol] | None,
     turns: InputTurns,
     address_limiter: AddressCounter,
     connections_max: Callable[[], int],
@@ -105,7 +105,7 @@ async def serving(
     config = uvicorn.Config(
         application,
         http=type("BoundHttpConnection", (HttpConnection,), bound),
-        ws=websocket,  # type: ignore[arg-type]  # it calls it, as any factory
+        ws=websocket or "none",  # type: ignore[arg-type]  # it calls it, as any factory
         lifespan="off",
         log_config=None,
         access_log=False,  # its log would show keys in paths

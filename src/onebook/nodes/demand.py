@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct, msgpack
 
-from onebook.nodes.payloads import Cause, NodeId, PayloadReader, Seq, WireError, require_size
+from onebook.nodes.payloads import NodeId, PayloadReader, RefusalCause, Seq, WireError, require_size
 
 PAGE_KEYS: Final = 10_000  # of the whole interest: with its symbols below the largest NATS message
 
@@ -47,7 +47,9 @@ def interest_of(payload: bytes, *, whole: bool) -> Interest:
     """
     found = _interest.read(payload)
     if found.whole is not whole:
-        raise WireError("a page of all subscriptions" if found.whole else "a change", Cause.INVALID)
+        raise WireError(
+            "a page of all subscriptions" if found.whole else "a change", RefusalCause.INVALID
+        )
     return found
 
 

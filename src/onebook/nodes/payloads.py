@@ -33,7 +33,7 @@ RelayedTime = Annotated[int, Meta(ge=0, le=2 * TIME_MAX)]
 WireVersion = Annotated[int, Meta(ge=0, le=255)]
 
 
-class Cause(StrEnum):
+class RefusalCause(StrEnum):
     """Why a payload is refused: a label of `onebook_nats_refused_total`."""
 
     TOO_LONG = "too_long"
@@ -45,7 +45,7 @@ class Cause(StrEnum):
 class WireError(ValueError):
     """A payload that is refused."""
 
-    def __init__(self, text: str, cause: Cause = Cause.MALFORMED) -> None:
+    def __init__(self, text: str, cause: RefusalCause = RefusalCause.MALFORMED) -> None:
         super().__init__(text[:ERROR_CHARS_MAX])
         self.cause = cause
 
@@ -73,7 +73,7 @@ class PayloadReader(Generic[T]):
         try:
             return self._decoder.decode(payload)
         except msgspec.ValidationError as error:
-            raise WireError(str(error), Cause.INVALID) from None
+            raise WireError(str(error), RefusalCause.INVALID) from None
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise WireError(str(error)) from None
 
@@ -86,7 +86,7 @@ def require_size(payload: bytes | memoryview, bytes_max: int) -> None:
     """
     if len(payload) > bytes_max:
         reason = f"{len(payload)} bytes where {bytes_max} are the limit"
-        raise WireError(reason, Cause.TOO_LONG)
+        raise WireError(reason, RefusalCause.TOO_LONG)
 
 
 class ClaimedSender(Struct, frozen=True):

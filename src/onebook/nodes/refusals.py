@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 from prometheus_client import Counter
 
-from onebook.nodes.payloads import Cause, WireError
+from onebook.nodes.payloads import RefusalCause, WireError
 
 log = logging.getLogger("onebook.nodes")
 
@@ -20,7 +20,7 @@ REFUSED: Final = Counter(
     "onebook_nats_refused", "Messages of other nodes that were refused.", ["message", "cause"]
 )
 for _message in get_args(Message):
-    for _cause in Cause:
+    for _cause in RefusalCause:
         REFUSED.labels(_message, _cause)
 
 
@@ -59,7 +59,7 @@ class Refusals:
 
     def unknown(self, message: Message) -> None:
         """Count a message of a node without heartbeats: any node, for a moment after a start."""
-        REFUSED.labels(message, Cause.UNKNOWN_NODE).inc()
+        REFUSED.labels(message, RefusalCause.UNKNOWN_NODE).inc()
 
     def refused(self, message: Message, error: WireError, sender: int | None) -> None:
         """Count a refused message; log the first of its sender and cause."""

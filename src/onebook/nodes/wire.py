@@ -32,10 +32,10 @@ from onebook.model import Health, Instrument, Reason
 from onebook.nodes.payloads import (
     NODE_MAX,
     SEQ_MAX,
-    Cause,
     Epoch,
     NodeId,
     PayloadReader,
+    RefusalCause,
     Seq,
     WireError,
     require_size,
@@ -144,9 +144,9 @@ def frame_of(payload: bytes) -> NodeMessage:
         raise WireError(f"a message of version {version} and kind {kind}")
     deflated = bool(kind & DEFLATED)
     if deflated and known is not Kind.SNAPSHOT:
-        raise WireError(f"a message of kind {kind} that is deflated", Cause.INVALID)
+        raise WireError(f"a message of kind {kind} that is deflated", RefusalCause.INVALID)
     if node > NODE_MAX or seq > SEQ_MAX:
-        raise WireError(f"number {seq} of node {node:x}", Cause.INVALID)
+        raise WireError(f"number {seq} of node {node:x}", RefusalCause.INVALID)
     return NodeMessage(known, node, epoch, seq, memoryview(payload)[HEAD.size :], deflated)
 
 
@@ -162,7 +162,9 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     except struct.error:
         raise WireError("a snapshot without sizes") from None
     if levels_asked > FRAME_LEVELS_MAX:
-        raise WireError(f"a snapshot of which {levels_asked} levels were asked", Cause.INVALID)
+        raise WireError(
+            f"a snapshot of which {levels_asked} levels were asked", RefusalCause.INVALID
+        )
     shape, bids, asks = _parts(body, SNAPSHOT_HEAD.size, shape_size, bids_size)
     return Snapshot(instrument, bids, asks, shape, levels_asked), age_ms
 

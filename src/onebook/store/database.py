@@ -30,6 +30,7 @@ OPERATION_TIMEOUT_S: Final = 15.0
 WAL_TRIES_MAX = 100
 WAL_PAUSE_S = 0.05
 WRITTEN_AT: Final = "written_at_ms"  # the fact that `probe` writes
+BACKED_UP_AT: Final = "backed_up_at_ms"  # the fact that `onebook backup` writes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -233,10 +234,19 @@ class Database:
             kept = select(facts.c.value).where(facts.c.name == name)
             return str((await connection.execute(kept)).scalar_one())
 
-    @whole
+    async def noted(self, name: str) -> str | None:
+        """Read a fact about the database."""
+        row = await self._one(select(facts.c.value).where(facts.c.name == name))
+        return None if row is None else str(row.value)
+
     async def probe(self, now_ms: int) -> None:
         """Write a fact, to check that the database is writable."""
-        new = self._insert(facts).values(name=WRITTEN_AT, value=str(now_ms))
+        await self.note(WRITTEN_AT, str(now_ms))
+
+    @whole
+    async def note(self, name: str, value: str) -> None:
+        """Store a fact about the database in place of the one before."""
+        new = self._insert(facts).values(name=name, value=value)
         put = new.on_conflict_do_update(
             index_elements=[facts.c.name], set_={"value": new.excluded.value}
         )

@@ -12,7 +12,7 @@ from typing import Final
 from onebook import metrics
 from onebook.books import Books, LiveBook
 from onebook.config import StreamSettings
-from onebook.streams.identity import CONFLICT, IdentityLimits, review
+from onebook.streams.identity import CONFLICT, IdentityLimits, pooled, review, review_twins
 from onebook.streams.ports import Clock, Handle
 
 CHECK_S: Final = 1.0  # how often a symbol is checked
@@ -23,7 +23,7 @@ log = logging.getLogger("onebook.streams")
 
 
 class IdentityGuard:
-    """Checks every symbol that has more than one open book; calls `on_marked` on each change."""
+    """Checks every symbol that has a book to be compared with; calls `on_marked` on each change."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class IdentityGuard:
             The books whose mark changed; `on_marked` is not called for them.
         """
         symbol = book.instrument.symbol
-        if len(self._books.of(symbol)) < 2:
+        if not self._comparable(symbol):
             return []
         now = self._clock.monotonic()
         if symbol not in self._watched:
@@ -75,7 +75,7 @@ class IdentityGuard:
             _, symbol = self._due.popleft()
             for book in self._reviewed(symbol, now):
                 self._on_marked(book)
-            if len(self._books.of(symbol)) > 1:
+            if self._comparable(symbol):
                 self._due.append((now + CHECK_S, symbol))
             else:
                 self._watched.discard(symbol)
@@ -86,8 +86,22 @@ class IdentityGuard:
             at = max(self._due[0][0], now + TURN_S)
             self._handle = self._clock.call_at(at, self._check)
 
+    def _comparable(self, symbol: str) -> bool:
+        """Return whether a symbol has two open books, or its base has one in another dollar."""
+        books = self._books.of(symbol)
+        return len(books) > 1 or (bool(books) and any(map(self._books.of, pooled(symbol))))
+
     def _reviewed(self, symbol: str, now: float) -> list[LiveBook]:
-        changed = review(self._books.of(symbol), self._limits, now)
+        books = self._books.of(symbol)
+        names = {book.instrument.exchange for book in books}
+        others = [
+            book
+            for each in pooled(symbol)
+            for book in self._books.of(each)
+            if book.instrument.exchange in names
+        ]
+        marked = review(books, self._limits, now)
+        changed = list(dict.fromkeys([*marked, *review_twins([*books, *others], now)]))
         for book in changed:
             _report(book)
         return changed

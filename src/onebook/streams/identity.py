@@ -4,7 +4,8 @@ Pure. Some exchanges use the same code for another coin, and no table of codes i
 (`exchanges.currencies`). A book whose mid is far from the median of at least three others is
 probably of another coin: it is quarantined, that is left out of merged views, until it agrees again
 for a while. Where exchanges disagree and no majority decides, the books are marked and merged as
-before. The reasons for each rule: docs/explanation/identity.md.
+before. A book whose levels another one has too is the same orders under another name: it is marked,
+and left out of views that merge the other. The reasons for each rule: docs/explanation/identity.md.
 """
 
 from bisect import bisect_left
@@ -14,12 +15,23 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from onebook.books import IdentityMark, LiveBook
-from onebook.model import Health, Reason
+from onebook.model import Health, Instrument, Reason
 
 OTHERS_MIN: Final = 3  # other books that a quarantine needs
 
 CONFLICT: Final = Reason.IDENTITY_CONFLICT
 UNCONFIRMED: Final = Reason.UNCONFIRMED_IDENTITY
+SHARED: Final = Reason.SHARED_BOOK
+
+TWIN_LEVELS: Final = 25  # best levels a side that are compared; all of them must be equal
+TWIN_LEVELS_MIN: Final = 5  # a side with fewer levels proves nothing
+# Two streams of one book are rarely at the same change when they are compared.
+TWINS_FOR_S: Final = 60.0
+DOLLARS: Final = ("USD", "USDC", "USDT")  # quotes under which an exchange may list one book
+
+
+Side = Sequence[tuple[str, str]]
+Levels = tuple[Side, Side]
 
 
 class PriceVerdict(Enum):
@@ -53,6 +65,12 @@ MOVES: Final[dict[tuple[Reason | None, PriceVerdict], Reason | None]] = {
     (CONFLICT, PriceVerdict.NEAR): CONFLICT,
     (CONFLICT, PriceVerdict.DISPUTED): CONFLICT,
     (CONFLICT, PriceVerdict.OUTVOTED): CONFLICT,
+    (SHARED, PriceVerdict.ALONE): SHARED,
+    (SHARED, PriceVerdict.AGREES): SHARED,
+    (SHARED, PriceVerdict.AGREED): SHARED,
+    (SHARED, PriceVerdict.NEAR): SHARED,
+    (SHARED, PriceVerdict.DISPUTED): UNCONFIRMED,
+    (SHARED, PriceVerdict.OUTVOTED): CONFLICT,
 }
 
 
@@ -134,6 +152,60 @@ def review(books: Iterable[LiveBook], limits: IdentityLimits, now: float) -> lis
         for (book, top), each in zip(judged, judgements, strict=True)
         if _moved(book, top, each, len(judged) - 1, limits.recovery_s, now)
     ]
+
+
+def pooled(symbol: str) -> list[str]:
+    """Return the symbols of the same base in the other dollars; none for other quotes."""
+    base, _, quote = symbol.rpartition("/")
+    return [f"{base}/{each}" for each in DOLLARS if each != quote] if quote in DOLLARS else []
+
+
+def review_twins(books: Iterable[LiveBook], now: float) -> list[LiveBook]:
+    """Find the live books whose levels another one has; returns those whose mark changed.
+
+    Books of one symbol are compared with each other, and those of one exchange. Of equal books the
+    first by exchange and symbol stays unmarked.
+    """
+    changed = []
+    ordered = sorted(books, key=lambda book: (book.instrument.exchange, book.instrument.symbol))
+    alike: dict[tuple[str | None, str | None], list[LiveBook]] = {}
+    for book in ordered:
+        if book.health is Health.LIVE:
+            alike.setdefault(book.core.best(), []).append(book)
+    for some in alike.values():
+        if len(some) > 1:  # levels are read where the best prices are equal
+            _compare([(book, book.core.top(TWIN_LEVELS)) for book in some], now)
+    for book in ordered:
+        if book.twins:
+            book.twins = {each: at for each, at in book.twins.items() if now - at < TWINS_FOR_S}
+        if book.twins and book.mark is None:
+            names = sorted(f"{one.exchange} {one.symbol}" for one in map(_instrument, book.twins))
+            book.mark = IdentityMark(SHARED, f"the same levels as {', '.join(names)}")
+            changed.append(book)
+        elif not book.twins and book.mark is not None and book.mark.reason is SHARED:
+            book.mark = None
+            changed.append(book)
+    return changed
+
+
+def _instrument(book: LiveBook) -> Instrument:
+    return book.instrument
+
+
+def _compare(books: Sequence[tuple[LiveBook, Levels]], now: float) -> None:
+    """Note for each book which of those before it are equal in price and amount."""
+    for place, (book, top) in enumerate(books):
+        for other, its in books[:place]:
+            mine, that = book.instrument, other.instrument
+            comparable = mine.symbol == that.symbol or mine.exchange == that.exchange
+            if comparable and all(map(_same_side, top, its)):
+                book.twins[other] = now
+
+
+def _same_side(levels: Side, others: Side) -> bool:
+    """Compare as many levels as the shorter side has: the channels may differ in depth."""
+    count = min(len(levels), len(others))
+    return count >= TWIN_LEVELS_MIN and levels[:count] == others[:count]
 
 
 def top_of(book: LiveBook) -> Top | None:

@@ -95,10 +95,13 @@ class StreamMembers:
     def shows(self, book: LiveBook) -> bool:
         """Return whether a book belongs in the view: live, and of the coin that the others trade.
 
-        A view of one exchange merges nothing: it shows that exchange's book whatever the coin.
+        A view of one exchange merges nothing: it shows that exchange's book whatever the coin. Of
+        equal books only the first is merged.
         """
-        return book.health is Health.LIVE and not (
-            len(self.names) > 1 and book.mark is not None and book.mark.reason is CONFLICT
+        if book.health is not Health.LIVE or book.mark is None or len(self.names) == 1:
+            return book.health is Health.LIVE
+        return book.mark.reason is not CONFLICT and not any(
+            twin.instrument in self.instruments and self.shows(twin) for twin in book.twins
         )
 
     def ages_json(self, now: float) -> bytes:

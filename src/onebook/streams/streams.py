@@ -5,9 +5,9 @@ it is due, and encoded once for all of its clients. Work per exchange frame is c
 change of a book moves the clean streams of that book to a queue, and later changes find nothing to
 move. One callback, asked for through the clock, empties the queue.
 
-Only books that are live, and not quarantined by the identity guard, are merged. A book that stops
-being so makes its streams publish at once, whatever their interval, and every update names those
-left out.
+Only live books are merged, without those that the identity guard quarantined or found to be equal
+to another of the view. A book that stops being merged makes its streams publish at once, whatever
+their interval, and every update names those left out.
 
 No sockets and no event loop: time and the callback come in (`Clock`); the gateway's fan-out is the
 `Publisher` and knows the subscribers.

@@ -5,6 +5,7 @@ No rule of an exchange is here: how a request is signed and what an answer means
 quote it again break the signature on cursors. No message text of an exchange leaves this module.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,6 +73,7 @@ class ExchangeClient:
             cookies=NoCookies(),
         )
         self._wire = Wire(self._http)
+        self._turn = asyncio.Lock()
 
     @property
     def connections_in_use(self) -> int:
@@ -164,6 +166,9 @@ class ExchangeClient:
         clock = self.clock
         sent_ms, sent_s = clock.now_ms(), clock.now_s()
         answer = await self._send(self._request(host, call, credentials))
+        # Many large pages may arrive at once: one is decoded in each turn of the event loop.
+        async with self._turn:
+            await asyncio.sleep(0)
         reply = self._api.read(answer.status, answer.headers, answer.body)
         now_s = clock.now_s()
         if reply.server_ms:

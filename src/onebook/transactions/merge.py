@@ -8,6 +8,7 @@ from onebook.transactions.demand import NOTHING_LEFT_MS, Demand
 from onebook.transactions.ordering import Keyed
 from onebook.transactions.walk import Walker
 
+BATCH_MAX: Final = 200  # records between two turns of the event loop
 UNPLACED_MAX: Final = 40  # ids in a cursor
 UNPLACED_CHARS: Final = 18  # of an id: 64 bits
 
@@ -53,7 +54,7 @@ async def merged(
     demand: Demand | None = None,
     once: Once | None = None,
 ) -> AsyncGenerator[list[Keyed]]:
-    """Every record of every walker in order, in batches as they become certain.
+    """Every record of every walker in order, in small batches as they become certain.
 
     A record may go as soon as no walker can still bring a newer one: those with records ready
     are compared by their first, those without by their watermark.
@@ -61,11 +62,12 @@ async def merged(
     left, once = limit, once or Once()
     while left is None or left > 0:
         progress.clear()
-        batch = _certain(walkers, left, once)
+        batch = _certain(walkers, BATCH_MAX if left is None else min(left, BATCH_MAX), once)
         _raise_defects(walkers)
         if batch:
             left = None if left is None else left - len(batch)
             yield batch
+            await asyncio.sleep(0)  # the caller has encoded them: others have their turn
         elif all(walker.finished and not walker.ready for walker in walkers):
             return
         else:
@@ -74,11 +76,11 @@ async def merged(
             await progress.wait()
 
 
-def _certain(walkers: Sequence[Walker], left: int | None, once: Once) -> list[Keyed]:
+def _certain(walkers: Sequence[Walker], left: int, once: Once) -> list[Keyed]:
     """What can go now, at most `left` records."""
     batch: list[Keyed] = []
     watermark_ms = max((_watermark(walker) for walker in walkers), default=NOTHING_LEFT_MS)
-    while (left is None or len(batch) < left) and (walker := _next(walkers, watermark_ms)):
+    while len(batch) < left and (walker := _next(walkers, watermark_ms)):
         keyed = walker.take()
         if once.passes(keyed):
             batch.append(keyed)

@@ -36,9 +36,9 @@ def upgrade() -> None:
         )
     )
     for name in TABLES:
-        table = sa.table(name, sa.column("pepper_id", sa.Text))
+        rows = sa.table(name, sa.column("pepper_id", sa.Text))
         value = sa.func.coalesce(known.scalar_subquery(), "")
-        op.execute(table.update().values(pepper_id=value))
+        op.execute(rows.update().values(pepper_id=value))
     op.execute(facts.delete().where(facts.c.name == FACT))
 
 
