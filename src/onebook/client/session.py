@@ -66,7 +66,7 @@ async def opening(
             await ws.close()
 
 
-class Subscription(NamedTuple):
+class WatchedView(NamedTuple):
     """A view, the options of its subscription, and the shapes of the messages that these bring."""
 
     view: BookView
@@ -74,9 +74,9 @@ class Subscription(NamedTuple):
     shapes: Mapping[str, Any]
 
 
-def subscription(symbol: str, options: Mapping[str, Any]) -> Subscription:
+def watched(symbol: str, options: Mapping[str, Any]) -> WatchedView:
     """A subscription without a book."""
-    return Subscription(BookView(symbol), options, shapes_of(options))
+    return WatchedView(BookView(symbol), options, shapes_of(options))
 
 
 class ViewSession:
@@ -86,7 +86,7 @@ class ViewSession:
     about none is about the connection: it is the `cause` of the close that follows.
     """
 
-    def __init__(self, ws: ClientConnection, held: Sequence["Subscription"]) -> None:
+    def __init__(self, ws: ClientConnection, held: Sequence[WatchedView]) -> None:
         self.ws = ws
         self.held = {each.view.symbol: each for each in held}
         self._reconnect_at: float | None = None  # loop time
@@ -226,7 +226,7 @@ class ViewSession:
         await self.ws.send(json.dumps(message))
 
 
-def _shape_of(kind: str, held: Subscription | None) -> Any:
+def _shape_of(kind: str, held: WatchedView | None) -> Any:
     """The shape of a message; of an update that no subscription is for, only its symbol is read."""
     if held is None and kind in _UPDATES:
         return _UNASKED

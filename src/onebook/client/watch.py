@@ -25,10 +25,10 @@ from onebook.client.failures import (
 from onebook.client.loops import OneLoop
 from onebook.client.session import (
     SILENCE_MAX_S,
-    Subscription,
     ViewSession,
+    WatchedView,
     opening,
-    subscription,
+    watched,
 )
 from onebook.client.view import BookView
 
@@ -78,7 +78,7 @@ def watch(
         TypeError: The options of a symbol are not a mapping.
     """
     link = _Link(
-        _subscriptions(symbols, {"exchanges": exchanges, **options}),
+        _watched(symbols, {"exchanges": exchanges, **options}),
         url=websocket_of(url),
         api_key=api_key,
         attempts_max=attempts_max,
@@ -88,7 +88,7 @@ def watch(
     return ViewUpdates(link)
 
 
-def _subscriptions(symbols: Symbols, common: dict[str, Any]) -> list[Subscription]:
+def _watched(symbols: Symbols, common: dict[str, Any]) -> list[WatchedView]:
     """What to subscribe to; options of a symbol replace those of all."""
     if isinstance(symbols, str):
         symbols = [symbols]
@@ -98,7 +98,7 @@ def _subscriptions(symbols: Symbols, common: dict[str, Any]) -> list[Subscriptio
     for symbol, own in named.items():
         if not isinstance(own, Mapping):
             raise TypeError(f'Options of {symbol} must be a mapping, such as {{"depth": 5}}.')
-    return [subscription(symbol, {**common, **own}) for symbol, own in named.items()]
+    return [watched(symbol, {**common, **own}) for symbol, own in named.items()]
 
 
 class ViewUpdates(AsyncIterator[BookView]):
@@ -170,7 +170,7 @@ class _Link:
 
     def __init__(
         self,
-        held: Sequence[Subscription],
+        held: Sequence[WatchedView],
         *,
         url: str,
         api_key: str,
