@@ -53,11 +53,8 @@ test: $(BIN)/.installed-dev ## the whole test suite
 		$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
 			--last-failed --last-failed-no-failures=none; }
 
-# Only the test files that a source file is judged by: the rest of the suite would cost and not count.
-coverage: $(BIN)/.installed-dev ## what source files' own tests leave uncovered (OF=gateway: of one folder)
-	$(BIN)/python -m pytest --numprocesses=auto --cov --cov-report= --cov-context=test \
-		$$($(BIN)/python tests/house/coverage_by_file.py --tests --of=$(OF))
-	$(BIN)/python tests/house/coverage_by_file.py .coverage --of=$(OF)
+coverage: $(BIN)/.installed-dev ## the lines and branches that the tests leave uncovered
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal --cov --cov-report=term-missing
 
 check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -1,7 +1,10 @@
 """Counts what makes a source tree hard to carry on: `python tests/house/count.py [src/onebook]`.
 
 - lines: of Python, and of what is compiled (`.pyx`, `.pxd`, `.pxi`, `.h`);
-- files over 450 lines;
+- Python files, and those of fewer than 100 lines;
+- Protocols: each wants two implementations or a package border;
+- the share of lines that are imports, and files that exactly one other imports: a subject that was
+  cut is tied together again by them;
 - class names used twice, connectors and dialects among each other exempt, and the pure-Python
   reference with the names of the compiled classes;
 - callback slots: attributes that an object annotates as callables, or that are named `on_...`,
@@ -19,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 
-LINES_MAX = 450
+SMALL_LINES = 100
 SHARED_LINES = 8
 COMPILED = (".pyx", ".pxd", ".pxi", ".h")
 PACKAGE = "onebook"
@@ -166,6 +169,46 @@ def code_lines(text: str) -> list[str]:
     ]
 
 
+def protocols(trees: Trees) -> Iterator[str]:
+    """Each Protocol, by its file and name."""
+    for path, tree in trees.items():
+        for each in ast.walk(tree):
+            if isinstance(each, ast.ClassDef) and any(is_protocol(base) for base in each.bases):
+                yield f"{path}: {each.name}"
+
+
+def is_protocol(base: ast.expr) -> bool:
+    return ast.unparse(base).split("[")[0].rpartition(".")[2] == "Protocol"
+
+
+def imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    return (each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom))
+
+
+def import_share(trees: Trees, lines: Mapping[str, int]) -> int:
+    """Lines of import statements among a thousand."""
+    found = sum(
+        (each.end_lineno or each.lineno) - each.lineno + 1
+        for tree in trees.values()
+        for each in imports(tree)
+    )
+    return round(1000 * found / sum(lines[path] for path in trees))
+
+
+def imported_once(trees: Trees) -> set[str]:
+    """Files that exactly one other file of the package imports; `__init__.py` apart."""
+    users = defaultdict[str, set[str]](set)
+    for path, tree in trees.items():
+        for each in imports(tree):
+            module = getattr(each, "module", None) or ""
+            names = [f"{module}.{alias.name}" for alias in each.names] if module else []
+            for name in [module, *names, *(alias.name for alias in each.names)]:
+                file = name.removeprefix(f"{PACKAGE}.").replace(".", "/") + ".py"
+                if name.startswith(f"{PACKAGE}.") and file in trees and file != path:
+                    users[file].add(path)
+    return {file for file, importing in users.items() if len(importing) == 1}
+
+
 def counts(root: Path) -> dict[str, object]:
     """All figures of one tree, with the names behind those that should be 0."""
     texts, compiled = python_files(root), compiled_files(root)
@@ -174,7 +217,11 @@ def counts(root: Path) -> dict[str, object]:
     return {
         "python lines": sum(lines[path] for path in texts),
         "compiled lines": sum(lines[path] for path in compiled),
-        "files over 450 lines": sorted(path for path, each in lines.items() if each > LINES_MAX),
+        "python files": len(texts),
+        "files of fewer than 100 lines": sum(lines[path] < SMALL_LINES for path in texts),
+        "import lines, per mille": import_share(trees, lines),
+        "files imported by exactly one other": sorted(imported_once(trees)),
+        "protocols": sorted(protocols(trees)),
         "class names used twice": sorted(repeated_classes(trees)),
         "callback slots assigned from outside": sorted(assigned_slots(trees)),
         "import circles": import_circles(trees),

@@ -11,6 +11,9 @@ from house.count import (
     counts,
     duplicated_pairs,
     import_circles,
+    import_share,
+    imported_once,
+    protocols,
     repeated_classes,
 )
 
@@ -40,6 +43,17 @@ def test_the_whole_tree_is_counted(now):
 
 def trees(**texts):
     return {f"{name.replace('__', '/')}.py": ast.parse(text) for name, text in texts.items()}
+
+
+def test_a_protocol_and_a_file_of_one_other_are_found():
+    found = trees(
+        a="class P(Protocol): ...\nclass Q(typing.Protocol[T]): ...\nclass R(P): ...",
+        b="from onebook.a import P\nfrom onebook import c",
+        c="import onebook.a",
+    )
+    assert sorted(protocols(found)) == ["a.py: P", "a.py: Q"]
+    assert imported_once(found) == {"c.py"}
+    assert import_share(found, {"a.py": 3, "b.py": 2, "c.py": 1}) == 500
 
 
 def test_a_circle_is_found_also_through_functions_types_and_packages():
