@@ -16,17 +16,16 @@ from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS, Venue, greeted
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import LossDetection, SlowDown
-from onebook.exchanges.limits import Limit
+from onebook.exchanges.kit import Limit, LossDetection, SlowDown
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.liveness import Cadences
 from onebook.feeds.recovery import ERRORS_SETTLE_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
-from onebook.simulator.board import Now
 from onebook.simulator.bybit import Bybit
 from onebook.simulator.htx import Htx
+from onebook.simulator.kit import Now
 
 every_channel = pytest.mark.parametrize("name", CHANNELS)
 # Where another book fits on the connection.

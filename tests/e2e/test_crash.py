@@ -29,7 +29,7 @@ from onebook.accounts.pepper import load_pepper
 from onebook.accounts.spill import take_in
 from onebook.accounts.usage_report import stored_usage
 from onebook.model import Tier
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import waited_s
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.exchanges.through_ccxt import Market
+from onebook.exchanges.kit.through_ccxt import Market
 from onebook.feeds.ccxt.markets import DECIMAL_PLACES, TICK_SIZE, precision_of, rows, writer
 from onebook.feeds.ccxt.numbers import TEXTS_MAX, Texts, best
 from onebook.feeds.ccxt.verdicts import Extent, verdict_of, words_of

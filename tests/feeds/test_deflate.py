@@ -17,7 +17,7 @@ from websockets.frames import Frame, Opcode
 from feeds.test_feed import HOST, Rig, Server, best, running, seen
 from feeds.toy import TOY, A
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import FrameForm
+from onebook.exchanges.kit import FrameForm
 from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
 from onebook.inflate import TooLong, Uninflatable
 from onebook.model import Health, Reason

@@ -3,9 +3,7 @@
 import pytest
 
 from feeds.toy import TOY, A, B, C, limited
-from onebook.exchanges.contract import Fetch, Send
-from onebook.exchanges.frames import Dated, send
-from onebook.exchanges.limits import Limit, Quotas
+from onebook.exchanges.kit import Dated, Fetch, Limit, Quotas, Send, send
 from onebook.feeds.actions import PING, Request, Transmit
 from onebook.feeds.outbox import Outbox
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from feeds.toy import TOY, A, B
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Snapshot
+from onebook.exchanges.kit import Snapshot
 from onebook.feeds.liveness import Cadences
 from onebook.feeds.phases import Watch
 from onebook.feeds.pulse import NO_DATA, NO_HEARTBEAT, Pulse

@@ -5,8 +5,7 @@ import pytest
 from feeds.toy import TOY, A, B
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Snapshot
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit import Quotas, Snapshot
 from onebook.feeds.liveness import Cadence, Cadences
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.phases import TRANSITIONS, Cause, NoTransition, Phase, Watch

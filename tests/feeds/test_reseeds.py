@@ -11,14 +11,14 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.binance import BOOKS
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
     BookChannel,
     Event,
+    Exchange,
+    SeededEngine,
     SeedRefused,
     SocketSeed,
 )
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.engine import SeededEngine
 from onebook.feeds.actions import Action, End, Request, Transmit
 from onebook.feeds.reseeding import NO_CHANGES
 from onebook.feeds.reseeds import RETRY_S

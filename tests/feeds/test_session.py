@@ -12,8 +12,7 @@ from prometheus_client import REGISTRY
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, limited, snap
 from onebook.books import SAME_BOOK, Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Exchange, Send
-from onebook.exchanges.limits import Limit, Quotas, Scope
+from onebook.exchanges.kit import Exchange, Limit, Quotas, Scope, Send
 from onebook.feeds.actions import PING, Action, End, Request, Transmit
 from onebook.feeds.dispatch import FAULTS, NOISE, QUEUE_FULL
 from onebook.feeds.liveness import Cadences

@@ -16,7 +16,7 @@ from onebook.feeds import Catalogue, Library, Supervisor, enabled
 from onebook.feeds.ccxt.library import THREAD
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 
 pytest.importorskip("ccxt.pro", reason="the extra onebook[ccxt] is not installed")
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "src/onebook/exchanges/evidence.toml"
+EVIDENCE = ROOT / "src/onebook/exchanges/kit/evidence.toml"
 PAGES = ROOT / "docs/reference/exchanges"
 REFERENCE = ROOT / "docs/reference"
 CONNECTION = REFERENCE / "connection.md"
@@ -16,7 +16,7 @@ CONNECTION = REFERENCE / "connection.md"
 def write() -> None:
     """Write what is not yet so, and remove pages of exchanges that are gone."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from onebook.exchanges import quality
+    from onebook.exchanges.kit import quality
     from onebook.gateway import lifecycle
     from reference.code_pages import code_pages, index
     from reference.evidence import collected, written

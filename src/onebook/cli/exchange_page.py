@@ -13,8 +13,8 @@ from onebook.cli.exchange_facts import (
     proven_of,
 )
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.quality import (
+from onebook.exchanges.kit import Exchange
+from onebook.exchanges.kit.quality import (
     NEVER,
     OLD_DAYS,
     confirmations,
@@ -98,7 +98,7 @@ def index() -> str:
         NOTE,
         "# Exchanges and how well each is proven",
         "A level holds where all its rules and those of the levels below it hold. The rules stand"
-        " in `onebook/exchanges/quality.toml`; whether they hold is read from the tests, so that a"
+        " in `onebook/exchanges/kit/quality.toml`; whether they hold is read from the tests, so that a"
         " level cannot be claimed. `onebook exchanges show NAME` prints the same.",
     ]
     for name, level in rules().levels.items():

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from onebook.exchanges.contract import Fetch
+from onebook.exchanges.kit import Fetch
 from onebook.model import Reason
 
 

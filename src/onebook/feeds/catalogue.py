@@ -20,7 +20,7 @@ from msgspec.structs import force_setattr
 from onebook import metrics
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.contract import Exchange, ProtocolError
+from onebook.exchanges.kit import Exchange, ProtocolError
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.lists import read_list
 from onebook.model import Instrument, InstrumentStatus, Reason

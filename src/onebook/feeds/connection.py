@@ -16,8 +16,7 @@ from picows import WSCloseCode, WSFrame, WSMsgType, WSTransport
 from onebook.clock import next_tick
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.contract import Exchange, Fetch, FrameForm
-from onebook.exchanges.frames import short
+from onebook.exchanges.kit import Exchange, Fetch, FrameForm, short
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
 from onebook.feeds.listener import DATA, Listener

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Acknowledged,
     Alive,
     BookHalted,

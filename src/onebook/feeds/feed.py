@@ -22,8 +22,7 @@ from picows import (
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.contract import Exchange, FrameForm, ProtocolError
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit import Exchange, FrameForm, ProtocolError, Quotas
 from onebook.feeds import deflate
 from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.liveness import Cadences

@@ -8,9 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onebook.config import FeedSettings
-from onebook.exchanges import currencies
-from onebook.exchanges.contract import Exchange, Instruments, ProtocolError
-from onebook.exchanges.frames import sound
+from onebook.exchanges.kit import Exchange, Instruments, ProtocolError, currencies, sound
 from onebook.feeds.ccxt.library import Library
 from onebook.rest import TOTAL_S, Rest
 

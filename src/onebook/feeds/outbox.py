@@ -7,8 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 
-from onebook.exchanges.contract import Fetch, Send
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit import Fetch, Quotas, Send
 from onebook.feeds.actions import Action, Request, Transmit
 from onebook.model import Instrument
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Exchange, Send
+from onebook.exchanges.kit import Exchange, Send
 from onebook.feeds.liveness import NEVER, Cadences
 from onebook.feeds.phases import Watch
 from onebook.model import Health

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Output, ProtocolError, Seeded
+from onebook.exchanges.kit import Output, ProtocolError, Seeded
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.phases import Watch
 from onebook.feeds.recovery import Ending, Recovery

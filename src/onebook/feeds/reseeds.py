@@ -10,7 +10,7 @@ from typing import Final
 
 from onebook.books import LiveBook
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Seeded, StreamPosition
+from onebook.exchanges.kit import Seeded, StreamPosition
 from onebook.model import Instrument
 
 SEED_SHARE: Final = 0.75  # of a small seed's levels, where that is less than `reseed_levels`

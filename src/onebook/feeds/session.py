@@ -14,9 +14,15 @@ from typing import Final
 
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Connector, Delta, Exchange, ProtocolError, Seeded
-from onebook.exchanges.frames import UNREADABLE
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit import (
+    UNREADABLE,
+    Connector,
+    Delta,
+    Exchange,
+    ProtocolError,
+    Quotas,
+    Seeded,
+)
 from onebook.feeds.actions import PING, Action, End
 from onebook.feeds.dispatch import Dispatch
 from onebook.feeds.liveness import NEVER, Cadences

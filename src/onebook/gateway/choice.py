@@ -6,8 +6,8 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from onebook.core import MEMBERS_MAX
-from onebook.exchanges.instead import instead_of
-from onebook.exchanges.selection import ALL, ExchangeSelection, select
+from onebook.exchanges.kit.instead import instead_of
+from onebook.exchanges.kit.selection import ALL, ExchangeSelection, select
 from onebook.gateway import commands, replies
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import CommandRefused

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from onebook.config import CcxtSettings
-from onebook.exchanges.through_ccxt import Command
+from onebook.exchanges.kit.through_ccxt import Command
 from onebook.feeds.actions import End
 from onebook.feeds.ccxt.numbers import Rows, SideWriter, best
 from onebook.feeds.ccxt.verdicts import Extent, verdict_of, words_of

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
 
-from onebook.exchanges.frames import step_of
-from onebook.exchanges.through_ccxt import Market
+from onebook.exchanges.kit import step_of
+from onebook.exchanges.kit.through_ccxt import Market
 from onebook.feeds.ccxt.numbers import Number, SideWriter, Write, rounding
 
 # ccxt's `precisionMode`: what the precision of a market counts.

@@ -8,8 +8,8 @@ from typing import Any, Final
 from onebook.config import FeedSettings
 from onebook.errors import ConfigError
 from onebook.exchanges import resolve
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.through_ccxt import exchange_of
+from onebook.exchanges.kit import Exchange
+from onebook.exchanges.kit.through_ccxt import exchange_of
 
 SETTING: Final = "feeds.ccxt.exchanges"
 MODULE: Final = "ccxt.pro"

@@ -7,7 +7,7 @@ class of its own method resolution order that the table knows.
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from onebook.exchanges.frames import short
+from onebook.exchanges.kit import short
 from onebook.model import Reason
 
 
