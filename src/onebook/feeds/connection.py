@@ -18,9 +18,9 @@ from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
 from onebook.exchanges.frames import short
-from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
 from onebook.feeds.listener import DATA, Listener
+from onebook.feeds.outbox import End, Request, SendPing, Transmit
 from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats

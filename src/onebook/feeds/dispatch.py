@@ -27,12 +27,12 @@ from onebook.exchanges.contract import (
     Unnamed,
     Verify,
 )
+from onebook.feeds.liveness import Liveness
 from onebook.feeds.outbox import Outbox
-from onebook.feeds.phases import LIVE_PHASE, Tally
-from onebook.feeds.pulse import Pulse
 from onebook.feeds.recovery import Ending, Recovery
 from onebook.feeds.reseeding import Reseeding
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import LIVE_PHASE, Tally
 from onebook.model import Instrument, Reason
 from onebook.ratelimit import TokenBucket
 
@@ -52,7 +52,7 @@ class Dispatch:
         settings: Limits and waits.
         stats: Counters of the exchange.
         outbox: Where frames and REST requests go.
-        pulse: Where heartbeats go.
+        liveness: Where heartbeats go.
         recovery: What is done about books that are not live.
         end: Ends the connection.
     """
@@ -64,7 +64,7 @@ class Dispatch:
         settings: FeedSettings,
         stats: ExchangeStats,
         outbox: Outbox,
-        pulse: Pulse,
+        liveness: Liveness,
         recovery: Recovery,
         end: Ending,
     ) -> None:
@@ -93,7 +93,7 @@ class Dispatch:
             ),
             Trading: lambda out, now: recovery.trading(out.reason, now, is_open=out.open),
             Ignored: self._ignored,
-            Alive: lambda out, now: pulse.alive(recovery.watches.get(out.instrument), now),
+            Alive: lambda out, now: liveness.alive(recovery.watches.get(out.instrument), now),
             Closing: lambda out, now: end(Reason.CLOSING, now, out.reason, at_once=True),
         }
         self._books = books

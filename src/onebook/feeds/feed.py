@@ -27,10 +27,10 @@ from onebook.exchanges.contract import Exchange, FrameForm, ProtocolError
 from onebook.exchanges.limits import Quotas
 from onebook.feeds import deflate
 from onebook.feeds.connection import ExchangeConnection
-from onebook.feeds.liveness import Cadences
 from onebook.feeds.ports import FrameRecorder, Link, NotReached
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
+from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest, retry_after_s
 

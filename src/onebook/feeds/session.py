@@ -2,7 +2,7 @@
 
 No socket and no clock: frames and monotonic seconds come in, books change at once, and what must
 be done outside waits in `take` as actions. The rules are in the parts: `dispatch` (what each output
-of a connector does), `pulse` (silence, heartbeats), `recovery` (books that are not live),
+of a connector does), `liveness` (silence, heartbeats), `recovery` (books that are not live),
 `reseeding` (bodies for live books), `outbox` (limits).
 """
 
@@ -17,15 +17,13 @@ from onebook.config import FeedSettings
 from onebook.exchanges.contract import Connector, Delta, Exchange, ProtocolError, Seeded
 from onebook.exchanges.frames import UNREADABLE
 from onebook.exchanges.limits import Quotas
-from onebook.feeds.actions import PING, Action, End
 from onebook.feeds.dispatch import Dispatch
-from onebook.feeds.liveness import NEVER, Cadences
-from onebook.feeds.outbox import Outbox
-from onebook.feeds.phases import WAITING, Phase, Watch
-from onebook.feeds.pulse import DEAD, Pulse
+from onebook.feeds.liveness import DEAD, Liveness
+from onebook.feeds.outbox import PING, Action, End, Outbox
 from onebook.feeds.recovery import Recovery
 from onebook.feeds.reseeding import Reseeding
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import NEVER, WAITING, Cadences, Phase, Watch
 from onebook.model import Health, Instrument, Reason
 
 WATCH_S: Final = 0.25  # how often each instrument is checked
@@ -75,7 +73,7 @@ class FeedSession:
             wake=self._wake,
             wall=wall,
         )
-        self._pulse = Pulse(exchange, settings, cadences or Cadences(settings))
+        self._liveness = Liveness(exchange, settings, cadences or Cadences(settings))
         self._recovery = Recovery(
             books=books,
             outbox=self._outbox,
@@ -93,7 +91,7 @@ class FeedSession:
             settings=settings,
             stats=stats,
             outbox=self._outbox,
-            pulse=self._pulse,
+            liveness=self._liveness,
             recovery=self._recovery,
             end=self._end,
         )
@@ -111,7 +109,7 @@ class FeedSession:
         self._orphans: Counter[Instrument] = Counter()  # bodies on their way, their books removed
         self._renew_at = NEVER
         self._check_at = 0.0
-        self._recovery.adopt(instruments, self._pulse.cadences, 0.0)
+        self._recovery.adopt(instruments, self._liveness.cadences, 0.0)
 
     @property
     def instruments(self) -> list[Instrument]:
@@ -120,7 +118,7 @@ class FeedSession:
 
     def opened(self, now: float) -> None:
         """Begin: the socket is open."""
-        self._pulse.opened(now)
+        self._liveness.opened(now)
         # Spread, because connections opened together would be renewed together.
         renew_before_s = self._settings.renew_before_s * (1.0 + self._jitter())
         self._renew_at = now + max(
@@ -135,7 +133,7 @@ class FeedSession:
         """Act on one message (the hot path: what `Dispatch.run` does, without the calls)."""
         if self.ended is not None:
             return
-        self._pulse.received_at = now
+        self._liveness.received_at = now
         self._stats.frames += 1
         # Called as locals: an attribute that is no method is slow to call in Python 3.11.
         read = self._read
@@ -154,7 +152,7 @@ class FeedSession:
                 if outputs is None:
                     outputs = self._connector.received(frame)
                 if not outputs:
-                    self._pulse.withheld(now)
+                    self._liveness.withheld(now)
                 table = self._dispatch.table
                 for output in outputs:
                     table[type(output)](output, now)
@@ -166,14 +164,14 @@ class FeedSession:
     def damaged(self, reason: str, now: float) -> None:
         """Act on a message that could not be turned into a frame: it may have been of any book."""
         if self.ended is None:
-            self._pulse.received_at = now
+            self._liveness.received_at = now
             self._dispatch.misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
             self._recovery.repair(now)
 
     def received_control(self, now: float) -> None:
         """Note a control frame or a fragment: it proves a socket and no data."""
         if self.ended is None:
-            self._pulse.received_at = now
+            self._liveness.received_at = now
             self._dispatch.noise(now)
 
     def ponged(self, now: float) -> None:
@@ -220,7 +218,7 @@ class FeedSession:
 
     def add(self, instruments: Sequence[Instrument], now: float) -> None:
         """Add instruments, whose books are already open."""
-        self._recovery.adopt(instruments, self._pulse.cadences, now)
+        self._recovery.adopt(instruments, self._liveness.cadences, now)
         if self.ended is None:
             self._execute(lambda: self._connector.add(instruments), now)
             self._recovery.added(instruments, now)
@@ -231,7 +229,7 @@ class FeedSession:
             if (watch := self._watches.get(instrument)) is not None and watch.fetching:
                 self._orphans[instrument] += watch.fetching
             self._recovery.drop(instrument, now)
-            self._pulse.cadences.forget(instrument)
+            self._liveness.cadences.forget(instrument)
             if self._reseeding is not None:
                 self._reseeding.forget(instrument)
         if self.ended is None:
@@ -241,12 +239,12 @@ class FeedSession:
         """Let time pass: silence, heartbeats, age, and what is awaited of each instrument."""
         if self.ended is not None:
             return
-        self._stats.received_at = max(self._stats.received_at, self._pulse.received_at)
-        if self._pulse.is_dead(now):
+        self._stats.received_at = max(self._stats.received_at, self._liveness.received_at)
+        if self._liveness.is_dead(now):
             self._end(Reason.SILENT, now, DEAD)
-        elif self._pulse.wants_ping(now):
+        elif self._liveness.wants_ping(now):
             self._outbox.urge(PING)
-        heartbeat = self._pulse.heartbeat(now)
+        heartbeat = self._liveness.heartbeat(now)
         if heartbeat is not None:
             self._outbox.send(heartbeat)
         if now >= self._renew_at:
@@ -272,9 +270,9 @@ class FeedSession:
     # Timers.
 
     def _check_all(self, now: float) -> None:
-        silence = self._pulse.check(self._watches.values(), now)
+        silence = self._liveness.check(self._watches.values(), now)
         if silence is not None:
-            for watch in self._pulse.overdue(self._watches.values(), now):
+            for watch in self._liveness.overdue(self._watches.values(), now):
                 # What was always moving must come back changed.
                 self._books.remember_top(watch.book, now + self._settings.frozen_max_s)
             self._end(Reason.SILENT, now, silence)
@@ -287,7 +285,7 @@ class FeedSession:
     def _check(self, watch: Watch, now: float) -> None:
         if watch.phase is not Phase.LIVE:
             self._recovery.check(watch, now)
-        elif self._pulse.is_quiet(watch, now):
+        elif self._liveness.is_quiet(watch, now):
             self._invalidate(watch.instrument, Reason.QUIET, now)
         elif now >= watch.at:
             self._recovery.overdue(watch, now)
