@@ -1,33 +1,65 @@
-"""Sans-I/O state machine of one exchange connection: frames and silences in, actions out.
+"""Sans-I/O state machine of one exchange connection: frames and time in, effects out.
 
-No socket and no clock: frames and monotonic seconds come in, books change at once, and what must
-be done outside waits in `take` as actions. The rules are in the parts: `dispatch` (what each output
-of a connector does), `liveness` (silence, heartbeats), `recovery` (books that are not live),
-`reseeding` (bodies for live books), `outbox` (limits).
+No socket and no clock: frames and monotonic seconds come in, books change at once, and effects for
+the connection wait in `take`. One table maps each output of a connector to its handler; `received`
+is the hot path beside it. What the handlers decide is in the parts: `liveness` (silence,
+heartbeats), `recovery` (books that are not live), `reseeding` (snapshots for live books), `outbox`
+(rate limits).
 """
 
+import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Connector, Delta, Exchange, ProtocolError, Seeded
+from onebook.exchanges.contract import (
+    Acknowledged,
+    Alive,
+    BookHalted,
+    BookRefused,
+    Closing,
+    Connector,
+    Delta,
+    Exchange,
+    Fetch,
+    Gap,
+    Ignored,
+    Output,
+    ProtocolError,
+    Renewed,
+    Seeded,
+    Send,
+    SlowDown,
+    Snapshot,
+    SnapshotFailed,
+    Trading,
+    Unnamed,
+    Verify,
+)
 from onebook.exchanges.frames import UNREADABLE
 from onebook.exchanges.limits import Quotas
-from onebook.feeds.dispatch import Dispatch
 from onebook.feeds.liveness import DEAD, Liveness
 from onebook.feeds.outbox import PING, Action, End, Outbox
 from onebook.feeds.recovery import Recovery
 from onebook.feeds.reseeding import Reseeding
 from onebook.feeds.stats import ExchangeStats
-from onebook.feeds.subscriptions import NEVER, WAITING, Cadences, Phase, Watch
+from onebook.feeds.subscriptions import LIVE_PHASE, NEVER, WAITING, Cadences, Phase, Tally, Watch
 from onebook.model import Health, Instrument, Reason
+from onebook.ratelimit import TokenBucket
+
+log = logging.getLogger("onebook.feeds")
 
 WATCH_S: Final = 0.25  # how often each instrument is checked
-RENEWED: Final = "its age limit is near"  # the detail beside the code
+
+# Why a connection ends: the detail beside the code.
+RENEWED: Final = "its age limit is near"
+QUEUE_FULL: Final = "too many frames wait to be sent"
+FAULTS: Final = "too many frames that cannot be understood"
+NOISE: Final = "too many messages without data"
 
 
 class FeedSession:
@@ -86,19 +118,9 @@ class FeedSession:
         )
         self._watches = self._recovery.watches
         self._invalidate = self._recovery.invalidate
-        self._dispatch = Dispatch(
-            books=books,
-            settings=settings,
-            stats=stats,
-            outbox=self._outbox,
-            liveness=self._liveness,
-            recovery=self._recovery,
-            end=self._end,
-        )
-        self._execute = self._dispatch.run
         self._reseeding: Reseeding | None = None
         if isinstance(self._connector, Seeded):
-            self._reseeding = self._dispatch.reseeding = Reseeding(
+            self._reseeding = Reseeding(
                 self._connector,
                 settings,
                 recovery=self._recovery,
@@ -106,6 +128,12 @@ class FeedSession:
                 execute=self._execute,
                 end=self._end,
             )
+        self._unsampled = books.change
+        self._change = self._unsampled  # or `_sampled`, for one delta
+        self._table: Final = self._handlers()
+        self._noise = TokenBucket.of_rate(settings.noise_per_s, settings.noise_burst)
+        self._faults = Tally(settings.faults_max)
+        self._unknown = False  # whether an unknown message was logged
         self._orphans: Counter[Instrument] = Counter()  # bodies on their way, their books removed
         self._renew_at = NEVER
         self._check_at = 0.0
@@ -130,7 +158,7 @@ class FeedSession:
         self._recovery.asked(self._watches.values(), now)
 
     def received(self, frame: bytes, now: float) -> None:
-        """Act on one message (the hot path: what `Dispatch.run` does, without the calls)."""
+        """Act on one message (the hot path: what `_execute` does, without its call)."""
         if self.ended is not None:
             return
         self._liveness.received_at = now
@@ -143,7 +171,7 @@ class FeedSession:
             except UNREADABLE:
                 outputs = None
             if type(outputs) is Delta:  # nearly all
-                change = self._dispatch.change
+                change = self._change
                 reason = change(outputs, now)
                 if reason is None:
                     return
@@ -153,11 +181,11 @@ class FeedSession:
                     outputs = self._connector.received(frame)
                 if not outputs:
                     self._liveness.withheld(now)
-                table = self._dispatch.table
+                table = self._table
                 for output in outputs:
                     table[type(output)](output, now)
         except Exception as error:
-            self._dispatch.failed(error, now)
+            self._failed(error, now)
         if self._recovery.broken:
             self._recovery.repair(now)
 
@@ -165,14 +193,14 @@ class FeedSession:
         """Act on a message that could not be turned into a frame: it may have been of any book."""
         if self.ended is None:
             self._liveness.received_at = now
-            self._dispatch.misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
+            self._misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
             self._recovery.repair(now)
 
     def received_control(self, now: float) -> None:
         """Note a control frame or a fragment: it proves a socket and no data."""
         if self.ended is None:
             self._liveness.received_at = now
-            self._dispatch.noise(now)
+            self._count_noise(now)
 
     def ponged(self, now: float) -> None:
         """Count a pong that was sent: exchanges count it as a message."""
@@ -251,7 +279,7 @@ class FeedSession:
             self._end(Reason.RENEWING, now, RENEWED, at_once=True)
         elif now >= self._check_at:
             self._check_at = now + WATCH_S
-            self._dispatch.sample_next()
+            self._change = self._sampled  # measures the latency of the next data message
             self._check_all(now)
 
     def take(self, now: float) -> list[Action]:
@@ -267,7 +295,133 @@ class FeedSession:
             self.ended = End(reason, detail)
         self._recovery.finish(self.ended.reason, self.ended.detail, now)
 
-    # Timers.
+    # Outputs of the connector
+
+    def _handlers(self) -> dict[type, Callable[[Any, float], object]]:
+        recovery = self._recovery
+        return {
+            Snapshot: self._fill,
+            Delta: self._delta,
+            Verify: self._verify,
+            Gap: lambda out, now: recovery.invalidate(
+                out.instrument, Reason.GAP, now, detail=out.reason
+            ),
+            Send: self._send,
+            Fetch: self._fetch,
+            Acknowledged: lambda out, now: recovery.acknowledged(out.instrument, now),
+            Renewed: lambda out, now: recovery.renewed(out.instrument, now),
+            BookRefused: lambda out, now: recovery.refused(out.instrument, out.reason, now),
+            BookHalted: lambda out, now: recovery.not_traded(out.instrument, out.reason, now),
+            SnapshotFailed: lambda out, now: recovery.snapshot_failed(
+                out.instrument, out.reason, now
+            ),
+            Unnamed: lambda out, now: recovery.unnamed(out.reason, now),
+            SlowDown: lambda out, now: recovery.slow_down(
+                out.reason, now, unavailable=out.unavailable, about=out.instruments
+            ),
+            Trading: lambda out, now: recovery.trading(out.reason, now, is_open=out.open),
+            Ignored: self._ignored,
+            Alive: lambda out, now: self._liveness.alive(recovery.watches.get(out.instrument), now),
+            Closing: lambda out, now: self._end(Reason.CLOSING, now, out.reason, at_once=True),
+        }
+
+    def _execute(self, outputs: Callable[[], Iterable[Output]], now: float) -> None:
+        """Execute outputs as they are produced, then resync the books they invalidated."""
+        table = self._table
+        try:
+            for output in outputs():
+                table[type(output)](output, now)
+        except Exception as error:
+            self._failed(error, now)
+        if self._recovery.broken:
+            self._recovery.repair(now)
+
+    def _failed(self, error: Exception, now: float) -> None:
+        """Handle an exception raised while a frame was parsed or applied."""
+        if isinstance(error, ProtocolError):
+            self._misunderstood(error.instrument, Reason.PROTOCOL_ERROR, error.reason, now)
+            return
+        kind = type(error).__name__
+        if kind not in self._stats.bugs:
+            self._stats.bugs.add(kind)
+            log.error("Processing a frame of %s failed.", self._stats.name, exc_info=error)
+        self._misunderstood(None, Reason.INTERNAL_ERROR, "", now)
+
+    def _misunderstood(
+        self, instrument: Instrument | None, reason: Reason, detail: str, now: float
+    ) -> None:
+        """Invalidate what a frame may have changed: one book, or all where that is unknown."""
+        if instrument is not None:
+            self._recovery.invalidate(instrument, reason, now, detail=detail)
+        elif self._faults.hit(now):
+            self._end(reason, now, FAULTS, abrupt=True)
+        else:
+            for each in list(self._recovery.watches):
+                self._recovery.invalidate(each, reason, now, detail=detail)
+
+    def _count_noise(self, now: float) -> None:
+        """Count a frame without data; a flood of them ends the connection."""
+        if self._noise.take(1, now) > 0:
+            self._end(Reason.FLOOD, now, NOISE, abrupt=True)
+
+    def _sampled(self, delta: Delta, now: float) -> Reason | None:
+        self._sample(delta, now)
+        return self._change(delta, now)
+
+    def _sample(self, output: Snapshot | Delta, now: float) -> None:
+        self._change = self._unsampled
+        self._stats.latency.sample(output.at_ms, now)
+
+    def _delta(self, output: Delta, now: float) -> None:
+        reason = self._change(output, now)
+        if reason is not None:
+            self._recovery.invalidate(output.instrument, reason, now)
+
+    def _verify(self, output: Verify, now: float) -> None:
+        reason = self._books.verify(output, now)
+        if reason is not None:
+            self._recovery.invalidate(output.instrument, reason, now)
+
+    def _fill(self, output: Snapshot, now: float) -> None:
+        recovery = self._recovery
+        if recovery.over or recovery.halted is not None:
+            return  # data after the end of the connection or of trading makes no book live
+        before = recovery.watches.get(output.instrument)
+        first = before is not None and before.phase is not LIVE_PHASE
+        if first or self._change is not self._unsampled:
+            self._sample(output, now)
+        reason = self._books.fill(output, now)
+        watch = recovery.filled(output.instrument, now)
+        if reason is not None:
+            recovery.invalidate(output.instrument, reason, now)
+        elif watch is not None and self._reseeding is not None:
+            self._reseeding.filled(watch, now)
+
+    def _send(self, output: Send, now: float) -> None:
+        if not self._outbox.send(output):
+            self._end(Reason.RATE_LIMITED, now, QUEUE_FULL)
+
+    def _fetch(self, output: Fetch, now: float) -> None:
+        watch = self._recovery.watches.get(output.instrument)
+        if watch is None:
+            return
+        if not output.spare:
+            watch.fetches += 1
+        if watch.fetches > self._settings.refetches_max:
+            self._recovery.give_up(watch, now)
+            return
+        watch.fetching += 1
+        self._outbox.request(output)
+
+    def _ignored(self, output: Ignored, now: float) -> None:
+        if not output.known:
+            self._stats.unknown += 1
+            if not self._unknown:
+                self._unknown = True
+                log.info("%s sends unknown messages.", self._stats.name)
+        self._count_noise(now)
+
+    # Timers
 
     def _check_all(self, now: float) -> None:
         silence = self._liveness.check(self._watches.values(), now)
@@ -295,7 +449,7 @@ class FeedSession:
             if self._reseeding is not None:
                 self._reseeding.check(watch, now)
 
-    # What follows.
+    # Callbacks of the parts
 
     def _wake(self) -> None:
         self.pending = True
