@@ -20,11 +20,10 @@ from onebook.transactions.answer import (
 )
 from onebook.transactions.bybit import ENTRY
 from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.ordering import Range
 from onebook.transactions.query import Query
 from onebook.transactions.record import FIRST, RecordKey
 from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.walk import Walker
+from onebook.transactions.walk import Range, Walker
 from transactions.test_record import record
 from transactions.walking import event, simple, source, walked
 

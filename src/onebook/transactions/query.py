@@ -16,7 +16,7 @@ from onebook.model import DAY_MS
 from onebook.transactions.adapter import Adapter, Environment
 from onebook.transactions.cursor import Cursors, CursorState
 from onebook.transactions.request import LIMIT_MAX, TIME_MS_MAX, TransactionsRequest
-from onebook.transactions.windows import floor_ms
+from onebook.transactions.walk import floor_ms
 
 LIMIT_DEFAULT: Final = 1_000
 RANGE_DEFAULT_MS: Final = 30 * DAY_MS

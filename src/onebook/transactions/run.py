@@ -24,16 +24,13 @@ from onebook.transactions.answer import (
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.counters import RECORDS, UNREADABLE
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
-from onebook.transactions.demand import Demand
 from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.merge import Once, merged
-from onebook.transactions.ordering import Range
 from onebook.transactions.proof import Verification
 from onebook.transactions.query import Query, left_out
-from onebook.transactions.reading import Bookmark, fitted
 from onebook.transactions.record import FIRST, Record
 from onebook.transactions.verify import Verifier
-from onebook.transactions.walk import Walker
+from onebook.transactions.walk import Bookmark, Demand, Range, Walker, fitted
 
 LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
