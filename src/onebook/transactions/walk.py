@@ -1,9 +1,9 @@
 """Reads one source from newest to oldest: every record once, nothing skipped without notice.
 
 A walker cuts its range into windows (`Cutter`) and reads several side by side (`WindowStream`),
-each along the exchange's cursor (`CursorChain`). It sorts and deduplicates records (`Sorter`) and emits
-them once nothing newer can arrive. Its *watermark* says how far it has come: all records with a
-later time have been emitted, so a merge of many walkers need not wait for one without records.
+each along the exchange's cursor (`CursorChain`). It sorts and deduplicates records (`Sorter`) and
+emits them once nothing newer can arrive. Its *watermark* says how far it has come: all records
+with a later time have been emitted, so a merge of walkers need not wait for one without records.
 
 Pages are no larger than the answer's limit, and a walker pauses while enough later records are
 buffered (`Demand`).
