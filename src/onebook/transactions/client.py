@@ -17,8 +17,9 @@ import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
+from onebook.backoff import TryAgain, retried
 from onebook.inflate import TooLong, Uninflatable
-from onebook.rest import Answer, NoCookies, TryAgain, Wire, retried
+from onebook.rest import Answer, NoCookies, Wire
 from onebook.transactions import metrics
 from onebook.transactions.adapter import (
     CursorGone,

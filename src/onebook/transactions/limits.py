@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from onebook.backoff import full_jitter_s
 from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.clock import ServiceClock
 
@@ -331,6 +332,7 @@ class Retries:
         return True
 
     def backoff_s(self, attempt: int) -> float:
-        """How long to wait before an attempt: exponential, with full jitter."""
-        ceiling_s = min(BACKOFF_S_MAX, BACKOFF_S * 2.0**attempt)
-        return self._random.uniform(BACKOFF_S / 2, ceiling_s)
+        """Seconds before the next attempt."""
+        return full_jitter_s(
+            attempt, BACKOFF_S, BACKOFF_S_MAX, random=self._random.random(), least_s=BACKOFF_S / 2
+        )
