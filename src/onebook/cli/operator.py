@@ -81,22 +81,23 @@ async def require_database(store: Store, pepper_file: Path, *, create: bool) -> 
     A new file is made only by a command that puts the first row into it: any other is at the wrong
     place. A pepper without a database means that the database was deleted or moved.
     """
-    missing = _missing(store.path)
+    path = store.database.path
+    missing = _missing(path)
     if missing and not _missing(pepper_file):
         raise ConfigError(
-            f"The database {store.path} is missing, though its pepper is at {pepper_file}: "
+            f"The database {path} is missing, though its pepper is at {pepper_file}: "
             "restore it (`onebook restore`), or correct store.url."
         )
     if missing and not create:
         raise ConfigError(
-            f"The database {store.path} is missing; `onebook accounts create` makes it, or correct "
+            f"The database {path} is missing; `onebook accounts create` makes it, or correct "
             "store.url."
         )
     if missing:
-        await store.upgrade()
-        typer.echo(f"A new database: {store.path}", err=True)
+        await store.database.upgrade()
+        typer.echo(f"A new database: {path}", err=True)
     else:
-        await store.require_schema()
+        await store.database.require_schema()
 
 
 def _missing(path: Path | None) -> bool:
