@@ -1,8 +1,8 @@
 """What each test of a run cost, written to a file that a run of CI keeps. A plugin of pytest.
 
 Wall seconds and processor seconds (with those of ended child processes) stand apart: a test that
-waits costs little beside one that computes. `--costs FILE` names the file: one line a test, the most
-expensive first.
+waits costs little beside one that computes. `--costs FILE` names the file: a line for each test,
+the most expensive first.
 """
 
 import os
