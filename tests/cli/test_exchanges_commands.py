@@ -84,7 +84,10 @@ def test_show_as_json_has_the_facts_of_the_list_and_more():
             row["quality"] == "none"
         )
     okx = json.loads(run("show", "okex", "--json").stdout)
-    assert (okx["former_names"], okx["rest_url"]) == (["okex", "okex5"], EXCHANGES["okx"].rest_url)
+    assert (okx["former_names"], okx["rest_url"]) == (
+        ["okex", "okex5", "myokx"],
+        EXCHANGES["okx"].rest_url,
+    )
     kraken = json.loads(run("show", "kraken", "--json").stdout)
     assert kraken["checksum"] == "CRC-32 of the 10 best levels per side"
     attempts = EXCHANGES["okx"].limits.connects[0]

@@ -1,26 +1,24 @@
 """How an exchange names what it books."""
 
 from onebook.transactions.bookkeeping import (
-    DEPOSITS,
-    FUTURES,
-    LEDGER,
-    TOKENS,
-    TRADES,
     Bookkeeping,
+    EventType,
 )
 from onebook.transactions.bybit.books import BOOKS
 
 
 def test_names_stand_for_the_types_of_the_exchange() -> None:
-    assert BOOKS.types_of(TRADES) == {"spot_orders"}
-    assert BOOKS.types_of(FUTURES) == {"futures_linear", "futures_inverse"}
-    assert BOOKS.types_of(LEDGER) == {"ledger"}
+    assert BOOKS.types_of(EventType.TRADES) == {"spot_orders"}
+    assert BOOKS.types_of(EventType.FUTURES) == {"futures_linear", "futures_inverse"}
+    assert BOOKS.types_of(EventType.LEDGER) == {"ledger"}
 
 
 def test_an_exchange_without_them_has_no_types() -> None:
     plain = Bookkeeping()
-    assert [plain.types_of(name) for name in (TRADES, FUTURES, TOKENS)] == [set()] * 3
-    assert plain.types_of(DEPOSITS) == {"deposits"}
+    assert [
+        plain.types_of(name) for name in (EventType.TRADES, EventType.FUTURES, EventType.TOKENS)
+    ] == [set()] * 3
+    assert plain.types_of(EventType.DEPOSITS) == {"deposits"}
 
 
 def test_a_category_of_markets_has_a_type() -> None:
@@ -30,5 +28,5 @@ def test_a_category_of_markets_has_a_type() -> None:
 
 
 def test_words_are_what_clients_ask_for() -> None:
-    assert BOOKS.word(TRADES) == "spot_orders"
-    assert BOOKS.word(FUTURES) == "futures"
+    assert BOOKS.word(EventType.TRADES) == "spot_orders"
+    assert BOOKS.word(EventType.FUTURES) == "futures"

@@ -25,8 +25,14 @@ from onebook.cli.transactions import transactions_app
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
 from onebook.times import iso_ms
-from onebook.transactions.chains import Break
-from onebook.transactions.proof import CheckState, OrderReport, ProofCheck, Unproven, Verification
+from onebook.transactions.reconciliation import (
+    Break,
+    CheckState,
+    OrderReport,
+    ProofCheck,
+    Unproven,
+    Verification,
+)
 from transactions.bybit_support import KEY, Served
 
 app = typer.Typer()

@@ -16,12 +16,10 @@ from onebook.cli.operator import ConfigFile, now_ms, past_end_ms, past_ms
 from onebook.core import iso
 from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
-from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, Writer, form_of, writer
-from onebook.transactions.proof import CheckState, ProofCheck, Verification
-from onebook.transactions.query import Query
-from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.run import Run
+from onebook.transactions.reconciliation import CheckState, ProofCheck, Verification
+from onebook.transactions.request import Query, TransactionsRequest
+from onebook.transactions.run import Coverage, ErrorEntry, Run
 
 ALL: Final = "all"  # that the exchange keeps
 OPERATOR: Final = "operator"

@@ -28,8 +28,7 @@ from onebook.exchanges.contract import (
     Verify,
 )
 from onebook.feeds.outbox import Outbox
-from onebook.feeds.pace import Tally
-from onebook.feeds.phases import LIVE_PHASE
+from onebook.feeds.phases import LIVE_PHASE, Tally
 from onebook.feeds.pulse import Pulse
 from onebook.feeds.recovery import Ending, Recovery
 from onebook.feeds.reseeding import Reseeding

@@ -19,6 +19,7 @@ from picows import (
     ws_connect,
 )
 
+from onebook.backoff import Backoff
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
@@ -27,7 +28,6 @@ from onebook.exchanges.limits import Quotas
 from onebook.feeds import deflate
 from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.liveness import Cadences
-from onebook.feeds.pace import Backoff
 from onebook.feeds.ports import FrameRecorder, Link, NotReached
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats

@@ -3,12 +3,12 @@
 Pure: a transition table. A missing row is an error; a test prints the table.
 """
 
+from collections import deque
 from enum import Enum, auto
 from typing import Final
 
 from onebook.books import LiveBook
 from onebook.feeds.liveness import Cadence
-from onebook.feeds.pace import Tally
 from onebook.model import Reason
 
 
@@ -103,6 +103,23 @@ RETRYING: Final = (P.BROKEN, P.POSTPONED, P.OFFLINE)
 
 class NoTransition(Exception):
     """The table has no such transition: a defect of ours."""
+
+
+class Tally:
+    """Counts faults in a sliding window; whether there were too many."""
+
+    __slots__ = ("_count_max", "_times", "_window_s")
+
+    def __init__(self, count_max: int, window_s: float = 60.0) -> None:
+        self._count_max = max(1, count_max)
+        self._window_s = window_s
+        self._times: deque[float] = deque(maxlen=self._count_max)
+
+    def hit(self, now: float) -> bool:
+        """Count one, and return whether that makes `count_max` within the window."""
+        self._times.append(now)
+        full = len(self._times) == self._count_max
+        return full and now - self._times[0] <= self._window_s
 
 
 class Watch:

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from onebook.backoff import DOUBLINGS_MAX, exponential_s, full_jitter_s
 from onebook.books import LIVE, Books
 from onebook.config import FeedSettings
 from onebook.feeds.liveness import NEVER, Cadences
 from onebook.feeds.outbox import Outbox
-from onebook.feeds.pace import DOUBLINGS_MAX, full_jitter_s
 from onebook.feeds.phases import LIVE_PHASE, RETRYING, WAITING, Cause, Phase, Watch
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
@@ -286,7 +286,7 @@ class Recovery:
 
     def _pause_s(self, times: int, jitter: float) -> float:
         settings = self._settings
-        pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**times)
+        pause_s = exponential_s(times, settings.slow_down_s, settings.slow_down_max_s)
         return pause_s * (1.0 + jitter)
 
     def _postpone(self, watch: Watch, until: float, reason: Reason, words: str, now: float) -> bool:

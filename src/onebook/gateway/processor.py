@@ -14,11 +14,10 @@ from msgspec import Raw
 from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway import actions, commands, messages, replies
-from onebook.gateway.choice import completed, no_exchange, options_of, stream_key
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.command_limits import CommandLimits
 from onebook.gateway.commands import Id
-from onebook.gateway.directory import Directory
+from onebook.gateway.directory import Directory, completed, no_exchange, options_of, stream_key
 from onebook.gateway.effects import (
     CloseView,
     CommandRefused,
@@ -30,11 +29,13 @@ from onebook.gateway.effects import (
     RunAction,
     SendText,
     VerifyKey,
+    ending,
+    error_payload,
+    masked,
 )
 from onebook.gateway.messages import encode
 from onebook.gateway.plain import sentence, shown
 from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
-from onebook.gateway.refusals import ending, error_payload, masked
 from onebook.gateway.views import KeyViews
 from onebook.streams import StreamKey, iso_us
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from onebook.transactions.bookkeeping import LEDGER, Bookkeeping
+from onebook.transactions.bookkeeping import Bookkeeping, EventType
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Record
@@ -86,7 +86,7 @@ class AdapterEntry(Struct, frozen=True):
 
         Interest, airdrops and conversions have no record but their ledger line.
         """
-        return (*self.default, *({LEDGER} & self.words.keys()))
+        return (*self.default, *({EventType.LEDGER.value} & self.words.keys()))
 
     @property
     def requires_passphrase(self) -> bool:

@@ -1,20 +1,24 @@
 """How an exchange names and books the events of an account, as the proof needs it."""
 
 from collections.abc import Mapping
-from typing import Final
+from enum import StrEnum
 
 from msgspec import Struct
 
-# Types that have the same name at every exchange.
-LEDGER: Final = "ledger"
-HOLDINGS: Final = "holdings"
-DEPOSITS: Final = "deposits"
-WITHDRAWALS: Final = "withdrawals"
-TRANSFERS: Final = "transfers"
-# What an exchange has its own names for.
-TRADES: Final = "trades"
-FUTURES: Final = "futures"
-TOKENS: Final = "leverage_tokens"
+
+class EventType(StrEnum):
+    """Types of events as the proof names them; see `Bookkeeping.types_of`."""
+
+    # The same at every exchange.
+    LEDGER = "ledger"
+    HOLDINGS = "holdings"
+    DEPOSITS = "deposits"
+    WITHDRAWALS = "withdrawals"
+    TRANSFERS = "transfers"
+    # Exchanges have their own names for these.
+    TRADES = "trades"
+    FUTURES = "futures"
+    TOKENS = "leverage_tokens"
 
 
 class Unproven(Struct, frozen=True):
@@ -55,15 +59,15 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     def types_of(self, name: str) -> frozenset[str]:
         """The types of the exchange behind a name of this module; any of them serves."""
         own = {
-            TRADES: frozenset({self.trades} - {""}),
-            FUTURES: frozenset(self.contracts.values()),
-            TOKENS: frozenset({self.tokens} - {""}),
+            EventType.TRADES: frozenset({self.trades} - {""}),
+            EventType.FUTURES: frozenset(self.contracts.values()),
+            EventType.TOKENS: frozenset({self.tokens} - {""}),
         }
         return own.get(name, frozenset({name}))
 
     def word(self, name: str) -> str:
         """What a client calls it in a request."""
-        return {TRADES: self.trades, TOKENS: self.tokens}.get(name, name)
+        return {EventType.TRADES: self.trades, EventType.TOKENS: self.tokens}.get(name, name)
 
     def type_of(self, category: str) -> str:
         """The type of what happens in a category of markets; "" where it has none."""

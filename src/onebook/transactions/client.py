@@ -15,8 +15,9 @@ from typing import Final
 import httpx
 from msgspec.structs import replace
 
+from onebook.backoff import TryAgain, retried
 from onebook.inflate import TooLong, Uninflatable
-from onebook.rest import Answer, NoCookies, TryAgain, Wire, retried
+from onebook.rest import Answer, NoCookies, Wire
 from onebook.transactions import counters
 from onebook.transactions.adapter import RequestVerdict
 from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Retries, SharedLimit, Waits

@@ -14,7 +14,7 @@ from typing import Final
 from onebook.transactions.adapter import Page, Window
 from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.record import Record
-from onebook.transactions.trail import Trail
+from onebook.transactions.walk import CursorChain
 
 SYMBOL_PAGES_MAX: Final = 500  # of one window
 
@@ -27,11 +27,11 @@ async def pages_along(
     Raises:
         SourceFailed: There are more than can be, or a cursor came twice.
     """
-    trail = Trail()
+    chain = CursorChain()
     for _ in range(pages_max):
-        page = await ask(trail.cursor)
+        page = await ask(chain.cursor)
         yield page
-        if not page.rows or not trail.follow(page.cursor):
+        if not page.rows or not chain.follow(page.cursor):
             return
     raise SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than the limit.")
 

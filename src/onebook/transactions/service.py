@@ -26,20 +26,20 @@ from onebook.transactions.adapter import (
     AdapterEntry,
     Environment,
 )
-from onebook.transactions.answer import (
-    LACKING,
-    filters_of,
-    message_of,
-)
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.counters import KEY, NODE, REFUSED, RUNNING, UNREADABLE
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.query import Query, expand, find, plan, reach_ms
 from onebook.transactions.record import encode
-from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.run import Run, exchange_failed
+from onebook.transactions.request import Query, TransactionsRequest, expand, find, plan, reach_ms
+from onebook.transactions.run import (
+    LACKING,
+    Run,
+    exchange_failed,
+    filters_of,
+    message_of,
+)
 from onebook.transactions.standing import Standings
 
 UNIFIED_TYPES: Final = {

@@ -2,7 +2,7 @@
 
 from onebook.transactions.bybit.books import BOOKS
 from onebook.transactions.bybit.endpoints import TYPES
-from onebook.transactions.proof import CHECKS
+from onebook.transactions.reconciliation import CHECKS
 
 
 def test_its_types_are_those_of_the_endpoints() -> None:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from onebook.transactions import proof
-from onebook.transactions.bookkeeping import FUTURES, LEDGER, Bookkeeping, Unproven
+from onebook.transactions.bookkeeping import Bookkeeping, EventType, Unproven
+from onebook.transactions.reconciliation import CheckId
 
 _MOVE_LEFT: Final = (
     "Bybit also books moves that no list has: at an upgrade, to and from bots, copy trading and "
@@ -22,7 +22,7 @@ BOOKS: Final = Bookkeeping(
     ),
     unproven=(
         (
-            FUTURES,
+            EventType.FUTURES,
             Unproven(
                 "`closedPnl` of positions without `openFee` and `closeFee`",
                 "Bybit did not show them before 2025-06-24; what was gained before fees is "
@@ -30,7 +30,7 @@ BOOKS: Final = Bookkeeping(
             ),
         ),
         (
-            LEDGER,
+            EventType.LEDGER,
             Unproven(
                 "events before the ledger's coverage begins",
                 "Bybit no longer shows the books of wallets that an upgrade closed.",
@@ -38,18 +38,18 @@ BOOKS: Final = Bookkeeping(
         ),
     ),
     reasons={
-        proof.ORDERS: "Their orders are older than the range, or lost: Bybit finds orders by their "
+        CheckId.ORDERS: "Their orders are older than the range, or lost: Bybit finds orders by their "
         "creation.",
-        proof.SETTLEMENTS: "Bybit does not say whether `deliveryRpl` is before fees.",
+        CheckId.SETTLEMENTS: "Bybit does not say whether `deliveryRpl` is before fees.",
     }
     | dict.fromkeys(
         (
-            proof.SPOT_FILLS,
-            proof.FUTURES_FILLS,
-            proof.TRANSFERS,
-            proof.DEPOSITS,
-            proof.WITHDRAWALS,
-            proof.LEVERAGE_TOKENS,
+            CheckId.SPOT_FILLS,
+            CheckId.FUTURES_FILLS,
+            CheckId.TRANSFERS,
+            CheckId.DEPOSITS,
+            CheckId.WITHDRAWALS,
+            CheckId.LEVERAGE_TOKENS,
         ),
         _MOVE_LEFT,
     ),

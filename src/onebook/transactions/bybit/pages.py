@@ -14,8 +14,8 @@ from onebook.transactions.adapter import Page, Source, Window
 from onebook.transactions.bybit.paths import Endpoint
 from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id, ms
 from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.reading import is_last
 from onebook.transactions.record import Description, Holder, Ids, Record, Status
+from onebook.transactions.walk import is_last
 
 # What Bybit calls the time of a row, the one that its record has first.
 _TIME_FIELDS: Final = (

@@ -47,7 +47,7 @@ from onebook.transactions.fanout import SymbolFanOut, pages_along
 from onebook.transactions.host import ExchangeHost
 from onebook.transactions.markets import MarketCache
 from onebook.transactions.upstream import Call, Reply
-from onebook.transactions.windows import floor_ms
+from onebook.transactions.walk import floor_ms
 
 
 class Environs(NamedTuple):
