@@ -60,12 +60,12 @@ from onebook.preflight import tls_faults
 from onebook.rest import retry_after_s
 from onebook.simulator.scripts import scripts
 from onebook.times import ms_of_iso, s_of_http_date
+from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.answers import BybitApi
 from onebook.transactions.bybit.signing import signature
 from onebook.transactions.bybit.trades import extra_fees
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors
-from onebook.transactions.failures import SourceFailed
 from onebook.transactions.request import TransactionsRequest
 
 MIB: Final = 1 << 20

@@ -61,7 +61,7 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
     through = ccxt.enabled(settings)
     for name in (*names, *(each for each in settings.overrides if each not in through)):
         if name not in exchanges:
-            raise ConfigError(f"There is no exchange {name!r}; known are {', '.join(exchanges)}.")
+            raise ConfigError(f"Unknown exchange {name!r}; known: {', '.join(exchanges)}.")
     chosen: dict[str, Exchange] = {}
     for name in names:
         exchange, override = exchanges[name], settings.overrides.get(name)
