@@ -257,7 +257,7 @@ async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_
         assert rig.stats.reconnects == 1
     assert caplog.messages == [
         "A connection to toy ended: disconnected (closed by the exchange).",
-        "Connected to toy again.",
+        "Reconnected to toy.",
     ]
 
 
@@ -436,7 +436,7 @@ async def test_fault_maintenance_a_503_at_the_handshake_is_obeyed_by_every_feed(
         assert rig.stats.state == ACTIVE
         assert 77.0 in rig.slept
         assert any(70.0 < each <= 77.0 for each in rig.slept if each != 77.0)  # the others' pace
-    assert caplog.messages[0] == "toy answers 503."
+    assert caplog.messages[0] == "toy rejects the handshake (HTTP 503)."
 
 
 async def test_a_status_by_which_the_exchange_shuts_us_out_holds_all_its_connections(server):
@@ -465,7 +465,7 @@ async def test_another_refusal_is_reported_once_and_tried_again_with_backoff(ser
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         assert [each for each in rig.slept if each > 0.1] == [0.5, 1.0, 2.0]
-    assert caplog.messages == ["toy answers 404."]
+    assert caplog.messages == ["toy rejects the handshake (HTTP 404)."]
 
 
 async def test_an_exchange_that_is_not_there_is_offline(server, caplog):
@@ -843,7 +843,7 @@ async def test_without_an_address_the_exchange_is_offline_and_asked_again(server
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await server.connection()
         await server.hears("subscribe A")
-    assert caplog.messages[0].startswith("toy gives no address (")
+    assert caplog.messages[0].startswith("toy returns no connection address (")
 
 
 async def test_an_address_without_tls_is_not_used_where_ours_has_it(server, caplog):
@@ -851,7 +851,7 @@ async def test_an_address_without_tls_is_not_used_where_ours_has_it(server, capl
     async with running(Rig("wss://127.0.0.1:1/", A, exchange=ADDRESSED, bodies=desk)) as rig:
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
     assert server.connections.empty()
-    assert caplog.messages[0] == "toy gives no address (an address without TLS)."
+    assert caplog.messages[0] == "toy returns no connection address (an address without TLS)."
 
 
 async def test_a_server_that_ends_the_tls_handshake_is_reported_by_the_feed_alone(caplog, capsys):

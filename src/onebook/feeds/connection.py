@@ -43,9 +43,9 @@ RECEIVE_BYTES_MAX: Final = 256 << 10  # kernel buffer: the most data read and pr
 CLOSE_S: Final = 2.0  # time limit of the close handshake
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
-FETCH_DEFECT: Final = "the request ended by a defect of Onebook"
+FETCH_DEFECT: Final = "the request failed because of a defect in Onebook"
 CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
-ORDINARY: Final = (0, 1000, 1001)  # codes that say nothing; 0 where a close frame has none
+ORDINARY: Final = (0, 1000, 1001)  # codes without information; 0: a close frame without a code
 
 
 class FrameRecorder(Protocol):
@@ -70,7 +70,7 @@ class Link(Protocol):
     session: FeedSession
 
     def execute(self, now: float) -> None:
-        """Execute the session's actions."""
+        """Execute the session's effects."""
 
     async def run(self) -> None:
         """Tick the session until the connection is closed."""
@@ -80,7 +80,7 @@ class Link(Protocol):
 
 
 class NotReached(Exception):
-    """An exchange that cannot be reached: a state word of `stats`, and what is wrong in words."""
+    """An exchange is unreachable: a state of `stats`, and the problem in words."""
 
     def __init__(self, trouble: str, problem: str) -> None:
         super().__init__(problem)
@@ -97,12 +97,12 @@ class ExchangeConnection(WSListener):
 
     Args:
         exchange: Its facts.
-        session: What is decided about frames and time.
+        session: Decides about frames and time.
         rest: For snapshots by REST.
         settings: What the operator decides.
         limits: Limits and waits.
         stats: Counters of the exchange.
-        recorder: Keeps what passes.
+        recorder: Records the traffic.
         clock: Monotonic seconds.
     """
 
@@ -247,23 +247,23 @@ class ExchangeConnection(WSListener):
         self._finish()
 
     def tick(self) -> None:
-        """Let time pass."""
+        """Tick the session."""
         now = self.clock()
         self.session.tick(now)
         self.execute(now)
 
     def execute(self, now: float) -> None:
-        """Execute the session's actions."""
+        """Execute the session's effects."""
         transport = self._transport
         assert transport is not None
-        for action in self.session.take(now):
-            match action:
+        for effect in self.session.drain(now):
+            match effect:
                 case Transmit(frame):
                     if self._recorder is not None:
                         self._recorder.frame_out(self._url, now, frame)
                     transport.send(WSMsgType.TEXT, frame)
                 case Request(fetch) if fetch.spare and not self._spares(fetch):
-                    self.session.put_off(fetch.instrument, now)
+                    self.session.deferred(fetch.instrument, now)
                 case Request(fetch):
                     task = asyncio.create_task(self._get(fetch))
                     self._tasks.add(task)
@@ -398,7 +398,7 @@ class ExchangeConnection(WSListener):
         self._transport.disconnect()
 
     def _spares(self, fetch: Fetch) -> bool:
-        """Whether a deferrable request would delay none that is not."""
+        """Whether a deferrable request would delay no other."""
         if len(self._tasks) >= FETCHES_MAX:
             return False
         return self._rest.spares(self._exchange.rest_url + fetch.path, fetch.weight)

@@ -1,4 +1,4 @@
-"""Keeps one connection to an exchange up: handshake, retries with backoff, instruments, health.
+"""Keeps one connection to an exchange open: handshake, reconnects with backoff, subscriptions.
 
 The socket itself is `connection.py`, what its frames mean `session.py`.
 """
@@ -42,7 +42,7 @@ socket_log.setLevel(logging.CRITICAL)
 MAINTENANCE_S: Final = 30.0  # least wait after 503, 429 or 418 without Retry-After
 ADDRESS_BYTES_MAX: Final = 65_536  # size limit of the response with a connection's address
 TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
-# State words for clients of an exchange that refuses or cannot be reached.
+# States that clients see of an exchange that refuses or is unreachable.
 REASONS: Final = {
     MAINTENANCE: Reason.MAINTENANCE,
     LIMITED: Reason.RATE_LIMITED,
@@ -166,9 +166,9 @@ class Feed:
         try:
             exchange = await self._addressed()
         except ExchangeFailed as error:
-            return self._unreachable(OFFLINE, f"gives no address ({error.message})")
+            return self._unreachable(OFFLINE, f"returns no connection address ({error.message})")
         except ProtocolError as error:
-            return self._unreachable(OFFLINE, f"gives no address ({error.reason})")
+            return self._unreachable(OFFLINE, f"returns no connection address ({error.reason})")
         session = FeedSession(
             exchange,
             self.instruments,
@@ -188,7 +188,7 @@ class Feed:
             except NotReached as error:
                 return self._unreachable(error.trouble, error.problem)
             except WSInvalidStatusError as error:
-                return self._put_off(error.response)
+                return self._rejected(error.response)
             except (OSError, WSError) as error:
                 return self._unreachable(OFFLINE, f"cannot be reached ({type(error).__name__})")
             opened_at = self._up(connection)
@@ -202,11 +202,11 @@ class Feed:
             await connection.release()
 
     async def _addressed(self) -> Exchange:
-        """Return the exchange's facts for one connection, with the address it gives for it.
+        """Return the exchange's facts with the address that it issues for one connection.
 
         Raises:
             ExchangeFailed: It does not answer.
-            ProtocolError: Its answer is no address that may be used.
+            ProtocolError: The response contains no usable address.
         """
         exchange = self.exchange
         if exchange.connect is None:
@@ -268,7 +268,7 @@ class Feed:
         self._catch_up(connection, known)
         if self._broken:
             self._broken = False
-            log.info("Connected to %s again.", self.exchange.name)
+            log.info("Reconnected to %s.", self.exchange.name)
         return self.clock()
 
     def _catch_up(self, connection: Link, known: Sequence[Instrument]) -> None:
@@ -298,13 +298,13 @@ class Feed:
                 return 0.0
         return self._backoff.next_s()
 
-    def _put_off(self, response: WSUpgradeResponse | None) -> float:
-        """Wait as an exchange asks for in its answer to the handshake (429, Retry-After)."""
+    def _rejected(self, response: WSUpgradeResponse | None) -> float:
+        """Return the wait that a rejected handshake calls for (429, Retry-After)."""
         assert response is not None
         status = int(response.status)
         holds = self.exchange.holds
         trouble = LIMITED if status in holds else TROUBLES.get(status, OFFLINE)
-        wait_s = self._unreachable(trouble, f"answers {status}")
+        wait_s = self._unreachable(trouble, f"rejects the handshake (HTTP {status})")
         if trouble is OFFLINE:
             return wait_s
         asked_s = retry_after_s(response.headers.get("Retry-After"), self._wall())

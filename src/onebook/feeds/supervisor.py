@@ -55,7 +55,7 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
     Those through ccxt come last; the library applies their addresses.
 
     Raises:
-        ConfigError: A name that is not known, or that cannot be had through ccxt.
+        ConfigError: A name is unknown, or not available through ccxt.
     """
     names = settings.exchanges or tuple(exchanges)
     through = ccxt.enabled(settings)
@@ -285,9 +285,9 @@ class Supervisor:
                 if limits.connections is None or len(self._running[name]) < limits.connections:
                     self._start(name, list(some))
                 else:
-                    self._put_off(name, some)
+                    self._defer(name, some)
 
-    def _put_off(self, name: str, instruments: Sequence[Instrument]) -> None:
+    def _defer(self, name: str, instruments: Sequence[Instrument]) -> None:
         """Wait: the exchange accepts no more connections from one address."""
         self._surplus[name].update(dict.fromkeys(instruments))
         now = self._clock()

@@ -30,7 +30,7 @@ class Mailbox:
     Bounded by the number of books: at most one frame of each, and one callback for all.
 
     Args:
-        loop: Where `take` is called.
+        loop: Where `drain` is called.
         take: Called with the frames, in the order in which their books first had one.
     """
 
@@ -91,9 +91,9 @@ class CcxtConnection:
             raise NotReached(TROUBLES.get(end.reason, OFFLINE), f"cannot be reached ({end.detail})")
 
     def execute(self, now: float) -> None:
-        """Execute the session's actions; ccxt pings by itself."""
-        for action in self.session.take(now):
-            match action:
+        """Execute the session's effects; ccxt pings by itself."""
+        for effect in self.session.drain(now):
+            match effect:
                 case Transmit(frame):
                     self._library.command(self._client, frame)
                 case End():
@@ -173,7 +173,7 @@ class CcxtFeed(Feed):
         return max(super()._unreachable(trouble, problem), self._held(trouble))
 
     def _held(self, trouble: str) -> float:
-        """Pause all clients of the exchange for a while where it asks for a slower pace."""
+        """Pause all clients of the exchange after a rate limit error or maintenance."""
         if trouble == OFFLINE:
             return 0.0
         wait_s = MAINTENANCE_S * (1.0 + self._jitter())
