@@ -47,7 +47,7 @@ class Admin:
         self._peppers = peppers
 
     async def create_account(self, username: str, change: AuditedChange) -> AccountRow:
-        """Add a user.
+        """Create a user.
 
         Raises:
             InvalidRequest: The username cannot be used or is taken.

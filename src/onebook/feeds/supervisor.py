@@ -28,8 +28,8 @@ from onebook.exchanges.limits import Quotas
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import CcxtFeed, Library
+from onebook.feeds.connection import FrameRecorder
 from onebook.feeds.feed import Feed
-from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -60,7 +60,7 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
     through = ccxt.enabled(settings)
     for name in (*names, *(each for each in settings.overrides if each not in through)):
         if name not in exchanges:
-            raise ConfigError(f"There is no exchange {name!r}; known are {', '.join(exchanges)}.")
+            raise ConfigError(f"Unknown exchange {name!r}; known: {', '.join(exchanges)}.")
     chosen: dict[str, Exchange] = {}
     for name in names:
         exchange, override = exchanges[name], settings.overrides.get(name)
