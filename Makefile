@@ -10,6 +10,8 @@ PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
            -e 's/^ *Installing collected packages:.*/      install packages/p'
 # Test processes: half as many again as cores, because many tests wait for processes and deadlines.
 DEV_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=pymalloc
+# What each test cost, which a run of CI keeps.
+COSTS ?= build/test-costs.tsv
 PROCESSES ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 # The WebSocket conformance cases; Python 2 code, so it is fetched and translated, not installed.
 AUTOBAHN := autobahntestsuite==25.10.1
@@ -48,7 +50,7 @@ demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:800
 test: export PYTHONDONTWRITEBYTECODE :=
 # Without dev mode's debug allocator, which takes a fifth of the time: `make sanitize` checks memory.
 test: $(BIN)/.installed-dev ## the whole test suite
-	$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal || { \
+	$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal --costs=$(COSTS) || { \
 		echo "Failed beside other tests, so it is unsteady or wrong. Once more, alone:"; \
 		$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
 			--last-failed --last-failed-no-failures=none; }

@@ -278,6 +278,7 @@ def behind(exchange: Exchange, port: int) -> Exchange:
     )
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("toxic", CASES)
 @pytest.mark.parametrize("name", EXCHANGES)
 async def test_a_book_is_that_of_the_exchange_or_not_live(name: str, toxic: str) -> None:

@@ -238,7 +238,7 @@ def test_usage_is_reported_for_a_key_and_for_its_id(
         async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
             created_at_ms = ms_of_iso(key["created_at"])
             cell = UsageCell(key["key_id"], period_at(created_at_ms, created_at_ms).start_ms)
-            await store.apply_usage(("node", 1), {cell: used_bytes}, 0)
+            await store.usage.apply(("node", 1), {cell: used_bytes}, 0)
 
     asyncio.run(use())
     for name in (key["key_id"], key["api_key"]):

@@ -18,11 +18,11 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import LossDetection, SlowDown
 from onebook.exchanges.limits import Limit
-from onebook.feeds.actions import End, Request, SendPing, Transmit
-from onebook.feeds.liveness import Cadences
+from onebook.feeds.outbox import End, Request, SendPing, Transmit
 from onebook.feeds.recovery import ERRORS_SETTLE_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
 from onebook.simulator.board import Now
 from onebook.simulator.bybit import Bybit

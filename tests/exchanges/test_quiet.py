@@ -6,7 +6,7 @@ from typing import Any
 from contract.test_liveness import World
 from onebook.exchanges.bitstamp import EXCHANGE
 from onebook.exchanges.contract import Connector, Fetch, Snapshot, StreamPosition
-from onebook.feeds.reseeds import RETRY_S
+from onebook.feeds.reseeding import RETRY_S
 from onebook.model import Health, Instrument, Reason
 
 BTC = Instrument("bitstamp", "BTC/USD", "btcusd")

@@ -10,9 +10,8 @@ import time
 import pytest
 
 from onebook.config import CcxtSettings
-from onebook.feeds.ccxt.client import CcxtClient, CcxtHandle
+from onebook.feeds.ccxt.client import CcxtClient, CcxtHandle, SideWriter
 from onebook.feeds.ccxt.feed import Mailbox
-from onebook.feeds.ccxt.numbers import SideWriter
 from onebook.feeds.ccxt.worker import Tasks, Worker
 from onebook.model import Reason
 

@@ -14,13 +14,12 @@ from onebook.books import SAME_BOOK, Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Exchange, Send
 from onebook.exchanges.limits import Limit, Quotas, Scope
-from onebook.feeds.actions import PING, Action, End, Request, Transmit
-from onebook.feeds.dispatch import FAULTS, NOISE, QUEUE_FULL
-from onebook.feeds.liveness import Cadences
-from onebook.feeds.pulse import DEAD, NO_DATA, NO_HEARTBEAT
+from onebook.feeds.liveness import DEAD, NO_DATA, NO_HEARTBEAT
+from onebook.feeds.outbox import PING, Action, End, Request, Transmit
 from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, ERRORS_SETTLE_S, UNAVAILABLE_MAX
-from onebook.feeds.session import RENEWED, FeedSession
+from onebook.feeds.session import FAULTS, NOISE, QUEUE_FULL, RENEWED, FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
 
 

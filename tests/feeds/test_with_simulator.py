@@ -129,6 +129,7 @@ async def live(rig: Rig, instrument: Instrument) -> None:
     assert rig.supervisor.state(instrument.exchange) == "active"
 
 
+@pytest.mark.over_sockets
 async def test_a_wanted_book_becomes_that_of_the_exchange_and_stays_it(rig):
     rig, instrument = rig
     await live(rig, instrument)
@@ -138,6 +139,7 @@ async def test_a_wanted_book_becomes_that_of_the_exchange_and_stays_it(rig):
     assert rig.moves == [(Health.LIVE, None)]
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("kind", ["gap", "garbage", "nan", "negative", "crossed", "checksum"])
 async def test_a_fault_takes_the_book_out_and_a_fresh_snapshot_brings_it_back(rig, kind):
     rig, instrument = rig
@@ -152,6 +154,7 @@ async def test_a_fault_takes_the_book_out_and_a_fresh_snapshot_brings_it_back(ri
     await rig.until(lambda: rig.equal(instrument))
 
 
+@pytest.mark.over_sockets
 async def test_an_exchange_that_vanishes_and_returns_is_followed_again(rig):
     rig, instrument = rig
     await live(rig, instrument)
@@ -164,6 +167,7 @@ async def test_an_exchange_that_vanishes_and_returns_is_followed_again(rig):
     assert rig.supervisor.state(instrument.exchange) == "active"
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("rig", [(name, PROMPT) for name in NAMES], ids=NAMES, indirect=True)
 async def test_b2_a_silenced_exchange_goes_stale_and_comes_back(rig):
     rig, instrument = rig
@@ -177,6 +181,7 @@ async def test_b2_a_silenced_exchange_goes_stale_and_comes_back(rig):
     await rig.until(lambda: rig.equal(instrument))
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("rig", [(name, PROMPT) for name in NAMES], ids=NAMES, indirect=True)
 async def test_b2_a_frozen_exchange_goes_stale_stays_it_and_comes_back(rig):
     rig, instrument = rig
@@ -224,6 +229,7 @@ async def speaking(rig: Rig, seconds: float) -> None:
     await rig.until(lambda: asyncio.get_running_loop().time() > since + seconds)
 
 
+@pytest.mark.over_sockets
 async def test_an_error_without_a_name_leaves_the_live_book_alone(rig):
     rig, instrument = rig
     if not Venue(instrument.exchange).refuses():
@@ -240,6 +246,7 @@ async def test_an_error_without_a_name_leaves_the_live_book_alone(rig):
     assert rig.equal(instrument)
 
 
+@pytest.mark.over_sockets
 async def test_a_pair_that_the_exchange_refuses_goes_offline_or_stays_out(rig):
     rig, instrument = rig
     rig.simulated[instrument.exchange].refuse(instrument.symbol)

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Fetch, FrameForm, Seeded
-from onebook.feeds.actions import Request, SendPing, Transmit
 from onebook.feeds.connection import TICK_S
+from onebook.feeds.outbox import Request, SendPing, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.inflate import inflated

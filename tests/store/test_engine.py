@@ -45,7 +45,7 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_sqlite_file_and_its_journal_are_for_their_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "new" / "onebook.db"
     async with Store(f"sqlite:///{path}") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == dict.fromkeys(("onebook.db", "onebook.db-wal", "onebook.db-shm"), 0o600)
 
@@ -54,14 +54,14 @@ async def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     async with Store(f"sqlite:///{tmp_path}/file/onebook.db") as store:
         with pytest.raises(ConfigError, match="cannot be made or opened"):
-            await store.upgrade()
+            await store.database.upgrade()
 
 
 async def test_sqlite_is_durable_and_checks_references(tmp_path: Path) -> None:
     pragmas = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5_000}
     async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
-        await store.upgrade()
-        async with store._reads.connect() as connection:
+        await store.database.upgrade()
+        async with store.database.reading() as connection:
             for name, value in pragmas.items():
                 row = await connection.exec_driver_sql(f"PRAGMA {name}")
                 assert row.scalar() == value, name
@@ -73,21 +73,21 @@ async def test_a_file_that_is_deleted_or_replaced_is_an_error_until_it_is_back(
     caplog.set_level("INFO", "onebook.store")
     path, moved = tmp_path / "onebook.db", tmp_path / "moved.db"
     async with Store(f"sqlite:///{path}") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         path.rename(moved)
         for _ in range(2):
             with pytest.raises(DatabaseUnavailable) as gone:
-                await store.probe(1)
+                await store.facts.probe(1)
         assert "was deleted or moved" in gone.value.reason
         assert str(path) not in gone.value.message, "clients see the message"
         assert not path.exists()
         path.write_bytes(moved.read_bytes())
         with pytest.raises(DatabaseUnavailable) as replaced:
-            await store.accounts()
+            await store.accounts.list_accounts()
         assert "was replaced" in replaced.value.reason
         moved.rename(path)
-        await store.accounts()
-        await store.probe(2)
+        await store.accounts.list_accounts()
+        await store.facts.probe(2)
     assert [message.partition(" after ")[0] for message in caplog.messages] == [
         f"The database is unavailable: The database {path} was deleted or moved while the node "
         "runs; put it back.",
@@ -101,21 +101,21 @@ async def test_a_transaction_that_was_under_way_when_the_file_went_fails_and_end
     caplog.set_level("INFO", "onebook.store")
     path = tmp_path / "onebook.db"
     async with Store(f"sqlite:///{path}") as store:
-        await store.upgrade()
+        await store.database.upgrade()
 
         async def write() -> None:
-            async with store._begin(store._writes) as connection:
+            async with store.database.writing() as connection:
                 await connection.execute(text("INSERT INTO facts (name, value) VALUES ('a', 'b')"))
                 path.rename(tmp_path / "elsewhere")
                 with pytest.raises(DatabaseUnavailable):
-                    await store.newest_change()
+                    await store.accounts.newest_change()
 
         with pytest.raises(DatabaseUnavailable) as gone:
             await write()
         assert "was deleted or moved" in gone.value.reason
         assert [record.levelname for record in caplog.records] == ["ERROR"]
         (tmp_path / "elsewhere").rename(path)
-        await store.probe(1)
+        await store.facts.probe(1)
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
 
 
@@ -133,11 +133,11 @@ async def test_connections_that_the_network_lost_are_opened_again_and_fail_nothi
     line = DatabaseProxy(postgres)
     await line.up()
     async with Store(line.url) as store:
-        await store.upgrade()
+        await store.database.upgrade()
         for _ in range(3):  # until every connection is open
-            await asyncio.gather(*(store.keys() for _ in range(3 * CONNECTIONS_MAX)))
+            await asyncio.gather(*(store.accounts.list_keys() for _ in range(3 * CONNECTIONS_MAX)))
         line.lose()
         for now_ms in range(2):
-            await store.probe(now_ms)
-            assert await store.keys() == []
+            await store.facts.probe(now_ms)
+            assert await store.accounts.list_keys() == []
     await line.cut()

@@ -19,7 +19,7 @@ from onebook.store import database as database_module
 
 async def test_a_broken_reference_is_a_broken_rule_not_a_broken_database(store: Store) -> None:
     with pytest.raises(IntegrityError):
-        async with store._begin(store._writes) as connection:
+        async with store.database.writing() as connection:
             await connection.execute(
                 text("INSERT INTO usage (key_id, period_start_ms, bytes) VALUES ('no key', 0, 1)")
             )
@@ -29,7 +29,7 @@ async def test_a_database_that_does_not_answer_is_service_unavailable(tmp_path: 
     url = "postgresql://nobody:secret-word@127.0.0.1:1/none"
     async with Store(url) as store:
         with pytest.raises(ServiceUnavailable, match="does not answer") as caught:
-            await store.accounts()
+            await store.accounts.list_accounts()
     assert caught.value.retry_after_s == 1.0
     assert "secret-word" not in str(caught.value)
 
@@ -37,23 +37,23 @@ async def test_a_database_that_does_not_answer_is_service_unavailable(tmp_path: 
 async def test_a_database_without_tables_is_service_unavailable(tmp_path: Path) -> None:
     async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
         with pytest.raises(ServiceUnavailable):
-            await store.accounts()
+            await store.accounts.list_accounts()
 
 
 async def test_a_full_disk_is_said_so_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         url = f"sqlite:///{disk}/onebook.db"
         async with Store(url) as store:
-            await store.upgrade()
+            await store.database.upgrade()
         full = f"The database {disk}/onebook.db cannot grow: the disk is full."
         for left_bytes in (0, 8_192):  # without room for the files beside it, and with little
             with filled(disk, left_bytes=left_bytes):
                 async with Store(url) as store:
                     with pytest.raises(DatabaseUnavailable) as caught:
-                        await store.probe(1)
+                        await store.facts.probe(1)
             assert caught.value.reason == full
         async with Store(url) as store:
-            await store.probe(2)
+            await store.facts.probe(2)
 
 
 async def test_a_database_that_stays_locked_is_said_so(
@@ -63,25 +63,25 @@ async def test_a_database_that_stays_locked_is_said_so(
     monkeypatch.setattr(database_module, "WAL_PAUSE_S", 0)
     url = f"sqlite:///{tmp_path}/onebook.db"
     async with Store(url) as other, Store(url) as store:
-        other._file.create()
-        async with other._writes.begin() as holder:
+        other.database._file.create()
+        async with other.database._writes.begin() as holder:
             await holder.exec_driver_sql("CREATE TABLE held (a)")
             with pytest.raises(ConfigError, match="stays locked"):
-                await store.upgrade()
-        await store.upgrade()
+                await store.database.upgrade()
+        await store.database.upgrade()
 
 
 async def test_what_is_no_database_is_said_plainly(tmp_path: Path) -> None:
     (tmp_path / "onebook.db").write_bytes(b"this is no database, " * 100)
     async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
         with pytest.raises(ConfigError, match="is not a SQLite database"):
-            await store.upgrade()
+            await store.database.upgrade()
 
 
 async def refusal(url: str) -> str:
     async with Store(url) as store:
         with pytest.raises(ConfigError) as refused:
-            await store.upgrade(create=False)
+            await store.database.upgrade(create=False)
     return refused.value.message
 
 
@@ -125,7 +125,7 @@ async def test_a_connection_that_an_administrator_ends_is_said_so(postgresql: st
     async with Store(postgresql) as store:
 
         async def ended() -> None:
-            async with store._begin(store._writes) as connection:
+            async with store.database.writing() as connection:
                 await connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
         with pytest.raises(DatabaseUnavailable) as fault:
@@ -155,10 +155,10 @@ async def test_the_file_that_may_not_be_written_is_named(folder_of_another_accou
     """SQLite's files beside a database keep the mode that it had when they were made."""
     path = folder_of_another_account / "onebook.db"
     async with Store(f"sqlite:///{path}") as store:
-        await store.upgrade()
+        await store.database.upgrade()
     for mode, denied in ((0o400, path), (0o600, Path(f"{path}-shm"))):
         path.chmod(mode)
         async with Store(f"sqlite:///{path}") as store:
             with pytest.raises(DatabaseUnavailable) as caught:
-                await store.probe(1)
+                await store.facts.probe(1)
         assert f"the owner and the mode of {denied}." in caught.value.reason

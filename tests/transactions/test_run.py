@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from onebook.transactions.adapter import Environment
+from onebook.transactions.adapter import Environment, FailureReason, SourceFailed
 from onebook.transactions.bybit import ENTRY
-from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.record import FIRST, RecordKey
 from onebook.transactions.request import Query, TransactionsRequest
 from onebook.transactions.run import (

@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onebook.model import DAY_MS
-from onebook.transactions.adapter import Page, Source, Window
-from onebook.transactions.failures import CursorGone, FailureReason, SourceFailed, TooOld
+from onebook.transactions.adapter import (
+    CursorGone,
+    FailureReason,
+    Page,
+    Source,
+    SourceFailed,
+    TooOld,
+    Window,
+)
 from onebook.transactions.merge import merged
 from onebook.transactions.record import Record, RecordKey, key_of
 from onebook.transactions.walk import (

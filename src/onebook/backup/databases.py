@@ -30,7 +30,7 @@ def kind_of(url: str) -> str:
     Raises:
         ConfigError: None that we know.
     """
-    return POSTGRESQL if Store(url).path is None else SQLITE
+    return POSTGRESQL if Store(url).database.path is None else SQLITE
 
 
 def copy_sqlite(source: Path, target: Path) -> None:

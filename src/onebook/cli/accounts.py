@@ -54,7 +54,7 @@ def list_accounts(as_json: AsJson = False, config: ConfigFile = None) -> None:
 
     async def work() -> list[AccountRow]:
         async with desk(config) as (store, _admin):
-            return await store.accounts()
+            return await store.accounts.list_accounts()
 
     accounts = run(work())
     if as_json:

@@ -46,7 +46,7 @@ def audit_command(
     async def work() -> list[ChangeRow]:
         async with desk(config) as (store, admin):
             found = None if subject is None else await _subject(admin, subject)
-            return await store.changes(
+            return await store.audit.changes(
                 found, since_ms=since_ms, until_ms=now_ms() + DAY_MS, rows_max=limit
             )
 

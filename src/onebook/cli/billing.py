@@ -66,9 +66,9 @@ async def _lines(
     async with desk(config) as (store, admin):
         keys = await admin.keys(account, at_ms)
         if span is None:
-            used_bytes = await store.usage_between(at_ms - PERIOD_MAX_MS - DAY_MS, at_ms + 1)
+            used_bytes = await store.usage.between(at_ms - PERIOD_MAX_MS - DAY_MS, at_ms + 1)
             return current_lines(keys, used_bytes, at_ms, allowance_bytes=allowance_bytes)
-        used_bytes = await store.usage_between(span.start_ms, span.end_ms)
+        used_bytes = await store.usage.between(span.start_ms, span.end_ms)
         return billing_lines(keys, used_bytes, span, allowance_bytes=allowance_bytes)
 
 

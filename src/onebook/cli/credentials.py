@@ -53,7 +53,7 @@ async def safe(file: Path | None, *, create: bool = False) -> AsyncIterator[Safe
         await require_database(store, settings.store.pepper_file, create=create)
         masters = master_keys(settings.transactions)
         with naming(settings.transactions.master_key_file):
-            yield Safe(Vault(store, masters), settings.transactions, store)
+            yield Safe(Vault(store.credentials, masters), settings.transactions, store)
 
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
@@ -201,7 +201,7 @@ def rotate(config: ConfigFile = None) -> None:
     async def work() -> int:
         async with safe(config) as opened:
             count = await opened.vault.rotate()
-            await opened.store.record_change(change(""), "rotate_master_key", "credentials")
+            await opened.store.audit.record(change(""), "rotate_master_key", "credentials")
             return count
 
     count = run(work())

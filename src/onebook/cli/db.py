@@ -23,7 +23,7 @@ def upgrade(config: ConfigFile = None) -> None:
 
     async def work() -> None:
         async with Store(url) as store:
-            await store.upgrade()
+            await store.database.upgrade()
 
     run(work())
     typer.echo("The database schema is up to date.")

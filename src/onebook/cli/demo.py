@@ -75,7 +75,7 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
 async def _introduce(node: app.Node, *, bybit_key: bybit_account.SimulatedKey) -> None:
     """Create the key, store the simulated account's credentials, and print the first steps."""
     await node.catalogue.first_read()  # what is pasted next must find its pairs
-    vault = Vault(node.store, master_keys(node.settings.transactions))
+    vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
     credentials = Credentials(bybit_key.api_key, bybit_key.secret)
     now_ms = time.time_ns() // 1_000_000
     await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)

@@ -252,17 +252,21 @@ def rotate_pepper_command(
         async with desk(config) as (store, _admin):
             if prepare:
                 with changing(file):
-                    return prepare_pepper(file, await store.peppers()), []
+                    return prepare_pepper(file, await store.accounts.list_peppers()), []
             if retire:
-                revoked = await store.keys_by_id(await retire_peppers(store, file, change(reason)))
-                return (await store.peppers())[-1].pepper_id, list(revoked.values())
-            if store.path is None and not waiting_pepper(file, await store.peppers()):
+                revoked = await store.accounts.keys_by_id(
+                    await retire_peppers(store, file, change(reason))
+                )
+                return (await store.accounts.list_peppers())[-1].pepper_id, list(revoked.values())
+            if store.database.path is None and not waiting_pepper(
+                file, await store.accounts.list_peppers()
+            ):
                 fail(
                     "Nodes on other machines need the new pepper first: run this with "
                     f"--prepare, copy {file} to each machine, then run it again."
                 )
             made = await rotate_pepper(store, file, change(reason))
-            return made, await store.keys_under_old_peppers(now_ms())
+            return made, await store.accounts.keys_under_old_peppers(now_ms())
 
     pepper, keys = run(work())
     if as_json:

@@ -82,22 +82,23 @@ async def require_database(store: Store, pepper_file: Path, *, create: bool) -> 
     file means a wrong path. A pepper without a database means that the database was deleted or
     moved.
     """
-    missing = _missing(store.path)
+    path = store.database.path
+    missing = _missing(path)
     if missing and not _missing(pepper_file):
         raise ConfigError(
-            f"Database {store.path} not found, although its pepper {pepper_file} exists: "
+            f"Database {path} not found, although its pepper {pepper_file} exists: "
             "restore it (`onebook restore`), or correct store.url."
         )
     if missing and not create:
         raise ConfigError(
-            f"Database {store.path} not found: create it with `onebook accounts create`, or "
+            f"Database {path} not found: create it with `onebook accounts create`, or "
             "correct store.url."
         )
     if missing:
-        await store.upgrade()
-        typer.echo(f"Created the database {store.path}.", err=True)
+        await store.database.upgrade()
+        typer.echo(f"Created the database {path}.", err=True)
     else:
-        await store.require_schema()
+        await store.database.require_schema()
 
 
 def _missing(path: Path | None) -> bool:

@@ -126,7 +126,7 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
 
 def _database_file(settings: Settings) -> Path | None:
     try:
-        return Store(settings.store.url).path
+        return Store(settings.store.url).database.path
     except ConfigError:
         return None  # reported already
 

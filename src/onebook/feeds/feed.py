@@ -25,12 +25,11 @@ from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, FrameForm, ProtocolError
 from onebook.exchanges.limits import Quotas
-from onebook.feeds import deflate
-from onebook.feeds.connection import ExchangeConnection
-from onebook.feeds.liveness import Cadences
-from onebook.feeds.ports import FrameRecorder, Link, NotReached
+from onebook.feeds.connection import ExchangeConnection, FrameRecorder, Link, NotReached
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
+from onebook.feeds.subscriptions import Cadences
+from onebook.inflate import PERMESSAGE_DEFLATE
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest, retry_after_s
 
@@ -49,7 +48,7 @@ REASONS: Final = {
 }
 TROUBLE_OF: Final = {reason: trouble for trouble, reason in REASONS.items()}
 READ_BUFFER_BYTES: Final = 64 << 10
-DEFLATE: Final = (("Sec-WebSocket-Extensions", deflate.OFFER),)
+DEFLATE: Final = (("Sec-WebSocket-Extensions", PERMESSAGE_DEFLATE),)
 
 
 def _formattable(record: logging.LogRecord) -> bool:

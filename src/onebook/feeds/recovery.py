@@ -11,10 +11,18 @@ from typing import Final, NamedTuple, Protocol
 from onebook.backoff import DOUBLINGS_MAX, exponential_s, full_jitter_s
 from onebook.books import LIVE, Books
 from onebook.config import FeedSettings
-from onebook.feeds.liveness import NEVER, Cadences
 from onebook.feeds.outbox import Outbox
-from onebook.feeds.phases import LIVE_PHASE, RETRYING, WAITING, Cause, Phase, Watch
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import (
+    LIVE_PHASE,
+    NEVER,
+    RETRYING,
+    WAITING,
+    Cadences,
+    Cause,
+    Phase,
+    Watch,
+)
 from onebook.model import Health, Instrument, Reason
 
 UNAVAILABLE_MAX: Final = 5  # pauses in a row until an error counts as one about an instrument

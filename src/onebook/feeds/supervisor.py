@@ -28,8 +28,8 @@ from onebook.exchanges.limits import Quotas
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import CcxtFeed, Library
+from onebook.feeds.connection import FrameRecorder
 from onebook.feeds.feed import Feed
-from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest

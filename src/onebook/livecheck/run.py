@@ -15,7 +15,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange, ProtocolError
 from onebook.feeds import Catalogue, Supervisor, read_list
 from onebook.feeds.catalogue import traded
-from onebook.feeds.ports import FrameRecorder
+from onebook.feeds.connection import FrameRecorder
 from onebook.livecheck.findings import exchange_report
 from onebook.livecheck.forms import Redactor
 from onebook.livecheck.kinds import FindingKind

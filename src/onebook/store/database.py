@@ -8,10 +8,9 @@ lock.
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct, convert
 from sqlalchemy import Row, inspect, select
@@ -23,7 +22,7 @@ from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.store import outage
 from onebook.store.engine import AT_ONCE, BEGIN, WRITES, DatabaseFile, open_engine
 from onebook.store.faults import database_errors
-from onebook.store.outage import Outage
+from onebook.store.outage import Kind, Outage
 from onebook.store.tables import facts
 
 OPERATION_TIMEOUT_S: Final = 15.0
@@ -35,36 +34,42 @@ BACKED_UP_AT: Final = "backed_up_at_ms"  # the fact that `onebook backup` writes
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Struct)
-D = TypeVar("D", bound="Database")
+A = TypeVar("A", bound="Aggregate")
+
+
+class Aggregate(Protocol):
+    """Some tables of a database with their methods."""
+
+    database: "Database"
 
 
 def whole(
-    method: Callable[Concatenate[D, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[D, P], Coroutine[Any, Any, R]]:
-    """Run a method to its end in a task of its own, also when its caller is cancelled."""
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[A, P], Coroutine[Any, Any, R]]:
+    """Run a method of an aggregate to its end in its own task, also if its caller is cancelled."""
 
     @functools.wraps(method)
-    async def wrapped(database: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await database._finish(method(database, *args, **kwargs))
+    async def wrapped(aggregate: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await aggregate.database.finish(method(aggregate, *args, **kwargs))
 
     return wrapped
 
 
 class Database:
-    """A database as an async context manager that owns its connections."""
+    """A database: its connections, transactions and schema."""
 
     def __init__(self, url: str) -> None:
         self._engine: AsyncEngine = open_engine(url)
-        self._on_postgres = self._engine.dialect.name == "postgresql"
+        self.on_postgres = self._engine.dialect.name == "postgresql"
         self._file = (
-            None if self._on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
+            None if self.on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
         )
         self._outage = Outage()
         # A read is one statement and needs no transaction.
-        alone = {"isolation_level": "AUTOCOMMIT"} if self._on_postgres else {BEGIN: AT_ONCE}
+        alone = {"isolation_level": "AUTOCOMMIT"} if self.on_postgres else {BEGIN: AT_ONCE}
         self._reads = self._engine.execution_options(**alone)
         self._writes = self._engine.execution_options(**{BEGIN: WRITES})
-        self._insert = postgresql.insert if self._on_postgres else sqlite.insert
+        self.insert = postgresql.insert if self.on_postgres else sqlite.insert
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
@@ -77,20 +82,18 @@ class Database:
         """What to call the database in the names of files about it."""
         return f"{self._engine.url.database}" if self._file is None else self._file.path.name
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def close(self) -> None:
+        """Close the connections, once the work under way has ended."""
         if self._running:
             await asyncio.wait(self._running, timeout=OPERATION_TIMEOUT_S)
         await self._engine.dispose()
 
-    async def _finish(self, work: Coroutine[Any, Any, R]) -> R:
+    async def finish(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run work to its end, also if the caller is cancelled or waits no longer.
+
+        Raises:
+            DatabaseUnavailable: It takes too long.
+        """
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._finished)
@@ -108,9 +111,16 @@ class Database:
         if not task.cancelled():
             task.exception()  # retrieved here as well: the caller may have been cancelled
 
+    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A connection that reads; each statement sees what is committed by then."""
+        return self._begun(self._reads, outage.READS)
+
+    def writing(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A connection in a transaction that writes."""
+        return self._begun(self._writes, outage.WRITES)
+
     @asynccontextmanager
-    async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        kind: outage.Kind = outage.WRITES if engine is self._writes else outage.READS
+    async def _begun(self, engine: AsyncEngine, kind: Kind) -> AsyncIterator[AsyncConnection]:
         began = self._outage.began()
         try:
             async with self._connected(engine) as connection:
@@ -146,15 +156,18 @@ class Database:
         if self._file is not None:
             self._file.check()
 
-    @whole
-    async def _all(self, statement: Any) -> list[Row[Any]]:
-        async with self._begin(self._reads) as connection:
-            return list((await connection.execute(statement)).all())
+    async def rows(self, statement: Any) -> list[Row[Any]]:
+        """Run a statement that reads, as a whole; return its rows."""
+        return await self.finish(self._rows(statement))
 
-    @whole
-    async def _one(self, statement: Any) -> Row[Any] | None:
-        async with self._begin(self._reads) as connection:
-            return (await connection.execute(statement)).first()
+    async def row(self, statement: Any) -> Row[Any] | None:
+        """Run a statement that reads, as a whole; return its first row."""
+        found = await self.rows(statement)
+        return found[0] if found else None
+
+    async def _rows(self, statement: Any) -> list[Row[Any]]:
+        async with self.reading() as connection:
+            return list((await connection.execute(statement)).all())
 
     async def upgrade(self, *, create: bool = True) -> None:
         """Migrate the schema to this release; several nodes may do so at once.
@@ -225,32 +238,39 @@ class Database:
             await asyncio.sleep(WAL_PAUSE_S)
         raise DatabaseUnavailable(f"The database {self.path} stays locked by another program.")
 
+
+class FactStore:
+    """Facts about the database as a whole, such as when it was last written."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
     @whole
-    async def fact(self, name: str, value: str) -> str:
-        """Store a fact about the database unless there is one; return the stored one."""
-        new = self._insert(facts).values(name=name, value=value).on_conflict_do_nothing()
-        async with self._begin(self._writes) as connection:
+    async def setdefault(self, name: str, value: str) -> str:
+        """Store a fact unless there is one of this name; return the stored one."""
+        new = self.database.insert(facts).values(name=name, value=value).on_conflict_do_nothing()
+        async with self.database.writing() as connection:
             await connection.execute(new)
             kept = select(facts.c.value).where(facts.c.name == name)
             return str((await connection.execute(kept)).scalar_one())
 
-    async def noted(self, name: str) -> str | None:
-        """Read a fact about the database."""
-        row = await self._one(select(facts.c.value).where(facts.c.name == name))
+    async def get(self, name: str) -> str | None:
+        """Read a fact."""
+        row = await self.database.row(select(facts.c.value).where(facts.c.name == name))
         return None if row is None else str(row.value)
 
     async def probe(self, now_ms: int) -> None:
         """Write a fact, to check that the database is writable."""
-        await self.note(WRITTEN_AT, str(now_ms))
+        await self.put(WRITTEN_AT, str(now_ms))
 
     @whole
-    async def note(self, name: str, value: str) -> None:
-        """Store a fact about the database in place of the one before."""
-        new = self._insert(facts).values(name=name, value=value)
+    async def put(self, name: str, value: str) -> None:
+        """Store a fact in place of the one before."""
+        new = self.database.insert(facts).values(name=name, value=value)
         put = new.on_conflict_do_update(
             index_elements=[facts.c.name], set_={"value": new.excluded.value}
         )
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             await connection.execute(put)
 
 

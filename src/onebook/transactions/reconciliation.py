@@ -24,7 +24,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from onebook.core import show
-from onebook.transactions.bookkeeping import EventType, Unproven
+from onebook.transactions.adapter import EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, negate, subtract
 from onebook.transactions.record import Direction, Fee, Record, Status
 

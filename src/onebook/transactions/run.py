@@ -13,12 +13,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from onebook.errors import ExchangeFailed
-from onebook.transactions.adapter import AccountReader, Adapter, Source
+from onebook.transactions.adapter import AccountReader, Adapter, FailureReason, Source, SourceFailed
 from onebook.transactions.clock import ServiceClock
-from onebook.transactions.counters import RECORDS, UNREADABLE
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
-from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.merge import Once, merged
+from onebook.transactions.metrics import RECORDS, UNREADABLE
 from onebook.transactions.reconciliation import Verification
 from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.request import Query, left_out

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from onebook.core import show
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
-from onebook.transactions.adapter import AdapterEntry
-from onebook.transactions.bookkeeping import EventType, Unproven
+from onebook.transactions.adapter import AdapterEntry, EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, subtract
 from onebook.transactions.reconciliation import (
     ALWAYS_UNPROVEN,

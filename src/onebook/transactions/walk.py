@@ -20,8 +20,18 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from onebook.transactions.adapter import NOT_ASKED, SNAPSHOT, AccountReader, Page, Source, Window
-from onebook.transactions.failures import CursorGone, FailureReason, SourceFailed, TooOld
+from onebook.transactions.adapter import (
+    NOT_ASKED,
+    SNAPSHOT,
+    AccountReader,
+    CursorGone,
+    FailureReason,
+    Page,
+    Source,
+    SourceFailed,
+    TooOld,
+    Window,
+)
 from onebook.transactions.record import FIRST, Record, RecordKey, key_of
 
 FLOOR_MARGIN_MS: Final = 5 * 60_000  # "two years ago" moves while we walk

@@ -4,7 +4,7 @@ import httpx
 import pytest
 from msgspec import json
 
-from onebook.transactions.failures import FailureReason, SourceFailed, TooOld
+from onebook.transactions.adapter import FailureReason, SourceFailed, TooOld
 from transactions.bybit.asking import MINE, Asked, asked, body, ok, refused
 from transactions.bybit_support import loop_now_ms, loop_s, run, samples_dir
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES, WORDS
 from onebook.transactions.bybit.pages import read_row, rows_of
 from onebook.transactions.bybit.reader import unavailable_types
 from onebook.transactions.bybit.rows import ms
-from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Status
 from transactions.bybit.native import SPOT, fill
 

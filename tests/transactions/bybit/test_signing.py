@@ -6,8 +6,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
+from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.signing import signature, signed
-from onebook.transactions.failures import SourceFailed
 from transactions.bybit.asking import MINE
 
 

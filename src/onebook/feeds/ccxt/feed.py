@@ -10,11 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.ccxt.library import Library
-from onebook.feeds.connection import TICK_S
+from onebook.feeds.connection import TICK_S, Link, NotReached
 from onebook.feeds.feed import Feed
-from onebook.feeds.ports import Link, NotReached
+from onebook.feeds.outbox import End, Request, SendPing, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE
 from onebook.model import Reason

@@ -8,19 +8,17 @@ import httpx
 
 from onebook.config import TransactionSettings
 from onebook.transactions.adapter import AdapterEntry, Environment, RequestVerdict, Source
-from onebook.transactions.budget import Retries
 from onebook.transactions.bybit.answers import DISPLAY, BybitApi
 from onebook.transactions.bybit.endpoints import ENTRY, SOURCES
 from onebook.transactions.bybit.instruments import new_markets
 from onebook.transactions.bybit.pages import cursor_parameter
 from onebook.transactions.bybit.paths import INSTRUMENTS
 from onebook.transactions.bybit.reader import BybitReader, Environs
-from onebook.transactions.client import ExchangeClient
+from onebook.transactions.client import Call, ExchangeClient, ExchangeHost
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.host import ExchangeHost
+from onebook.transactions.limits import Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache
-from onebook.transactions.upstream import Call
 
 MARKET_PAGES_MAX: Final = 20
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 from msgspec import MsgspecError, Struct, json
 from msgspec.structs import replace
 
+from onebook.transactions.adapter import FailureReason
 from onebook.transactions.bybit.paths import IP_RATE, RATES
 from onebook.transactions.bybit.signing import signed
+from onebook.transactions.client import ApiFacts, Call, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import FailureReason
-from onebook.transactions.upstream import ApiFacts, Call, Outcome, Reply, Then
 
 DISPLAY: Final = "Bybit"
 CIRCUIT_S: Final = 600.0  # "terminate all sessions and wait for at least 10 minutes"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from onebook.transactions.bookkeeping import Bookkeeping, EventType, Unproven
+from onebook.transactions.adapter import Bookkeeping, EventType, Unproven
 from onebook.transactions.reconciliation import CheckId
 
 _MOVE_LEFT: Final = (
@@ -38,8 +38,8 @@ BOOKS: Final = Bookkeeping(
         ),
     ),
     reasons={
-        CheckId.ORDERS: "Their orders are older than the range, or lost: Bybit finds orders by their "
-        "creation.",
+        CheckId.ORDERS: "Their orders are older than the range, or lost: Bybit finds orders by "
+        "their creation.",
         CheckId.SETTLEMENTS: "Bybit does not say whether `deliveryRpl` is before fees.",
     }
     | dict.fromkeys(

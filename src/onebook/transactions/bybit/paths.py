@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from onebook.model import DAY_MS
 from onebook.transactions.adapter import Source
-from onebook.transactions.budget import Rate
 from onebook.transactions.bybit.rows import Mapper
+from onebook.transactions.limits import Rate
 
 WEEK_MS: Final = 7 * DAY_MS
 MONTH_MS: Final = 30 * DAY_MS

@@ -12,11 +12,12 @@ from onebook.transactions.adapter import (
     NOT_ASKED,
     AccountInfo,
     Environment,
+    FailureReason,
     Page,
     Source,
+    SourceFailed,
     Window,
 )
-from onebook.transactions.budget import Retries
 from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY
 from onebook.transactions.bybit.former import CLASSIC
 from onebook.transactions.bybit.key import expires_at, granted_of, warnings_of
@@ -40,13 +41,10 @@ from onebook.transactions.bybit.paths import (
     Endpoint,
 )
 from onebook.transactions.bybit.rows import Context, Row, text
-from onebook.transactions.client import ExchangeClient
+from onebook.transactions.client import Call, ExchangeClient, ExchangeHost, Reply
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.fanout import SymbolFanOut, pages_along
-from onebook.transactions.host import ExchangeHost
-from onebook.transactions.markets import MarketCache
-from onebook.transactions.upstream import Call, Reply
+from onebook.transactions.limits import Retries
+from onebook.transactions.markets import MarketCache, SymbolFanOut, pages_along
 from onebook.transactions.walk import floor_ms
 
 

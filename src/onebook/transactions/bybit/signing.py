@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from onebook.transactions.adapter import FailureReason, SourceFailed
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import FailureReason, SourceFailed
 
 RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
 

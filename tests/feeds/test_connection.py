@@ -1,104 +1,119 @@
-"""permessage-deflate of an exchange's messages; the other side is the websockets library."""
+"""The socket of a feed: how frames are sorted, and permessage-deflate with a real server."""
 
-import zlib
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
+from picows import WSMsgType
+from picows.picows import _make_test_ws_frame as frame_of
 from websockets.asyncio.server import serve
 from websockets.extensions.permessage_deflate import (
-    PerMessageDeflate,
     ServerPerMessageDeflateFactory,
 )
-from websockets.frames import Frame, Opcode
 
 from feeds.test_feed import HOST, Rig, Server, best, running, seen
 from feeds.toy import TOY, A
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import FrameForm
-from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
-from onebook.inflate import TooLong, Uninflatable
+from onebook.feeds.connection import ExchangeConnection
 from onebook.model import Health, Reason
 
+BYTES_MAX = 5
+NOW = 12.5
 DEFLATED = replace(TOY, frames=FrameForm.DEFLATED)
-TEXT = b'{"topic":"depth_update","data":{"a":[["34000","1.2"]]}}' * 10
 
 
-@given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.booleans(), st.integers(9, 15))
-def test_messages_come_back_as_they_were(messages, fresh, bits) -> None:
-    sender = PerMessageDeflate(False, fresh, 15, bits)
-    ours = MessageInflater(fresh=fresh)
-    for message in messages:
-        packed = sender.encode(Frame(Opcode.BINARY, message))
-        assert packed.rsv1
-        assert ours.inflated(bytes(packed.data), 300) == message
+class Asking:
+    """A session with an action due, or none."""
+
+    def __init__(self, pending):
+        self.pending = pending
 
 
-def test_a_message_is_as_long_as_allowed_and_not_a_byte_longer() -> None:
-    packed = bytes(PerMessageDeflate(False, True, 15, 15).encode(Frame(Opcode.TEXT, TEXT)).data)
-    inflater = MessageInflater(fresh=True)
-    assert inflater.inflated(packed, len(TEXT)) == TEXT
-    with pytest.raises(TooLong):
-        inflater.inflated(packed, len(TEXT) - 1)
+def sorted_by(frame, *, joining=False, pending=False, budget=100):
+    """What a listener makes of one frame: the calls, in order."""
+    calls = []
+
+    class Writing(ExchangeConnection):
+        def __init__(self):
+            """Without a socket."""
+
+        def unusual(self, transport, frame):
+            calls.append(("unusual", frame.get_payload_as_bytes()))
+
+        def pause(self, transport):
+            calls.append("pause")
+
+        def execute(self, now):
+            calls.append(("execute", now))
+
+    writing = Writing()
+    writing.session = Asking(pending)
+    writing.clock = lambda: NOW
+    writing.received = lambda message, now: calls.append((message, now))
+    writing.joining = joining
+    writing.bytes_max = BYTES_MAX
+    writing.budget = budget
+    writing.on_ws_frame(None, frame)
+    return calls
 
 
-def test_a_bomb_is_refused_without_being_inflated() -> None:
-    packer = zlib.compressobj(wbits=-15)
-    bomb = packer.compress(bytes(64 << 20)) + packer.flush(zlib.Z_SYNC_FLUSH)
-    assert len(bomb) < 100_000
-    with pytest.raises(TooLong):
-        MessageInflater(fresh=False).inflated(bomb, 1 << 20)
+@pytest.mark.parametrize("kind", [WSMsgType.TEXT, WSMsgType.BINARY])
+@pytest.mark.parametrize("message", [b"", b"a", b"12345"])
+def test_a_whole_message_is_received_with_its_time(kind, message):
+    assert sorted_by(frame_of(kind, message, True, False)) == [(message, NOW)]
 
 
-def test_a_last_block_may_end_a_message() -> None:
-    packer = zlib.compressobj(wbits=-15)
-    ending = packer.compress(TEXT) + packer.flush()
-    inflater = MessageInflater(fresh=False)
-    for _ in range(2):
-        assert inflater.inflated(ending + b"\0", len(TEXT)) == TEXT
-
-
-@pytest.mark.parametrize("message", [b"\xff" * 20, TEXT])
-def test_a_damaged_message_is_the_one_declared_error(message) -> None:
-    with pytest.raises(Uninflatable):
-        MessageInflater(fresh=False).inflated(message, 1_000)
-
-
-@pytest.mark.parametrize("answer", [None, ""])
-def test_a_server_that_takes_no_offer_sends_plain_messages(answer) -> None:
-    assert agreed(answer) is None
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "permessage-deflate",
-        "permessage-deflate; server_no_context_takeover",
-        'permessage-deflate;server_max_window_bits="10" ; client_no_context_takeover',
-        "permessage-deflate; server_max_window_bits=15",
-    ],
-)
-def test_what_a_server_may_answer(answer) -> None:
-    assert agreed(answer) is not None
+def test_the_session_s_actions_are_executed_after_its_message():
+    calls = sorted_by(frame_of(WSMsgType.TEXT, b"a", True, False), pending=True)
+    assert calls == [(b"a", NOW), ("execute", NOW)]
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        "x-webkit-deflate-frame",
-        "permessage-deflate, permessage-deflate",
-        "permessage-deflate; client_max_window_bits=10",
-        "permessage-deflate; server_max_window_bits=7",
-        "permessage-deflate; server_max_window_bits",
-        "permessage-deflate; server_no_context_takeover=1",
-        "permessage-deflate; other",
-    ],
+    "frame",
+    [frame_of(WSMsgType.TEXT, b"a", True, False), frame_of(WSMsgType.PONG, b"", True, False)],
 )
-def test_what_was_not_offered_is_refused(answer) -> None:
-    with pytest.raises(NotAgreed):
-        agreed(answer)
+def test_reading_pauses_with_the_last_frame_of_the_budget(frame):
+    assert sorted_by(frame, budget=2)[0] != "pause"
+    assert sorted_by(frame, budget=1)[0] == "pause"
+    assert sorted_by(frame, budget=0)[0] != "pause", "once is enough"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "fin", "rsv1", "joining"),
+    [
+        (WSMsgType.TEXT, b"123456", True, False, False),
+        (WSMsgType.TEXT, b"a", False, False, False),
+        (WSMsgType.TEXT, b"a", True, True, False),
+        (WSMsgType.TEXT, b"a", True, False, True),
+        (WSMsgType.CONTINUATION, b"a", True, False, False),
+        (WSMsgType.CONTINUATION, b"a", True, False, True),
+        (WSMsgType.PING, b"a", True, False, False),
+        (WSMsgType.PONG, b"a", True, False, False),
+        (WSMsgType.CLOSE, b"\x03\xe8", True, False, False),
+    ],
+    ids=[
+        "too long", "a part", "a reserved bit", "a message among parts", "continuation",
+        "the last part", "ping", "pong", "close",
+    ],
+)  # fmt: skip
+def test_everything_else_is_unusual(kind, message, fin, rsv1, joining):
+    frame = frame_of(kind, message, fin, rsv1)
+    assert sorted_by(frame, joining=joining, pending=True) == [("unusual", message)]
+
+
+def test_an_error_of_the_reader_is_not_swallowed():
+    class Failing(ExchangeConnection):
+        def __init__(self):
+            """Without a socket."""
+
+    failing = Failing()
+    failing.session, failing.clock, failing.joining = Asking(False), lambda: NOW, False
+    failing.bytes_max = BYTES_MAX
+    failing.budget = 1_000
+    failing.received = lambda message, now: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        failing.on_ws_frame(None, frame_of(WSMsgType.TEXT, b"a", True, False))
 
 
 @asynccontextmanager
@@ -136,7 +151,7 @@ async def test_a_feed_reads_plain_messages_where_the_offer_is_not_taken() -> Non
         connection = await rig.live(server, "A")
         offered = connection.request.headers["Sec-WebSocket-Extensions"]
         assert offered == "permessage-deflate"
-        connection.transport.write(b"\xc1\x05hello")  # rsv1 although nothing was agreed
+        connection.transport.write(b"\xc1\x05hello")  # rsv1 although nothing was negotiated
         await rig.moved("A", Health.STALE, Reason.PROTOCOL_ERROR)
         assert await server.closed() == 1002
 

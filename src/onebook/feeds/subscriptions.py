@@ -1,6 +1,12 @@
-"""State machine of one instrument's subscription: the phases up to a live book, and its resyncs.
+"""State of one instrument's subscription: its phase, deadline and data cadence.
 
-Pure: a transition table. A missing row is an error; a test prints the table.
+The phases follow a transition table from the subscription to a live book and through its resyncs;
+a missing row is an error, and a test prints the table. The cadence is the usual gap between data:
+most exchanges send a book only when it changes, so silence alone proves nothing. An instrument
+whose gaps never exceeded a second over many gaps is overdue after a few seconds.
+
+Pure, and without work per frame: `Cadence.observe` is called a few times a second with the time of
+the last data, so each gap is bounded from above by the time between two calls.
 """
 
 from collections import deque
@@ -8,8 +14,10 @@ from enum import Enum, auto
 from typing import Final
 
 from onebook.books import LiveBook
-from onebook.feeds.liveness import Cadence
-from onebook.model import Reason
+from onebook.config import FeedSettings
+from onebook.model import Instrument, Reason
+
+NEVER: Final = float("inf")
 
 
 class Phase(Enum):
@@ -120,6 +128,101 @@ class Tally:
         self._times.append(now)
         full = len(self._times) == self._count_max
         return full and now - self._times[0] <= self._window_s
+
+
+class Cadence:
+    """The longest gap between data of late, and how much evidence there is for it.
+
+    The longest gap is that of the last one to two `window_s`; a longer silence that turned out to
+    be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared` where the
+    data of an instrument is part of the evidence for its connection.
+    """
+
+    __slots__ = (
+        "_count",
+        "_last_at",
+        "_longest_s",
+        "_observed_s",
+        "_older_s",
+        "_until",
+        "_window",
+        "shared",
+    )
+
+    def __init__(self, window_s: float) -> None:
+        self.shared = False
+        self._window = window_s
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the evidence; the next data begins another."""
+        self._last_at = NEVER  # before the first data
+        self._until = NEVER  # when the present window ends; NEVER before the first gap
+        self._longest_s = self._older_s = 0.0
+        self._count = 0
+        self._observed_s = 0.0
+
+    def restart(self, data_at: float) -> None:
+        """Count gaps from here: the time before is not a gap of the exchange."""
+        self._last_at = data_at
+
+    def observe(self, data_at: float) -> None:
+        """Note when data last arrived."""
+        if self._last_at == NEVER:
+            self.restart(data_at)
+        elif data_at > self._last_at:
+            self.learn(data_at - self._last_at, data_at)
+            self._last_at = data_at
+
+    def learn(self, gap_s: float, now: float) -> None:
+        """Count a gap."""
+        if now >= self._until:
+            # After a pause of whole windows the older gaps do not count.
+            stale = now >= self._until + self._window
+            self._older_s = 0.0 if stale else self._longest_s
+            self._longest_s = 0.0
+            self._until = now + self._window
+        elif self._until == NEVER:
+            self._until = now + self._window
+        self._longest_s = max(self._longest_s, gap_s)
+        self._count += 1
+        self._observed_s += gap_s
+
+    def limit_s(self, settings: FeedSettings, least_s: float) -> float:
+        """Return after how much silence it is overdue; `NEVER` while the evidence is thin."""
+        if self._count < settings.cadence_gaps_min:
+            return NEVER
+        if self._observed_s < settings.cadence_evidence_s:
+            return NEVER
+        return max(least_s, settings.cadence_factor * max(self._longest_s, self._older_s))
+
+
+class Cadences:
+    """The cadences of one feed: they outlive its connections."""
+
+    def __init__(self, settings: FeedSettings) -> None:
+        self._settings = settings
+        self._of: dict[Instrument, Cadence] = {}
+        self.connection = Cadence(settings.cadence_window_s)
+
+    def of(self, instrument: Instrument) -> Cadence:
+        """Return the cadence of an instrument, a new one for a new instrument."""
+        cadence = self._of.get(instrument)
+        if cadence is None:
+            cadence = self._of[instrument] = Cadence(self._settings.cadence_window_s)
+        return cadence
+
+    def forget(self, instrument: Instrument) -> None:
+        """Drop the cadence of an instrument that left the feed."""
+        cadence = self._of.pop(instrument, None)
+        if cadence is not None:
+            self.leave(cadence)
+
+    def leave(self, cadence: Cadence) -> None:
+        """Measure the connection anew without an instrument: it may have been the busy one."""
+        if cadence.shared:
+            cadence.shared = False
+            self.connection.forget()
 
 
 class Watch:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.conftest import NOW_MS
 from onebook.metrics import Exposition
-from onebook.transactions import counters
+from onebook.transactions import metrics
 from transactions.bybit_support import KEY
 from transactions.conftest import PATH, Node
 
@@ -85,7 +85,7 @@ async def test_every_metric_is_documented_and_none_names_an_account(
     page = (await Exposition().text()).decode()
     assert KEY.api_key not in page
     assert KEY.secret not in page
-    kept = [each for each in vars(counters).values() if isinstance(each, Counter | Gauge)]
+    kept = [each for each in vars(metrics).values() if isinstance(each, Counter | Gauge)]
     declared = [each.describe()[0] for each in kept]
     assert len(declared) == 10
     reference = REFERENCE.read_text()

@@ -19,9 +19,8 @@ from onebook.exchanges.channel import (
 )
 from onebook.exchanges.contract import Exchange
 from onebook.exchanges.engine import SeededEngine
-from onebook.feeds.actions import Action, End, Request, Transmit
-from onebook.feeds.reseeding import NO_CHANGES
-from onebook.feeds.reseeds import RETRY_S
+from onebook.feeds.outbox import Action, End, Request, Transmit
+from onebook.feeds.reseeding import NO_CHANGES, RETRY_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason

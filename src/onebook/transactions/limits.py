@@ -1,24 +1,25 @@
-"""Rate limits, circuit breaker and retries of requests to an exchange.
+"""Rate limits, circuit breaker, retries and fair sharing of requests to an exchange.
 
-
-- `Limit`: so many requests in a rolling window, as exchanges count; follows what they say; keys
-  take turns (`fairness`).
-- `Circuit`: after an answer that means "stop everything", nothing is asked for a while.
+- `SharedLimit`: a limit by rolling window, as exchanges count; follows what they say; API keys of
+  this service take turns.
+- `Slots`: a number of concurrent requests, shared between API keys.
+- `Circuit`: after an answer that means "stop everything", no requests for a while.
 - `Retries`: successes earn retries, so that a broken exchange is not hammered.
-- `Waits`: whether all of this only waits at the moment, and how long, for a message to the user.
+- `Waits`: how long all requests wait for limits, for a message to the user.
 """
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from random import Random
 from typing import Final
 
 from msgspec import Struct
 
+from onebook.backoff import full_jitter_s
+from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.clock import ServiceClock
-from onebook.transactions.failures import SourceFailed
 
 BACKOFF_S: Final = 0.25
 BACKOFF_S_MAX: Final = 8.0
@@ -146,6 +147,144 @@ class SharedLimit:
         self._blocked_until_s = max(self._blocked_until_s, until_s)
 
 
+class Waits:
+    """The requests that wait for a rate limit, and whether any is under way meanwhile."""
+
+    def __init__(self, clock: ServiceClock) -> None:
+        self._clock = clock
+        self._turns_s: list[float] = []
+        self._asking = 0
+
+    @property
+    def left_s(self) -> float:
+        """How long until the first of those that wait may ask; 0 while anything is asked."""
+        if self._asking or not self._turns_s:
+            return 0.0
+        return max(0.0, min(self._turns_s) - self._clock.now_s())
+
+    @contextmanager
+    def waiting(self, wait_s: float) -> Iterator[None]:
+        """A request waits for its turn for as long as the context lasts."""
+        turn_s = self._clock.now_s() + wait_s
+        self._turns_s.append(turn_s)
+        try:
+            yield
+        finally:
+            self._turns_s.remove(turn_s)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A request is under way for as long as the context lasts."""
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
+
+
+class Slots:
+    """So many at once, shared by key.
+
+    Args:
+        count: How many there are.
+        spare: Whether one share stays free for a key that is not here yet.
+    """
+
+    def __init__(self, count: int, *, spare: bool = True) -> None:
+        self._count = count
+        self._spare = spare
+        self._held: Counter[str] = Counter()
+        self._waiting = Waiting()
+
+    @property
+    def held(self) -> int:
+        """How many are taken."""
+        return self._held.total()
+
+    @asynccontextmanager
+    async def slot(self, key: str) -> AsyncIterator[None]:
+        """Wait for a slot and keep it for as long as the context lasts."""
+        if key not in self._waiting.keys and self._free(key):
+            self._held[key] += 1
+        else:
+            await self._wait(key)
+        try:
+            yield
+        finally:
+            self._release(key)
+
+    def _free(self, key: str) -> bool:
+        keys = {key, *self._held, *self._waiting.keys}
+        share = max(1, self._count // (len(keys) + self._spare))
+        return self.held < self._count and self._held[key] < share
+
+    async def _wait(self, key: str) -> None:
+        future = self._waiting.add(key)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self._release(key)
+            else:
+                self._waiting.remove(key, future)
+                self._wake()
+            raise
+
+    def _release(self, key: str) -> None:
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key]
+        self._wake()
+
+    def _wake(self) -> None:
+        woken = True
+        while woken:
+            woken = False
+            for key in self._waiting.keys:
+                if self._free(key) and self._waiting.wake(key):
+                    self._held[key] += 1
+                    woken = True
+
+
+class Waiting:
+    """Futures in order: round-robin between keys, first come first served within one."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that wait, the next one first."""
+        return tuple(self._queues)
+
+    def add(self, key: str) -> asyncio.Future[None]:
+        """A place at the end of a key's queue."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(key, deque()).append(future)
+        return future
+
+    def wake(self, key: str) -> bool:
+        """Wake the first of a key that is still there; the key goes behind all others."""
+        queue = self._queues.pop(key)
+        woken = False
+        while queue and not woken:
+            future = queue.popleft()
+            if woken := not future.done():  # a cancelled one is done before its caller knows
+                future.set_result(None)
+        if queue:
+            self._queues[key] = queue
+        return woken
+
+    def remove(self, key: str, future: asyncio.Future[None]) -> None:
+        """Take out a place that is no longer needed."""
+        queue = self._queues.get(key)
+        if queue is None or future not in queue:
+            return
+        queue.remove(future)
+        if not queue:
+            del self._queues[key]
+
+
 class Circuit:
     """Open after a breach: no request may leave this address."""
 
@@ -193,41 +332,7 @@ class Retries:
         return True
 
     def backoff_s(self, attempt: int) -> float:
-        """How long to wait before an attempt: exponential, with full jitter."""
-        ceiling_s = min(BACKOFF_S_MAX, BACKOFF_S * 2.0**attempt)
-        return self._random.uniform(BACKOFF_S / 2, ceiling_s)
-
-
-class Waits:
-    """The requests that wait for a rate limit, and whether any is under way meanwhile."""
-
-    def __init__(self, clock: ServiceClock) -> None:
-        self._clock = clock
-        self._turns_s: list[float] = []
-        self._asking = 0
-
-    @property
-    def left_s(self) -> float:
-        """How long until the first of those that wait may ask; 0 while anything is asked."""
-        if self._asking or not self._turns_s:
-            return 0.0
-        return max(0.0, min(self._turns_s) - self._clock.now_s())
-
-    @contextmanager
-    def waiting(self, wait_s: float) -> Iterator[None]:
-        """A request waits for its turn for as long as the context lasts."""
-        turn_s = self._clock.now_s() + wait_s
-        self._turns_s.append(turn_s)
-        try:
-            yield
-        finally:
-            self._turns_s.remove(turn_s)
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """A request is under way for as long as the context lasts."""
-        self._asking += 1
-        try:
-            yield
-        finally:
-            self._asking -= 1
+        """Seconds before the next attempt."""
+        return full_jitter_s(
+            attempt, BACKOFF_S, BACKOFF_S_MAX, random=self._random.random(), least_s=BACKOFF_S / 2
+        )
