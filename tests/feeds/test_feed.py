@@ -31,7 +31,6 @@ from onebook.exchanges.limits import Limit, Quotas, Scope
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds import connection as connection_module
 from onebook.feeds import feed as feed_module
-from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.feed import Feed
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE, ExchangeStats
@@ -52,6 +51,7 @@ class Server:
         self.closes: asyncio.Queue[int | None] = asyncio.Queue()
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self.bodies: dict[str, tuple[int, bytes]] = {}  # what a GET of a path is answered
+        self.during_handshake: Callable[[], None] = lambda: None
 
     async def serve(self, connection: ServerConnection) -> None:
         self.connections.put_nowait(connection)
@@ -66,6 +66,7 @@ class Server:
         if request.path in self.bodies:
             status, body = self.bodies[request.path]
             return connection.respond(status, body.decode())
+        self.during_handshake()
         if not self.refusals:
             return None
         status, headers = self.refusals.pop(0)
@@ -503,12 +504,12 @@ async def test_a_connection_that_comes_after_its_waiters_left_is_closed(server):
     session = feed_module.FeedSession(
         TOY, [A], books=rig.books, settings=FeedSettings(), stats=rig.stats
     )
-    connection = rig.feed._link(session)
+    connection = rig.feed._link(session, server.url)
     connection.abandoned = True
-    await feed_module.ws_connect(lambda: connection, server.url)
+    with pytest.raises(ConnectionResetError):
+        await connection.open()
     async with asyncio.timeout(WAIT_S):
         await connection.gone.wait()
-    assert not connection.connected
     await rig.rest.__aexit__(None, None, None)
 
 
@@ -605,14 +606,12 @@ async def test_instruments_come_and_go_on_the_open_connection(server):
 
 async def test_what_came_and_went_during_the_handshake_is_caught_up(server):
     rig = Rig(server.url, A, B)
-    original = rig.feed._handshake
 
-    async def handshake(connection: ExchangeConnection, url: str) -> None:
-        await original(connection, url)
+    def change() -> None:
         rig.feed.add([C])
         rig.feed.remove([A])
 
-    rig.feed._handshake = handshake  # type: ignore[method-assign]
+    server.during_handshake = change
     async with running(rig):
         await server.hears("subscribe A B", "subscribe C", "unsubscribe A")
 

@@ -6,7 +6,7 @@ and requested again alone, after the frame that invalidated it has been read to 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from onebook.backoff import DOUBLINGS_MAX, exponential_s, full_jitter_s
 from onebook.books import LIVE, Books
@@ -33,20 +33,7 @@ UNNAMED_WAIT_S: Final = 1.0
 CHECKSUMS: Final = "too many wrong checksums"
 BEYOND_REPAIR: Final = "a book could not be repaired"
 
-
-class Ending(Protocol):
-    """How a session ends its connection."""
-
-    def __call__(
-        self,
-        reason: Reason,
-        now: float,
-        detail: str,
-        *,
-        at_once: bool = False,
-        abrupt: bool = False,
-    ) -> None:
-        """End the connection, once; for the options see `outbox.End`."""
+Ending = Callable[[Reason, float, str], None]  # ends the connection: reason, now, detail
 
 
 class UnnamedError(NamedTuple):
