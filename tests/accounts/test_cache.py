@@ -204,7 +204,7 @@ def test_freshness_counts_in_both_directions(apart_ms: int, fresh: bool) -> None
     assert fresh_since(START_MS + apart_ms, START_MS) is fresh
 
 
-UNAVAILABLE = ServiceUnavailable("The database does not answer; try again in a moment.")
+UNAVAILABLE = ServiceUnavailable("The database does not answer; retry shortly.")
 
 
 class Question(NamedTuple):

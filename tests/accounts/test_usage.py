@@ -39,7 +39,7 @@ from .conftest import START_MS, Rig
 
 ALLOWANCE_BYTES = AccountsSettings().allowance_bytes
 
-UNAVAILABLE = ServiceUnavailable("The database does not answer; try again in a moment.")
+UNAVAILABLE = ServiceUnavailable("The database does not answer; retry shortly.")
 
 
 class Faults:

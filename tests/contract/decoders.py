@@ -61,8 +61,7 @@ from onebook.rest import retry_after_s
 from onebook.simulator.scripts import scripts
 from onebook.times import ms_of_iso, s_of_http_date
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.bybit.signing import signature
+from onebook.transactions.bybit.api import BybitApi, signature
 from onebook.transactions.bybit.trades import extra_fees
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors

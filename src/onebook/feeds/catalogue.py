@@ -25,6 +25,7 @@ from onebook.exchanges import currencies
 from onebook.exchanges.contract import Exchange, Instruments, ProtocolError
 from onebook.exchanges.frames import sound
 from onebook.feeds.ccxt.library import Library
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import TOTAL_S, Rest
 from onebook.signals import Signal
@@ -48,6 +49,7 @@ async def read_list(
     *,
     rest: Rest,
     settings: FeedSettings,
+    limits: FeedLimits = LIMITS,
     page_s: float = TOTAL_S,
     library: Library | None = None,
     parsing: asyncio.Lock | None = None,
@@ -57,7 +59,8 @@ async def read_list(
     Args:
         exchange: Whose list.
         rest: How to ask.
-        settings: The bounds.
+        settings: Currency codes of the operator.
+        limits: The bounds.
         page_s: How long one page may take, with its waits and retries.
         library: ccxt, which reads the lists of exchanges that come through it.
         parsing: Held while a page is parsed, so that the lists of a start are parsed one by one.
@@ -67,7 +70,7 @@ async def read_list(
         ProtocolError: A page cannot be read, or the list is longer than allowed.
     """
     found, bodies = Instruments(), list[bytes]()
-    bytes_left, path = settings.list_bytes_max, exchange.instruments_path
+    bytes_left, path = limits.list_bytes_max, exchange.instruments_path
     while True:
         if exchange.via:
             assert library is not None, exchange.name
@@ -86,20 +89,20 @@ async def read_list(
         # Megabytes of JSON: parsed in a thread, not in the loop of the books.
         async with parsing or nullcontext():
             page = await asyncio.to_thread(
-                exchange.parse_instruments, body, rows_max=settings.list_rows_max
+                exchange.parse_instruments, body, rows_max=limits.list_rows_max
             )
         _rename(page, exchange.name, settings)
         found += page
         found.refused += page.refused
-        if len(found) > settings.list_rows_max:
-            raise ProtocolError(f"the list has more than {settings.list_rows_max} rows")
+        if len(found) > limits.list_rows_max:
+            raise ProtocolError(f"the list has more than {limits.list_rows_max} rows")
         if exchange.next_page is None:
             return found
         following = await asyncio.to_thread(exchange.next_page, bodies)
         if following is None:
             return found
-        if len(bodies) >= settings.list_pages_max:
-            raise ProtocolError(f"the list has more than {settings.list_pages_max} pages")
+        if len(bodies) >= limits.list_pages_max:
+            raise ProtocolError(f"the list has more than {limits.list_pages_max} pages")
         path = following
 
 
@@ -133,6 +136,7 @@ class Catalogue:
         *,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         library: Library | None = None,
@@ -145,6 +149,7 @@ class Catalogue:
         self._rest = rest
         self._library = library
         self._settings = settings
+        self._limits = limits
         self._sleep = sleep
         self._jitter = jitter
         self._known: dict[str, dict[tuple[str, str], Instrument]] = {}
@@ -300,6 +305,7 @@ class Catalogue:
                 exchange,
                 rest=self._rest,
                 settings=self._settings,
+                limits=self._limits,
                 library=self._library,
                 parsing=self._parsing,
             )

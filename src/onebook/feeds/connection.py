@@ -18,7 +18,9 @@ from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
 from onebook.exchanges.frames import short
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.outbox import End, Request, SendPing, Transmit
+from onebook.feeds.reseeding import RESEED_TOTAL_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.inflate import (
@@ -36,6 +38,8 @@ log = logging.getLogger("onebook.feeds")
 
 DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 TICK_S: Final = 0.1  # interval between ticks of a session; queued frames are sent on ticks
+FETCHES_MAX: Final = 4  # concurrent snapshot requests of one connection
+RECEIVE_BYTES_MAX: Final = 256 << 10  # kernel buffer: the most data read and processed in one go
 CLOSE_S: Final = 2.0  # time limit of the close handshake
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
@@ -95,7 +99,8 @@ class ExchangeConnection(WSListener):
         exchange: Its facts.
         session: What is decided about frames and time.
         rest: For snapshots by REST.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange.
         recorder: Keeps what passes.
         clock: Monotonic seconds.
@@ -108,6 +113,7 @@ class ExchangeConnection(WSListener):
         *,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         recorder: FrameRecorder | None,
         clock: Callable[[], float],
@@ -125,7 +131,7 @@ class ExchangeConnection(WSListener):
         self.abandoned = False
         self._exchange = exchange
         self._rest = rest
-        self._settings = settings
+        self._limits = limits
         self._stats = stats
         self._recorder = recorder
         self._url = exchange.ws_url
@@ -136,7 +142,7 @@ class ExchangeConnection(WSListener):
         self._timer: asyncio.TimerHandle
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(settings.fetches_max)
+        self._places = asyncio.Semaphore(FETCHES_MAX)
 
     @property
     def connected(self) -> bool:
@@ -150,7 +156,7 @@ class ExchangeConnection(WSListener):
             return
         self._transport = transport
         connection: socket.socket = transport.underlying_transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_bytes_max)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES_MAX)
         now = self.clock()
         if self._exchange.frames is FrameForm.DEFLATED:
             try:
@@ -393,13 +399,12 @@ class ExchangeConnection(WSListener):
 
     def _spares(self, fetch: Fetch) -> bool:
         """Whether a deferrable request would delay none that is not."""
-        if len(self._tasks) >= self._settings.fetches_max:
+        if len(self._tasks) >= FETCHES_MAX:
             return False
         return self._rest.spares(self._exchange.rest_url + fetch.path, fetch.weight)
 
     async def _get(self, fetch: Fetch) -> None:
-        settings = self._settings
-        total_s = settings.reseed_total_s if fetch.spare else settings.fetch_total_s
+        total_s = RESEED_TOTAL_S if fetch.spare else self._limits.fetch_total_s
         url = self._exchange.rest_url + fetch.path
         async with self._places:
             try:

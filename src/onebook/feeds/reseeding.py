@@ -11,13 +11,15 @@ from enum import Enum, auto
 from typing import Final
 
 from onebook.books import LiveBook
-from onebook.config import FeedSettings
 from onebook.exchanges.contract import Output, ProtocolError, Seeded, StreamPosition
+from onebook.feeds.limits import FeedLimits
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.recovery import Ending, Recovery
 from onebook.feeds.subscriptions import Watch
 from onebook.model import Health, Instrument, Reason
 
+RESEED_TOTAL_S: Final = 15.0  # one request, waits and retries included
+RESEED_TRIES_MAX: Final = 3  # unanswered requests on the socket, before the book is stale
 SEED_SHARE: Final = 0.75  # of a small seed's levels, where that is less than `reseed_levels`
 REACH_SHARE: Final = 0.25  # of the distance to the horizon that the seed had
 RETRY_S: Final = 2.0  # until a body that was put off is asked for again
@@ -72,12 +74,12 @@ class Reseeds:
 
     Args:
         connector: Where bodies are asked for.
-        settings: Limits and waits.
+        limits: Limits and waits.
     """
 
-    def __init__(self, connector: Seeded, settings: FeedSettings) -> None:
+    def __init__(self, connector: Seeded, limits: FeedLimits) -> None:
         self._connector = connector
-        self._settings = settings
+        self._limits = limits
         self._seeds: dict[Instrument, Seed] = {}
 
     def filled(self, book: LiveBook, now: float) -> None:
@@ -88,16 +90,16 @@ class Reseeds:
         seed.reaches = (book.core.reach(0), book.core.reach(1))
         seed.filled_at = now
         seed.owed_by = NEVER
-        seed.next_at = max(seed.next_at, now + self._settings.reseed_min_s)
+        seed.next_at = max(seed.next_at, now + self._limits.reseed_min_s)
         if self._connector.position(book.instrument) is StreamPosition.BEHIND:
-            seed.owed_by = now + self._settings.dead_stream_s
+            seed.owed_by = now + self._limits.dead_stream_s
 
     def asked(self, instrument: Instrument, now: float) -> None:
         """Note that a body was asked for."""
         seed = self._seed(instrument)
         seed.waiting = True
         seed.due_at = NEVER
-        seed.next_at = now + self._settings.reseed_min_s
+        seed.next_at = now + self._limits.reseed_min_s
 
     def due(self, instrument: Instrument, due_at: float) -> None:
         """Note by when the body that was asked for must have come."""
@@ -159,7 +161,7 @@ class Reseeds:
     ) -> bool:
         quiet_s = now - max(book.updated_at, seed.filled_at)
         first = position is StreamPosition.UNPROVEN and not seed.probed
-        wait_s = self._settings.probe_first_s if first else self._settings.probe_quiet_s
+        wait_s = self._limits.probe_first_s if first else self._limits.probe_quiet_s
         return quiet_s >= wait_s and now >= (seed.retry_at if first else seed.next_at)
 
     def _near_horizon(self, book: LiveBook, seed: Seed) -> bool:
@@ -167,7 +169,7 @@ class Reseeds:
             has = book.core.reach(side)
             if had is None or has is None:
                 continue
-            levels_min = min(self._settings.reseed_levels, int(had[0] * SEED_SHARE))
+            levels_min = min(self._limits.reseed_levels, int(had[0] * SEED_SHARE))
             if has[0] < levels_min or has[1] < had[1] * REACH_SHARE:
                 return True
         return False
@@ -184,7 +186,7 @@ class Reseeding:
 
     Args:
         connector: Where bodies are asked for and read.
-        settings: Limits and waits.
+        limits: Limits and waits.
         recovery: Resyncs a book whose stream is dead, or that the exchange refuses.
         outbox: How long a request on the socket waits until it leaves.
         execute: Executes outputs.
@@ -194,7 +196,7 @@ class Reseeding:
     def __init__(
         self,
         connector: Seeded,
-        settings: FeedSettings,
+        limits: FeedLimits,
         *,
         recovery: Recovery,
         outbox: Outbox,
@@ -202,8 +204,7 @@ class Reseeding:
         end: Ending,
     ) -> None:
         self._connector = connector
-        self._reseeds = Reseeds(connector, settings)
-        self._settings = settings
+        self._reseeds = Reseeds(connector, limits)
         self._recovery = recovery
         self._outbox = outbox
         self._execute = execute
@@ -225,11 +226,11 @@ class Reseeding:
             self._reseeds.asked(instrument, now)
             self._execute(lambda: self._connector.reseed(instrument), now)
             if not watch.fetching:  # requested on the socket: only its absence shows a failure
-                due_at = now + self._outbox.wait_s(now) + self._settings.reseed_total_s
+                due_at = now + self._outbox.wait_s(now) + RESEED_TOTAL_S
                 self._reseeds.due(instrument, due_at)
         elif need is ReseedNeed.UNANSWERED:
             self.put_off(watch, now)
-            if self._reseeds.unanswered(instrument) >= self._settings.reseed_tries_max:
+            if self._reseeds.unanswered(instrument) >= RESEED_TRIES_MAX:
                 self._recovery.invalidate(instrument, Reason.NO_SNAPSHOT, now)
         elif need is ReseedNeed.DEAD:
             times = self._reseeds.found_dead(instrument)

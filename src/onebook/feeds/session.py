@@ -42,6 +42,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.frames import UNREADABLE
 from onebook.exchanges.limits import Quotas
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.liveness import DEAD, Liveness
 from onebook.feeds.outbox import PING, Action, End, Outbox
 from onebook.feeds.recovery import Recovery
@@ -54,6 +55,9 @@ from onebook.ratelimit import TokenBucket
 log = logging.getLogger("onebook.feeds")
 
 WATCH_S: Final = 0.25  # how often each instrument is checked
+REFETCHES_MAX: Final = 5  # consecutive unusable snapshots before the connection is reopened
+RENEW_BEFORE_S: Final = 60.0  # before the exchange ends the connection; up to twice this, jittered
+FROZEN_MAX_S: Final = 600.0  # after a silence an identical book is rejected this long
 
 # Why a connection ends: the detail beside the code.
 RENEWED: Final = "its age limit is near"
@@ -69,7 +73,8 @@ class FeedSession:
         exchange: Its facts.
         instruments: Those whose books are already open.
         books: Where frames go.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange, shared by its connections.
         jitter: A number in [0, 1) for each wait.
         cadences: Cadences measured by earlier connections of the feed.
@@ -84,6 +89,7 @@ class FeedSession:
         *,
         books: Books,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         jitter: Callable[[], float] = random.random,
         cadences: Cadences | None = None,
@@ -94,22 +100,22 @@ class FeedSession:
         self.ended: End | None = None
         self._exchange = exchange
         self._books = books
-        self._settings = settings
+        self._limits = limits
         self._stats = stats
         self._jitter = jitter
         self._connector: Connector = exchange.connector(instruments)
         self._read = self._connector.reader()
         self._outbox = Outbox(
             quotas or Quotas(exchange.limits),
-            frames_max=settings.send_queue_max,
+            frames_max=limits.send_queue_max,
             wake=self._wake,
             wall=wall,
         )
-        self._liveness = Liveness(exchange, settings, cadences or Cadences(settings))
+        self._liveness = Liveness(exchange, settings, cadences or Cadences(), limits)
         self._recovery = Recovery(
             books=books,
             outbox=self._outbox,
-            settings=settings,
+            limits=limits,
             stats=stats,
             snapshot_s=exchange.snapshot_s,
             jitter=jitter,
@@ -122,7 +128,7 @@ class FeedSession:
         if isinstance(self._connector, Seeded):
             self._reseeding = Reseeding(
                 self._connector,
-                settings,
+                limits,
                 recovery=self._recovery,
                 outbox=self._outbox,
                 execute=self._execute,
@@ -131,8 +137,8 @@ class FeedSession:
         self._unsampled = books.change
         self._change = self._unsampled  # or `_sampled`, for one delta
         self._table: Final = self._handlers()
-        self._noise = TokenBucket.of_rate(settings.noise_per_s, settings.noise_burst)
-        self._faults = Tally(settings.faults_max)
+        self._noise = TokenBucket.of_rate(limits.noise_per_s, limits.noise_burst)
+        self._faults = Tally(limits.faults_max)
         self._unknown = False  # whether an unknown message was logged
         self._orphans: Counter[Instrument] = Counter()  # bodies on their way, their books removed
         self._renew_at = NEVER
@@ -148,9 +154,9 @@ class FeedSession:
         """Begin: the socket is open."""
         self._liveness.opened(now)
         # Spread, because connections opened together would be renewed together.
-        renew_before_s = self._settings.renew_before_s * (1.0 + self._jitter())
+        renew_before_s = RENEW_BEFORE_S * (1.0 + self._jitter())
         self._renew_at = now + max(
-            self._exchange.lifetime_s - renew_before_s, self._settings.stable_s
+            self._exchange.lifetime_s - renew_before_s, self._limits.stable_s
         )
         for watch in list(self._watches.values()):
             self._books.set_health(watch.instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
@@ -407,7 +413,7 @@ class FeedSession:
             return
         if not output.spare:
             watch.fetches += 1
-        if watch.fetches > self._settings.refetches_max:
+        if watch.fetches > REFETCHES_MAX:
             self._recovery.give_up(watch, now)
             return
         watch.fetching += 1
@@ -428,7 +434,7 @@ class FeedSession:
         if silence is not None:
             for watch in self._liveness.overdue(self._watches.values(), now):
                 # What was always moving must come back changed.
-                self._books.remember_top(watch.book, now + self._settings.frozen_max_s)
+                self._books.remember_top(watch.book, now + FROZEN_MAX_S)
             self._end(Reason.SILENT, now, silence)
         if self.ended is None and self._recovery.halted is None:
             self._recovery.settle(now)
@@ -444,7 +450,7 @@ class FeedSession:
         elif now >= watch.at:
             self._recovery.overdue(watch, now)
         else:
-            if watch.tries and now - watch.book.changed_at >= self._settings.stable_s:
+            if watch.tries and now - watch.book.changed_at >= self._limits.stable_s:
                 watch.tries = 0
             if self._reseeding is not None:
                 self._reseeding.check(watch, now)

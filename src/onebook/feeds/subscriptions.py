@@ -14,9 +14,11 @@ from enum import Enum, auto
 from typing import Final
 
 from onebook.books import LiveBook
-from onebook.config import FeedSettings
+from onebook.feeds.limits import FeedLimits
 from onebook.model import Instrument, Reason
 
+CHECKSUMS_MAX: Final = 3  # mismatches of one instrument a minute, before a reconnect
+CADENCE_WINDOW_S: Final = 600.0  # an interval is remembered this long to twice as long
 NEVER: Final = float("inf")
 
 
@@ -133,9 +135,9 @@ class Tally:
 class Cadence:
     """The longest gap between data of late, and how much evidence there is for it.
 
-    The longest gap is that of the last one to two `window_s`; a longer silence that turned out to
-    be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared` where the
-    data of an instrument is part of the evidence for its connection.
+    The longest gap is that of the last one to two `CADENCE_WINDOW_S`; a longer silence that turned
+    out to be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared`
+    where the data of an instrument is part of the evidence for its connection.
     """
 
     __slots__ = (
@@ -145,13 +147,11 @@ class Cadence:
         "_observed_s",
         "_older_s",
         "_until",
-        "_window",
         "shared",
     )
 
-    def __init__(self, window_s: float) -> None:
+    def __init__(self) -> None:
         self.shared = False
-        self._window = window_s
         self.forget()
 
     def forget(self) -> None:
@@ -178,38 +178,37 @@ class Cadence:
         """Count a gap."""
         if now >= self._until:
             # After a pause of whole windows the older gaps do not count.
-            stale = now >= self._until + self._window
+            stale = now >= self._until + CADENCE_WINDOW_S
             self._older_s = 0.0 if stale else self._longest_s
             self._longest_s = 0.0
-            self._until = now + self._window
+            self._until = now + CADENCE_WINDOW_S
         elif self._until == NEVER:
-            self._until = now + self._window
+            self._until = now + CADENCE_WINDOW_S
         self._longest_s = max(self._longest_s, gap_s)
         self._count += 1
         self._observed_s += gap_s
 
-    def limit_s(self, settings: FeedSettings, least_s: float) -> float:
+    def limit_s(self, limits: FeedLimits, least_s: float) -> float:
         """Return after how much silence it is overdue; `NEVER` while the evidence is thin."""
-        if self._count < settings.cadence_gaps_min:
+        if self._count < limits.cadence_gaps_min:
             return NEVER
-        if self._observed_s < settings.cadence_evidence_s:
+        if self._observed_s < limits.cadence_evidence_s:
             return NEVER
-        return max(least_s, settings.cadence_factor * max(self._longest_s, self._older_s))
+        return max(least_s, limits.cadence_factor * max(self._longest_s, self._older_s))
 
 
 class Cadences:
     """The cadences of one feed: they outlive its connections."""
 
-    def __init__(self, settings: FeedSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._of: dict[Instrument, Cadence] = {}
-        self.connection = Cadence(settings.cadence_window_s)
+        self.connection = Cadence()
 
     def of(self, instrument: Instrument) -> Cadence:
         """Return the cadence of an instrument, a new one for a new instrument."""
         cadence = self._of.get(instrument)
         if cadence is None:
-            cadence = self._of[instrument] = Cadence(self._settings.cadence_window_s)
+            cadence = self._of[instrument] = Cadence()
         return cadence
 
     def forget(self, instrument: Instrument) -> None:
@@ -246,7 +245,7 @@ class Watch:
         "was_live",
     )
 
-    def __init__(self, book: LiveBook, checksums_max: int, due_at: float, cadence: Cadence) -> None:
+    def __init__(self, book: LiveBook, due_at: float, cadence: Cadence) -> None:
         self.instrument = book.instrument
         self.book = book
         self.cadence = cadence
@@ -261,7 +260,7 @@ class Watch:
         self.postponements = 0  # by errors about it alone, since it was last accepted
         self.reason: Reason | None = None  # why its book was last invalidated, until it is live
         self.was_filled = False  # this connection has brought its book before
-        self.checksums = Tally(checksums_max)
+        self.checksums = Tally(CHECKSUMS_MAX)
 
     def move(self, cause: Cause, at: float | None = None) -> None:
         """Follow the table; `at` is the time of the new phase, None keeps what there is.

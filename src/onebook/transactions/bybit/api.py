@@ -1,29 +1,66 @@
-"""Interpretation of Bybit's responses: envelopes, error codes, HTTP statuses, limit headers; pure.
+"""Signs requests to Bybit v5 and interprets its responses; pure.
 
-
+- Authentication: https://bybit-exchange.github.io/docs/v5/guide#authentication; signed is the query
+  string as it goes over the wire
 - Error codes: https://bybit-exchange.github.io/docs/v5/error
 - Limits and their headers: https://bybit-exchange.github.io/docs/v5/rate-limit
 
 Bybit's messages stay here: 10004 repeats the API key.
 """
 
+import hashlib
+import hmac
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from msgspec import MsgspecError, Struct, json
 from msgspec.structs import replace
 
-from onebook.transactions.adapter import FailureReason
-from onebook.transactions.bybit.paths import IP_RATE, RATES
-from onebook.transactions.bybit.signing import signed
+from onebook.transactions.adapter import FailureReason, SourceFailed
+from onebook.transactions.bybit.endpoints import IP_RATE, RATES
 from onebook.transactions.client import ApiFacts, Call, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
 
+RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
 DISPLAY: Final = "Bybit"
 CIRCUIT_S: Final = 600.0  # "terminate all sessions and wait for at least 10 minutes"
 LIMIT_DIGITS_MAX: Final = 15  # of a number in a header
+
+
+def signed(credentials: Credentials, query: str, *, at_ms: int) -> dict[str, str]:
+    """The authentication headers for a query string."""
+    text = f"{at_ms}{credentials.api_key}{RECV_WINDOW_MS}{query}".encode()
+    return {
+        "X-BAPI-API-KEY": credentials.api_key,
+        "X-BAPI-TIMESTAMP": str(at_ms),
+        "X-BAPI-RECV-WINDOW": str(RECV_WINDOW_MS),
+        "X-BAPI-SIGN": signature(credentials.secret, text),
+    }
+
+
+def signature(secret: str, text: bytes) -> str:
+    """HMAC-SHA256 in hex; for a key that the operator made (PEM), RSA-SHA256 in base64."""
+    if not secret.startswith("-----BEGIN"):
+        return hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
+    try:
+        key = load_pem_private_key(secret.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # damaged, encrypted, of an unknown kind
+        key = None
+    if not isinstance(key, RSAPrivateKey):
+        raise SourceFailed(
+            FailureReason.AUTHENTICATION_FAILED,
+            "The secret is no RSA private key without a password.",
+            fatal=True,
+        )
+    return b64encode(key.sign(text, PKCS1v15(), hashes.SHA256())).decode()
 
 
 class Envelope(Struct, frozen=True):
