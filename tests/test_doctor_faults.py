@@ -199,7 +199,7 @@ async def planted(
 ) -> AsyncIterator[list[Finding]]:
     """A sound installation with one fault, and what is found there."""
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         peppers = load_pepper(folder / "pepper")
         await require_same_pepper(store, peppers)
         admin = Admin(store, peppers)

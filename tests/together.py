@@ -34,7 +34,7 @@ def in_processes(count: int, work: Callable[..., Awaitable[object]], *arguments:
 async def upgraded(url: str) -> str:
     """Bring a database to this release."""
     async with Store(url) as store:
-        await store.upgrade()
+        await store.database.upgrade()
     return "upgraded"
 
 

@@ -14,7 +14,7 @@ from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
-from onebook.feeds.actions import Request, Transmit
+from onebook.feeds.outbox import Request, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.simulator.board import (

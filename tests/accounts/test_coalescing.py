@@ -12,7 +12,7 @@ from onebook.accounts.coalescing import CoalescedReads
 from onebook.errors import ServiceUnavailable
 from steady import PATIENCE_S
 
-UNAVAILABLE = ServiceUnavailable("The database does not answer; try again in a moment.")
+UNAVAILABLE = ServiceUnavailable("The database does not answer; retry shortly.")
 
 
 class Question(NamedTuple):

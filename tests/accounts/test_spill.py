@@ -22,7 +22,7 @@ NAME = "onebook.db"
 
 @pytest.fixture
 async def key(rig: Rig) -> Key:
-    row = await rig.store.key(rig.key_id)
+    row = await rig.store.accounts.key(rig.key_id)
     assert row is not None
     return key_of(row)
 
@@ -32,7 +32,7 @@ def batch(seq: int, key: Key, count: int) -> Batch:
 
 
 async def total(rig: Rig, key: Key) -> int:
-    return await rig.store.usage(UsageCell(key.key_id, START_MS))
+    return await rig.store.usage.total(UsageCell(key.key_id, START_MS))
 
 
 async def test_what_a_node_left_is_taken_in_once_also_from_a_copy(
@@ -40,7 +40,7 @@ async def test_what_a_node_left_is_taken_in_once_also_from_a_copy(
 ) -> None:
     file = UsageFile.create(tmp_path, NAME, "epoch")
     file.put([batch(1, key, 10), batch(2, key, 5)])
-    await rig.store.apply_usage(("epoch", 1), {UsageCell(key.key_id, START_MS): 10}, 0)
+    await rig.store.usage.apply(("epoch", 1), {UsageCell(key.key_id, START_MS): 10}, 0)
     file.release()
     assert file.path.stat().st_mode & 0o777 == 0o600
     copy = shutil.copy(file.path, tmp_path / "copy")
@@ -124,7 +124,7 @@ async def test_of_processes_that_start_at_once_one_takes_it_in(
         file = UsageFile.create(folder, NAME, f"epoch{number}")
         file.put([batch(1, key, 10)])
         file.release()
-    url = str(rig.store._engine.url)
+    url = str(rig.store.database._engine.url)
     taken = await asyncio.to_thread(in_processes, 3, taken_in, folder, NAME, url, START_MS)
     assert sum(taken) == 200
     assert await total(rig, key) == 200
@@ -136,17 +136,18 @@ class Away:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.usage_of = store.usage_of
-        self.probe = store.probe
+        self.usage = self
+        self.totals = store.usage.totals
+        self.facts = store.facts
         self.hangs = False
         self.fails = False
 
-    async def apply_usage(self, *details: object) -> object:
+    async def apply(self, *details: object) -> object:
         if self.hangs:
             await asyncio.Event().wait()
         if self.fails:
             raise DatabaseUnavailable("it is away")
-        return await self._store.apply_usage(*details)  # type: ignore[arg-type]
+        return await self._store.usage.apply(*details)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("how", ["hangs", "fails"])
@@ -203,9 +204,9 @@ class Slow(Away):
         super().__init__(store)
         self.go_on = asyncio.Event()
 
-    async def apply_usage(self, *details: object) -> object:
+    async def apply(self, *details: object) -> object:
         await self.go_on.wait()
-        return await self._store.apply_usage(*details)  # type: ignore[arg-type]
+        return await self._store.usage.apply(*details)  # type: ignore[arg-type]
 
 
 async def writing_slowly(rig: Rig, key: Key, folder: Path) -> tuple[Meter, Slow, UsageFile]:
@@ -245,13 +246,13 @@ async def test_the_file_is_empty_again_after_a_fast_write_though_usage_goes_on(
     assert meter._writing is not None
     await meter._writing
     monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 60.0)
-    apply_usage = slow.apply_usage
+    apply = slow.apply
 
     async def counted_meanwhile(*details: object) -> object:
         meter.add(key.key_id, 7)
-        return await apply_usage(*details)
+        return await apply(*details)
 
-    slow.apply_usage = counted_meanwhile  # type: ignore[method-assign]
+    slow.apply = counted_meanwhile  # type: ignore[method-assign]
     for _ in range(2):  # the first takes over what the slow write left
         meter.add(key.key_id, 1)
         await meter.round()

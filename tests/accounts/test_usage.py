@@ -21,7 +21,7 @@ from .conftest import START_MS, Rig
 
 ALLOWANCE_BYTES = AccountsSettings().allowance_bytes
 
-UNAVAILABLE = ServiceUnavailable("The database does not answer; try again in a moment.")
+UNAVAILABLE = ServiceUnavailable("The database does not answer; retry shortly.")
 
 
 class Faults:
@@ -29,19 +29,20 @@ class Faults:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.usage = self
         self.before = 0  # calls that fail before they reach the store
         self.after = 0  # calls that reach it, and whose answer is lost
 
-    async def usage_of(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
-        return await self._store.usage_of(cells)
+    async def totals(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
+        return await self._store.usage.totals(cells)
 
-    async def apply_usage(
+    async def apply(
         self, batch: tuple[str, int], deltas: dict[UsageCell, int], now_ms: int
     ) -> dict[UsageCell, int] | None:
         if self.before:
             self.before -= 1
             raise UNAVAILABLE
-        totals = await self._store.apply_usage(batch, deltas, now_ms)
+        totals = await self._store.usage.apply(batch, deltas, now_ms)
         if self.after:
             self.after -= 1
             raise UNAVAILABLE
@@ -50,7 +51,7 @@ class Faults:
 
 @pytest.fixture
 async def key(rig: Rig) -> Key:
-    row = await rig.store.key(rig.key_id)
+    row = await rig.store.accounts.key(rig.key_id)
     assert row is not None
     return key_of(row)
 
@@ -140,8 +141,8 @@ async def test_a_reset_exactly_at_the_boundary_loses_and_doubles_no_byte(
     assert meter.used(key.key_id, rig.clock()) == 0
     meter.add(key.key_id, 5)
     await meter.flush()
-    assert await rig.store.usage(UsageCell(key.key_id, first.start_ms)) == 900
-    assert await rig.store.usage(UsageCell(key.key_id, first.end_ms)) == 5
+    assert await rig.store.usage.total(UsageCell(key.key_id, first.start_ms)) == 900
+    assert await rig.store.usage.total(UsageCell(key.key_id, first.end_ms)) == 5
 
 
 async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
@@ -166,7 +167,7 @@ async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
     delivered.append(100)
     await meter.round()
     cells = [UsageCell(key.key_id, each) for each in (ending.start_ms, ending.end_ms)]
-    assert await rig.store.usage_of(cells) == dict(zip(cells, (11, 100), strict=True))
+    assert await rig.store.usage.totals(cells) == dict(zip(cells, (11, 100), strict=True))
     assert await meter.close() == 0
 
 

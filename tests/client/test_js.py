@@ -126,7 +126,7 @@ async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
     assert errors["option"][:2] == ["Refused", "invalid_parameters"]
     assert errors["key"][:2] == ["Refused", "api_key_not_found"]
     assert errors["keyOfBooks"][:2] == ["Refused", "invalid_api_key"]
-    nothing = ["Unavailable", "unreachable", f"Nothing listens at {dead[7:]}."]
+    nothing = ["Unavailable", "unreachable", f"Connection refused by {dead[7:]}."]
     assert errors["dead"] == errors["deadBooks"] == nothing
     assert errors["path"][:2] == ["Refused", "http_404"]
 

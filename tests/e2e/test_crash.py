@@ -104,7 +104,7 @@ async def template(tmp_path):
     folder = tmp_path / "template"
     folder.mkdir()
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         admin = Admin(store, load_pepper(folder / "pepper"))
         change = AuditedChange(time.time_ns() // 1_000_000, "tests", "")
         await admin.create_account("alice", change)

@@ -14,6 +14,7 @@ from onebook.exchanges.contract import ROWS_MAX, Instruments
 from onebook.exchanges.frames import instrument_of
 from onebook.feeds import catalogue as catalogue_module
 from onebook.feeds.catalogue import Catalogue, normalised
+from onebook.feeds.limits import FeedLimits
 from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import Rest
 
@@ -308,9 +309,9 @@ def test_without_listeners_news_is_dropped():
     assert catalogue.symbols() == []
 
 
-def serving(body: bytes, **settings) -> Catalogue:
+def serving(body: bytes, **limits) -> Catalogue:
     client = rest(lambda request: httpx.Response(200, content=body))
-    return Catalogue(EXCHANGES, rest=client, settings=FeedSettings(**settings))
+    return Catalogue(EXCHANGES, rest=client, settings=FeedSettings(), limits=FeedLimits(**limits))
 
 
 async def test_rows_with_names_that_are_not_sound_are_left_out_and_logged_once(caplog):
@@ -321,9 +322,9 @@ async def test_rows_with_names_that_are_not_sound_are_left_out_and_logged_once(c
     assert caplog.messages == ["toy lists 2 instruments with malformed names."]
 
 
-@pytest.mark.parametrize("settings", [{"list_rows_max": 100}, {"list_bytes_max": 65_536}])
-async def test_a_list_over_its_bounds_is_refused_whole_with_one_line(caplog, settings):
-    catalogue = serving(b"BTC " * 20_000, **settings)
+@pytest.mark.parametrize("limits", [{"list_rows_max": 100}, {"list_bytes_max": 65_536}])
+async def test_a_list_over_its_bounds_is_refused_whole_with_one_line(caplog, limits):
+    catalogue = serving(b"BTC " * 20_000, **limits)
     for _ in range(3):
         assert not await catalogue.load(TOY)
     assert not catalogue.loaded("toy")
@@ -362,7 +363,7 @@ def parse_page(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
 PAGED = replace(TOY, parse_instruments=parse_page, next_page=next_page)
 
 
-def paged(*pages: bytes, asked: list[str] | None = None, **settings) -> Catalogue:
+def paged(*pages: bytes, asked: list[str] | None = None, **limits) -> Catalogue:
     """The last page comes again and again, where more are asked for."""
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -371,7 +372,9 @@ def paged(*pages: bytes, asked: list[str] | None = None, **settings) -> Catalogu
             asked.append(str(request.url.params))
         return httpx.Response(200, content=pages[min(number, len(pages)) - 1])
 
-    return Catalogue(EXCHANGES, rest=rest(answer), settings=FeedSettings(**settings))
+    return Catalogue(
+        EXCHANGES, rest=rest(answer), settings=FeedSettings(), limits=FeedLimits(**limits)
+    )
 
 
 async def test_every_page_of_a_list_is_read():
@@ -383,16 +386,16 @@ async def test_every_page_of_a_list_is_read():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("limits", "words"),
     [
         ({"list_pages_max": 3}, "the list has more than 3 pages"),
         ({"list_rows_max": 100}, "the list has more than 100 rows"),
         ({"list_bytes_max": 65_536}, "more than"),
     ],
 )
-async def test_a_list_without_end_is_refused_whole(caplog, settings, words):
+async def test_a_list_without_end_is_refused_whole(caplog, limits, words):
     page = b" ".join(b"C%d" % rank for rank in range(90)) + b" " * 30_000 + b"+"
-    catalogue = paged(page, **settings)
+    catalogue = paged(page, **limits)
     assert not await catalogue.load(PAGED)
     assert not catalogue.loaded("toy")
     assert words in caplog.messages[0]

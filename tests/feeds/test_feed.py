@@ -33,6 +33,7 @@ from onebook.feeds import connection as connection_module
 from onebook.feeds import feed as feed_module
 from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.feed import Feed
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -107,6 +108,7 @@ class Rig:
         *instruments: Instrument,
         exchange: Exchange = TOY,
         settings: FeedSettings | None = None,
+        limits: FeedLimits = LIMITS,
         bodies: Callable[[httpx.Request], httpx.Response] | None = None,
         client: httpx.AsyncClient | None = None,
         recorder=None,
@@ -136,6 +138,7 @@ class Rig:
             books=self.books,
             rest=self.rest,
             settings=settings or FeedSettings(),
+            limits=limits,
             stats=self.stats,
             quotas=quotas or Quotas(exchange.limits),
             recorder=recorder,
@@ -287,9 +290,9 @@ FLOODS = {  # what comes first, and what follows it without end
 
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_fault_a_flood_without_data_ends_its_connection_and_no_other(server, kind):
-    settings = FeedSettings(noise_per_s=10.0, noise_burst=200)
+    limits = FeedLimits(noise_per_s=10.0, noise_burst=200)
     reason = Reason.PROTOCOL_ERROR if kind == "garbage" else Reason.FLOOD
-    async with running(Rig(server.url, A, settings=settings)) as rig:
+    async with running(Rig(server.url, A, limits=limits)) as rig:
         connection = await rig.live(server, "A")
         other = Rig(server.url, B)
         async with running(other):
@@ -316,11 +319,11 @@ async def test_fault_a_flood_of_data_is_read_in_portions(server):
 
 
 async def test_b2_a_socket_that_answers_pings_and_brings_no_data_is_given_up(server):
-    settings = FeedSettings(
-        cadence_evidence_s=0.4, cadence_gaps_min=2, silent_min_s=0.6, cadence_factor=1.5
-    )
+    settings = FeedSettings(silent_min_s=0.6)
+    limits = FeedLimits(cadence_evidence_s=0.4, cadence_gaps_min=2, cadence_factor=1.5)
     exchange = replace(TOY, silence_max_s=0.4)
-    async with running(Rig(server.url, A, exchange=exchange, settings=settings)) as rig:
+    rig = Rig(server.url, A, exchange=exchange, settings=settings, limits=limits)
+    async with running(rig):
         connection = await rig.live(server, "A")
         for _ in range(30):
             await connection.send(delta("A").decode())
@@ -332,7 +335,7 @@ async def test_b2_a_socket_that_answers_pings_and_brings_no_data_is_given_up(ser
 
 async def test_a_stable_connection_starts_the_waits_again(server):
     server.refusals = [(404, {})] * 3
-    async with running(Rig(server.url, A, settings=FeedSettings(stable_s=0.0))) as rig:
+    async with running(Rig(server.url, A, limits=FeedLimits(stable_s=0.0))) as rig:
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         connection = await rig.live(server, "A")
@@ -362,7 +365,7 @@ async def test_a_lost_connection_is_offline_until_the_next_is_open(server):
 
 
 async def test_fault_closing_notice_reconnects_without_a_wait_if_the_connection_was_stable(server):
-    async with running(Rig(server.url, A, settings=FeedSettings(stable_s=0.0))) as rig:
+    async with running(Rig(server.url, A, limits=FeedLimits(stable_s=0.0))) as rig:
         connection = await rig.live(server, "A")
         await connection.send("closing maintenance")
         await rig.moved("A", Health.STALE, Reason.CLOSING)
@@ -533,14 +536,14 @@ async def test_a_snapshot_that_cannot_be_fetched_is_asked_for_again(server):
 
 @pytest.mark.parametrize("status", [404, 500])
 async def test_fault_a_snapshot_that_always_fails_takes_its_one_book(server, status):
-    settings = FeedSettings(resync_base_s=0.01, retry_offline_s=1.0)
+    limits = FeedLimits(resync_base_s=0.01, retry_offline_s=1.0)
     toy = replace(TOY, rest_url=server.url.replace("ws://", "http://").removesuffix("/ws"))
-    rig = Rig(server.url, A, B, exchange=toy, settings=settings, client=httpx.AsyncClient())
+    rig = Rig(server.url, A, B, exchange=toy, limits=limits, client=httpx.AsyncClient())
     server.bodies["/book/A"] = (status, b"no such market")
     async with running(rig):
         connection = await rig.live(server, "A", "B")
         await connection.send("gap A")
-        for _ in range(2 * settings.resync_tries_max):
+        for _ in range(2 * limits.resync_tries_max):
             await server.hears("again A")
             await connection.send("fetch A")
         await rig.moved("A", Health.STALE, Reason.GAP)
@@ -632,8 +635,7 @@ async def test_fault_a_crash_of_a_feed_is_logged_and_tried_again(server, caplog)
 
 
 async def test_a_book_beyond_repair_reconnects(server):
-    settings = FeedSettings(resync_tries_max=0)
-    async with running(Rig(server.url, A, settings=settings)) as rig:
+    async with running(Rig(server.url, A, limits=FeedLimits(resync_tries_max=0))) as rig:
         connection = await rig.live(server, "A")
         await connection.send("gap A lost")
         await rig.moved("A", Health.STALE, Reason.GAP)

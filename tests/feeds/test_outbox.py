@@ -6,8 +6,7 @@ from feeds.toy import TOY, A, B, C, limited
 from onebook.exchanges.contract import Fetch, Send
 from onebook.exchanges.frames import Dated, send
 from onebook.exchanges.limits import Limit, Quotas
-from onebook.feeds.actions import PING, Request, Transmit
-from onebook.feeds.outbox import Outbox
+from onebook.feeds.outbox import PING, Outbox, Request, Transmit
 
 
 def outbox(*, per_s: int = 10, per_hour: int | None = None, frames_max: int = 100) -> Outbox:

@@ -14,13 +14,13 @@ from onebook.books import SAME_BOOK, Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Exchange, Send
 from onebook.exchanges.limits import Limit, Quotas, Scope
-from onebook.feeds.actions import PING, Action, End, Request, Transmit
-from onebook.feeds.dispatch import FAULTS, NOISE, QUEUE_FULL
-from onebook.feeds.liveness import Cadences
-from onebook.feeds.pulse import DEAD, NO_DATA, NO_HEARTBEAT
+from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.feeds.liveness import DEAD, NO_DATA, NO_HEARTBEAT
+from onebook.feeds.outbox import PING, Action, End, Request, Transmit
 from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, ERRORS_SETTLE_S, UNAVAILABLE_MAX
-from onebook.feeds.session import RENEWED, FeedSession
+from onebook.feeds.session import FAULTS, FROZEN_MAX_S, NOISE, QUEUE_FULL, RENEWED, FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
 
 
@@ -31,7 +31,7 @@ class Talk:
         self,
         *instruments: Instrument,
         exchange: Exchange = TOY,
-        settings: FeedSettings | None = None,
+        limits: FeedLimits = LIMITS,
         jitter: float = 0.5,
         cadences: Cadences | None = None,
         quotas: Quotas | None = None,
@@ -45,7 +45,8 @@ class Talk:
             exchange,
             instruments,
             books=self.books,
-            settings=settings or FeedSettings(),
+            settings=FeedSettings(),
+            limits=limits,
             stats=self.stats,
             jitter=lambda: jitter,
             cadences=cadences,
@@ -347,7 +348,7 @@ def test_frames_that_wait_all_arrive_in_order():
 
 
 def test_more_waiting_frames_than_the_bound_end_the_connection():
-    talk = live(A, settings=FeedSettings(send_queue_max=2))
+    talk = live(A, limits=FeedLimits(send_queue_max=2))
     talk.hear(b"send 1", b"send 2")
     assert talk.hear(b"send 1", b"send 2", b"send 3", b"send 4") == [
         End(Reason.RATE_LIMITED, QUEUE_FULL)
@@ -525,7 +526,7 @@ def test_fault_a_snapshot_that_always_fails_takes_its_one_book_and_is_asked_for_
     assert talk.detail() == "toy answered 404."
     for tries in range(1, 14):
         assert failing(talk) == []
-        wait_s = 0.5 * min(FeedSettings().retry_offline_s, 2.0**tries)
+        wait_s = 0.5 * min(LIMITS.retry_offline_s, 2.0**tries)
         assert talk.wait(wait_s - 0.3) == []
         assert talk.wait(0.6) == [again()]
     assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
@@ -791,7 +792,7 @@ def reconnected(talk: Talk, cadences: Cadences) -> Talk:
 
 def frozen() -> Talk:
     """A feed that reconnected to an exchange that went silent."""
-    cadences = Cadences(FeedSettings())
+    cadences = Cadences()
     talk = live(A, cadences=cadences)
     busy(talk, 60, "A")
     assert pongs(talk, 6) == [End(Reason.SILENT, NO_DATA)]
@@ -827,7 +828,7 @@ def test_a_frozen_book_that_moves_again_is_asked_for_at_once():
 
 def test_a_frozen_book_is_taken_as_quiet_after_a_while():
     talk = frozen()
-    end_at = talk.now + FeedSettings().frozen_max_s
+    end_at = talk.now + FROZEN_MAX_S
     while talk.now < end_at:
         talk.hear(BEFORE)
         assert talk.health() == (Health.STALE, Reason.SILENT)
@@ -988,8 +989,7 @@ def test_a_renewed_subscription_that_may_be_refused_by_a_rate_limit_is_no_subscr
 
 
 def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
-    settings = FeedSettings(slow_down_s=10.0, slow_down_max_s=30.0)
-    talk = Talk(A, B, settings=settings)
+    talk = Talk(A, B, limits=FeedLimits(slow_down_s=10.0, slow_down_max_s=30.0))
     talk.open()
     for pause_s in (15, 30, 45, 45):
         assert talk.hear(b"slower wait") == []
@@ -1001,7 +1001,7 @@ def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
 
 
 def test_a_burst_of_errors_is_one_pause():
-    talk = Talk(A, B, settings=FeedSettings(slow_down_s=10.0, slow_down_max_s=300.0))
+    talk = Talk(A, B, limits=FeedLimits(slow_down_s=10.0, slow_down_max_s=300.0))
     talk.open()
     for words in (b"slower wait", b"unavailable out of order"):
         assert talk.hear(*[words] * 100) == []
@@ -1131,7 +1131,7 @@ def test_maintenance_makes_every_book_stale_until_trading_begins_again():
 
 
 def test_a_flood_of_messages_without_data_ends_the_connection_at_once():
-    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    talk = live(A, limits=FeedLimits(noise_per_s=10.0, noise_burst=100))
     assert talk.hear(*[b"unknown"] * 50, *[b"known"] * 50) == []
     assert talk.stats.unknown == 50
     assert talk.hear(b"known") == [End(Reason.FLOOD, NOISE, abrupt=True)]
@@ -1139,14 +1139,14 @@ def test_a_flood_of_messages_without_data_ends_the_connection_at_once():
 
 
 def test_a_flood_of_pongs_ends_the_connection_at_once():
-    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    talk = live(A, limits=FeedLimits(noise_per_s=10.0, noise_burst=100))
     for _ in range(101):
         talk.session.received_control(talk.now)
     assert talk.out() == [End(Reason.FLOOD, NOISE, abrupt=True)]
 
 
 def test_messages_without_data_at_a_moderate_rate_are_no_flood():
-    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    talk = live(A, limits=FeedLimits(noise_per_s=10.0, noise_burst=100))
     for _ in range(100):
         assert talk.hear(*[b"unknown"] * 9) == []
         assert talk.wait(1, hearing=None) == []

@@ -142,8 +142,8 @@ async def take_in(folder: Path, name: str, store: Store, now_ms: int) -> int:
 
 def usage_place(settings: StoreSettings, store: Store) -> tuple[Path, str]:
     """The folder of usage files, and what their names begin with."""
-    beside = settings.pepper_file if store.path is None else store.path
-    return settings.usage_dir or beside.parent, store.name
+    beside = settings.pepper_file if store.database.path is None else store.database.path
+    return settings.usage_dir or beside.parent, store.database.name
 
 
 def unlocked(folder: Path, name: str) -> list[Path]:
@@ -178,7 +178,7 @@ async def _take_in(path: Path, descriptor: int, store: Store, now_ms: int) -> in
     for seq, rows in content.batches:
         deltas = {UsageCell(key_id, start_ms): count for key_id, start_ms, count in rows}
         try:
-            applied = await store.apply_usage((content.epoch, seq), deltas, now_ms)
+            applied = await store.usage.apply((content.epoch, seq), deltas, now_ms)
         except IntegrityError:
             count_bytes = sum(deltas.values())
             log.error("%s holds %d bytes of keys that this database lacks.", path, count_bytes)

@@ -132,7 +132,7 @@ class Meter:
         unknown = (key for key in keys if key.key_id not in self._counts)
         new = [_Count(key, period_at(key.created_at_ms, now_ms)) for key in unknown]
         if new:
-            used_bytes = await self._store.usage_of({count.cell for count in new})
+            used_bytes = await self._store.usage.totals({count.cell for count in new})
             for count in new:
                 self._begin(count, used_bytes.get(count.cell, 0))
         for key in keys:
@@ -245,7 +245,7 @@ class Meter:
         if batch is None:
             return
         number = (self._node_epoch, batch.seq)
-        totals = await self._store.apply_usage(number, batch.deltas, self._clock_ms())
+        totals = await self._store.usage.apply(number, batch.deltas, self._clock_ms())
         self._unconfirmed = None
         self._flushed_s = self._monotonic()
         # The totals hold what other nodes delivered to the same keys.
@@ -309,7 +309,7 @@ class Meter:
     async def _write(self) -> None:
         await self.flush()
         if self.flush_age_s() >= PROBE_S:
-            await self._store.probe(self._clock_ms())
+            await self._store.facts.probe(self._clock_ms())
             self._flushed_s = self._monotonic()
 
     async def _keep(self, *, all_of_it: bool = True) -> bool:

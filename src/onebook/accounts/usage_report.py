@@ -111,7 +111,7 @@ def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int
 async def stored_usage(store: Store, key: Key, now_ms: int) -> int:
     """The bytes of a key's current period that the store has, from every node."""
     period = period_at(key.created_at_ms, now_ms)
-    return await store.usage(UsageCell(key.key_id, period.start_ms))
+    return await store.usage.total(UsageCell(key.key_id, period.start_ms))
 
 
 def gib(count: int) -> float:

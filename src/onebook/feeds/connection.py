@@ -1,36 +1,45 @@
-"""The socket of one connection to an exchange: frames and time in, the session's actions out.
+"""The socket of one exchange connection: frames and time go to its session, effects come back.
 
-picows does the framing and leaves some of RFC 6455 to us: fragments are joined here, control frames
-answered, reserved bits refused. What a frame means is decided in `session.py`; nothing is awaited
-between a frame and the books.
+picows does the framing and leaves parts of RFC 6455 to us: fragments are joined here, control
+frames answered, reserved bits refused. `session.py` decides what a message means; nothing is
+awaited between a frame and the books.
 """
 
 import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from picows import WSCloseCode, WSFrame, WSMsgType, WSTransport
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
 
 from onebook.clock import next_tick
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
 from onebook.exchanges.frames import short
-from onebook.feeds.actions import End, Request, SendPing, Transmit
-from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
-from onebook.feeds.listener import DATA, Listener
-from onebook.feeds.ports import FrameRecorder
+from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.feeds.outbox import End, Request, SendPing, Transmit
+from onebook.feeds.reseeding import RESEED_TOTAL_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.inflate import TooLong, Uninflatable, inflated
+from onebook.inflate import (
+    MessageInflater,
+    NotNegotiated,
+    TooLong,
+    Uninflatable,
+    inflated,
+    negotiated,
+)
 from onebook.model import Reason
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
 
+DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 TICK_S: Final = 0.1  # interval between ticks of a session; queued frames are sent on ticks
+FETCHES_MAX: Final = 4  # concurrent snapshot requests of one connection
+RECEIVE_BYTES_MAX: Final = 256 << 10  # kernel buffer: the most data read and processed in one go
 CLOSE_S: Final = 2.0  # time limit of the close handshake
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
@@ -39,14 +48,59 @@ CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
 ORDINARY: Final = (0, 1000, 1001)  # codes that say nothing; 0 where a close frame has none
 
 
-class ExchangeConnection(Listener):
+class FrameRecorder(Protocol):
+    """Records the traffic of connections, such as `feeds.recording`; `t` is monotonic seconds."""
+
+    def opened(self, url: str, t: float) -> None:
+        """A connection is open."""
+
+    def frame_in(self, url: str, t: float, frame: bytes) -> None:
+        """A message came."""
+
+    def frame_out(self, url: str, t: float, frame: bytes) -> None:
+        """A text frame was sent."""
+
+    def http(self, url: str, t: float, body: bytes) -> None:
+        """A REST body came."""
+
+
+class Link(Protocol):
+    """A connection of a feed: `ExchangeConnection`, or a ccxt client."""
+
+    session: FeedSession
+
+    def execute(self, now: float) -> None:
+        """Execute the session's actions."""
+
+    async def run(self) -> None:
+        """Tick the session until the connection is closed."""
+
+    async def release(self) -> None:
+        """Close it and end its tasks."""
+
+
+class NotReached(Exception):
+    """An exchange that cannot be reached: a state word of `stats`, and what is wrong in words."""
+
+    def __init__(self, trouble: str, problem: str) -> None:
+        super().__init__(problem)
+        self.trouble = trouble
+        self.problem = problem
+
+
+class ExchangeConnection(WSListener):
     """One socket and its session, from the handshake to the end.
+
+    A message without fragments, control frames or reserved bits takes the short way of
+    `on_ws_frame`; all other frames go to `unusual`. After a budget of frames reading is paused
+    until the next tick, because all feeds share one event loop.
 
     Args:
         exchange: Its facts.
         session: What is decided about frames and time.
         rest: For snapshots by REST.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange.
         recorder: Keeps what passes.
         clock: Monotonic seconds.
@@ -59,6 +113,7 @@ class ExchangeConnection(Listener):
         *,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         recorder: FrameRecorder | None,
         clock: Callable[[], float],
@@ -76,7 +131,7 @@ class ExchangeConnection(Listener):
         self.abandoned = False
         self._exchange = exchange
         self._rest = rest
-        self._settings = settings
+        self._limits = limits
         self._stats = stats
         self._recorder = recorder
         self._url = exchange.ws_url
@@ -87,7 +142,7 @@ class ExchangeConnection(Listener):
         self._timer: asyncio.TimerHandle
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(settings.fetches_max)
+        self._places = asyncio.Semaphore(FETCHES_MAX)
 
     @property
     def connected(self) -> bool:
@@ -101,18 +156,41 @@ class ExchangeConnection(Listener):
             return
         self._transport = transport
         connection: socket.socket = transport.underlying_transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_bytes_max)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES_MAX)
         now = self.clock()
         if self._exchange.frames is FrameForm.DEFLATED:
             try:
-                self._inflater = agreed(transport.response.headers.get("Sec-WebSocket-Extensions"))
-            except NotAgreed as error:
+                self._inflater = negotiated(
+                    transport.response.headers.get("Sec-WebSocket-Extensions")
+                )
+            except NotNegotiated as error:
                 self._refuse(WSCloseCode.MANDATORY_EXTENSION, str(error))
                 return
         if self._recorder is not None:
             self._recorder.opened(self._url, now)
         self.session.opened(now)
         self.execute(now)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Pass a message to the session, any other frame to `unusual` (the hot path)."""
+        self.budget -= 1
+        if self.budget == 0:
+            self.pause(transport)
+        if (
+            frame.msg_type in DATA
+            and frame.fin
+            and not self.joining
+            and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
+        ):
+            # The length of a bytes object is cheaper to read than a field of the frame.
+            message = frame.get_payload_as_bytes()
+            if len(message) <= self.bytes_max:
+                now = self.clock()
+                self.received(message, now)
+                if self.session.pending:
+                    self.execute(now)
+                return
+        self.unusual(transport, frame)
 
     def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
         """Join a fragment, answer a control frame, or refuse a frame that is not allowed."""
@@ -321,13 +399,12 @@ class ExchangeConnection(Listener):
 
     def _spares(self, fetch: Fetch) -> bool:
         """Whether a deferrable request would delay none that is not."""
-        if len(self._tasks) >= self._settings.fetches_max:
+        if len(self._tasks) >= FETCHES_MAX:
             return False
         return self._rest.spares(self._exchange.rest_url + fetch.path, fetch.weight)
 
     async def _get(self, fetch: Fetch) -> None:
-        settings = self._settings
-        total_s = settings.reseed_total_s if fetch.spare else settings.fetch_total_s
+        total_s = RESEED_TOTAL_S if fetch.spare else self._limits.fetch_total_s
         url = self._exchange.rest_url + fetch.path
         async with self._places:
             try:

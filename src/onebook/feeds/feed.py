@@ -19,18 +19,18 @@ from picows import (
     ws_connect,
 )
 
+from onebook.backoff import Backoff
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, FrameForm, ProtocolError
 from onebook.exchanges.limits import Quotas
-from onebook.feeds import deflate
-from onebook.feeds.connection import ExchangeConnection
-from onebook.feeds.liveness import Cadences
-from onebook.feeds.pace import Backoff
-from onebook.feeds.ports import FrameRecorder, Link, NotReached
+from onebook.feeds.connection import ExchangeConnection, FrameRecorder, Link, NotReached
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
+from onebook.feeds.subscriptions import Cadences
+from onebook.inflate import PERMESSAGE_DEFLATE
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest, retry_after_s
 
@@ -39,6 +39,7 @@ log = logging.getLogger("onebook.feeds")
 socket_log = logging.getLogger("onebook.feeds.socket")
 socket_log.setLevel(logging.CRITICAL)
 
+MAINTENANCE_S: Final = 30.0  # least wait after 503, 429 or 418 without Retry-After
 ADDRESS_BYTES_MAX: Final = 65_536  # size limit of the response with a connection's address
 TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
 # State words for clients of an exchange that refuses or cannot be reached.
@@ -49,7 +50,7 @@ REASONS: Final = {
 }
 TROUBLE_OF: Final = {reason: trouble for trouble, reason in REASONS.items()}
 READ_BUFFER_BYTES: Final = 64 << 10
-DEFLATE: Final = (("Sec-WebSocket-Extensions", deflate.OFFER),)
+DEFLATE: Final = (("Sec-WebSocket-Extensions", PERMESSAGE_DEFLATE),)
 
 
 def _formattable(record: logging.LogRecord) -> bool:
@@ -73,7 +74,8 @@ class Feed:
         instruments: What to begin with; their books are open.
         books: Where frames go.
         rest: For snapshots by REST.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange.
         quotas: The exchange's limits, shared by its feeds.
         recorder: Records all frames and bodies.
@@ -92,6 +94,7 @@ class Feed:
         books: Books,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         quotas: Quotas,
         recorder: FrameRecorder | None = None,
@@ -105,6 +108,7 @@ class Feed:
         self.books = books
         self.rest = rest
         self.settings = settings
+        self._limits = limits
         self.recorder = recorder
         self.clock = clock
         self._instruments = dict.fromkeys(instruments)
@@ -114,7 +118,7 @@ class Feed:
         self._wall = wall
         self._sleep = sleep
         self._jitter = jitter
-        self._cadences = Cadences(settings)
+        self._cadences = Cadences()
         self._backoff = Backoff(settings.reconnect_base_s, settings.reconnect_max_s, jitter)
         self._connection: Link | None = None  # while it is open
         self._broken = False
@@ -170,6 +174,7 @@ class Feed:
             self.instruments,
             books=self.books,
             settings=self.settings,
+            limits=self._limits,
             stats=self.stats,
             jitter=self._jitter,
             cadences=self._cadences,
@@ -227,6 +232,7 @@ class Feed:
             session,
             rest=self.rest,
             settings=self.settings,
+            limits=self._limits,
             stats=self.stats,
             recorder=self.recorder,
             clock=self.clock,
@@ -286,7 +292,7 @@ class Feed:
         level = logging.INFO if end.at_once else logging.WARNING
         why = f"{end.reason} ({end.detail})" if end.detail else end.reason
         log.log(level, "A connection to %s ended: %s.", self.exchange.name, why)
-        if lived_s >= self.settings.stable_s:
+        if lived_s >= self._limits.stable_s:
             self._backoff.reset()
             if end.at_once:
                 return 0.0
@@ -303,7 +309,7 @@ class Feed:
             return wait_s
         asked_s = retry_after_s(response.headers.get("Retry-After"), self._wall())
         if asked_s is None:
-            asked_s = holds.get(status, self.settings.maintenance_s) * (1.0 + self._jitter())
+            asked_s = holds.get(status, MAINTENANCE_S) * (1.0 + self._jitter())
         # All feeds of the exchange wait, then reconnect one after the other.
         self._quotas.connects.hold(self.clock() + asked_s)
         return max(wait_s, asked_s)

@@ -1,16 +1,49 @@
-"""Send queue of one connection: paced by the exchange's limits, bounded, urgent frames first.
+"""Effects of a session, and the queue in which its frames wait for the exchange's rate limits.
 
-Pure: frames and requests come in, actions that may be executed now go out of `take`.
+Pure: frames and requests come in, effects that may be executed now are returned by `take`. The
+queue is bounded; urgent frames go first.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
 
 from onebook.exchanges.contract import Fetch, Send
 from onebook.exchanges.limits import Quotas
-from onebook.feeds.actions import Action, Request, Transmit
-from onebook.model import Instrument
+from onebook.model import Instrument, Reason
+
+
+class Transmit(NamedTuple):
+    """Send this text frame now."""
+
+    frame: bytes
+
+
+class SendPing(NamedTuple):
+    """Send a WebSocket ping: nothing was received for a while."""
+
+
+class Request(NamedTuple):
+    """GET this and pass the body to `fetched`, or call `fetch_failed`."""
+
+    fetch: Fetch
+
+
+class End(NamedTuple):
+    """Close the connection.
+
+    `at_once`: reconnect without a wait; `abrupt`: read nothing more.
+    """
+
+    reason: Reason
+    detail: str = ""
+    at_once: bool = False
+    abrupt: bool = False
+
+
+Action = Transmit | SendPing | Request | End
+PING: Final = SendPing()
 
 
 class Outbox:

@@ -8,13 +8,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from onebook.backoff import DOUBLINGS_MAX, exponential_s, full_jitter_s
 from onebook.books import LIVE, Books
-from onebook.config import FeedSettings
-from onebook.feeds.liveness import NEVER, Cadences
+from onebook.feeds.limits import FeedLimits
 from onebook.feeds.outbox import Outbox
-from onebook.feeds.pace import DOUBLINGS_MAX, full_jitter_s
-from onebook.feeds.phases import LIVE_PHASE, RETRYING, WAITING, Cause, Phase, Watch
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import (
+    LIVE_PHASE,
+    NEVER,
+    RETRYING,
+    WAITING,
+    Cadences,
+    Cause,
+    Phase,
+    Watch,
+)
 from onebook.model import Health, Instrument, Reason
 
 UNAVAILABLE_MAX: Final = 5  # pauses in a row until an error counts as one about an instrument
@@ -55,7 +63,7 @@ class Recovery:
     Args:
         books: Their health is set here.
         outbox: How long a request waits until it leaves.
-        settings: Limits and waits.
+        limits: Limits and waits.
         stats: Counters of the exchange.
         snapshot_s: A subscription must have brought its book after so long.
         jitter: A number in [0, 1) for each wait.
@@ -68,7 +76,7 @@ class Recovery:
         *,
         books: Books,
         outbox: Outbox,
-        settings: FeedSettings,
+        limits: FeedLimits,
         stats: ExchangeStats,
         snapshot_s: float,
         jitter: Callable[[], float],
@@ -81,7 +89,7 @@ class Recovery:
         self.over = False  # the connection has ended: no resyncs
         self._books = books
         self._outbox = outbox
-        self._settings = settings
+        self._limits = limits
         self._stats = stats
         self._snapshot_s = snapshot_s
         self._jitter = jitter
@@ -97,9 +105,7 @@ class Recovery:
         for instrument in instruments:
             book = self._books.get(instrument)
             assert book is not None, instrument
-            self.watches[instrument] = Watch(
-                book, self._settings.checksums_max, now + self._snapshot_s, cadences.of(instrument)
-            )
+            self.watches[instrument] = Watch(book, now + self._snapshot_s, cadences.of(instrument))
 
     def added(self, instruments: Iterable[Instrument], now: float) -> None:
         """Note what was subscribed on the open connection."""
@@ -285,8 +291,8 @@ class Recovery:
                 self._settled(watch, now)
 
     def _pause_s(self, times: int, jitter: float) -> float:
-        settings = self._settings
-        pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**times)
+        limits = self._limits
+        pause_s = exponential_s(times, limits.slow_down_s, limits.slow_down_max_s)
         return pause_s * (1.0 + jitter)
 
     def _postpone(self, watch: Watch, until: float, reason: Reason, words: str, now: float) -> bool:
@@ -352,7 +358,7 @@ class Recovery:
         """Retry an instrument much later; the others of the connection are not affected."""
         self._books.set_health(watch.instrument, Health.OFFLINE, reason, now, detail=detail)
         watch.tries = watch.fetches = 0
-        watch.move(Cause.REFUSE, now + self._settings.retry_offline_s)
+        watch.move(Cause.REFUSE, now + self._limits.retry_offline_s)
         self._settled(watch, now)
 
     def give_up(self, watch: Watch, now: float) -> None:
@@ -400,20 +406,20 @@ class Recovery:
         return here and watch.phase in RETRYING and watch.at <= now
 
     def _plan(self, watch: Watch, now: float) -> None:
-        settings = self._settings
+        limits = self._limits
         if watch.reason is Reason.SNAPSHOT_FAILED:
             # Of this book alone, and another connection would be answered the same.
-            tries, wait_max_s = watch.failures, settings.retry_offline_s
+            tries, wait_max_s = watch.failures, limits.retry_offline_s
             watch.failures += 1
-        elif watch.tries >= settings.resync_tries_max:
+        elif watch.tries >= limits.resync_tries_max:
             self.give_up(watch, now)
             return
         else:
-            tries, wait_max_s = watch.tries, settings.resync_max_s
+            tries, wait_max_s = watch.tries, limits.resync_max_s
             watch.tries += 1
         wait_s = 0.0
         if tries:
-            wait_s = full_jitter_s(tries, settings.resync_base_s, wait_max_s, random=self._jitter())
+            wait_s = full_jitter_s(tries, limits.resync_base_s, wait_max_s, random=self._jitter())
         watch.at = now + wait_s
         if not wait_s:
             self.broken.append(watch)
@@ -424,7 +430,7 @@ class Recovery:
             watch.at = now
             self.broken.append(watch)
         else:
-            watch.at = now + self._settings.resync_max_s * (1.0 + self._jitter()) / 2
+            watch.at = now + self._limits.resync_max_s * (1.0 + self._jitter()) / 2
 
     def _ask(self, watches: Sequence[Watch], now: float) -> None:
         for watch in watches:

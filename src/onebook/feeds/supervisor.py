@@ -28,8 +28,9 @@ from onebook.exchanges.limits import Quotas
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import CcxtFeed, Library
+from onebook.feeds.connection import FrameRecorder
 from onebook.feeds.feed import Feed
-from onebook.feeds.ports import FrameRecorder
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -60,7 +61,7 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
     through = ccxt.enabled(settings)
     for name in (*names, *(each for each in settings.overrides if each not in through)):
         if name not in exchanges:
-            raise ConfigError(f"There is no exchange {name!r}; known are {', '.join(exchanges)}.")
+            raise ConfigError(f"Unknown exchange {name!r}; known: {', '.join(exchanges)}.")
     chosen: dict[str, Exchange] = {}
     for name in names:
         exchange, override = exchanges[name], settings.overrides.get(name)
@@ -88,7 +89,8 @@ class Supervisor:
         books: Where frames go.
         rest: For snapshots by REST.
         catalogue: Reports which instruments are delisted or back.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits of feeds that are opened from now on.
         recorders: Record all frames and bodies of an exchange, by its name.
         library: ccxt, where an exchange comes through it.
         clock: Monotonic seconds.
@@ -105,6 +107,7 @@ class Supervisor:
         rest: Rest,
         catalogue: Catalogue,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         recorders: Mapping[str, FrameRecorder] = MappingProxyType({}),
         library: Library | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -112,6 +115,7 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        self.limits = limits
         self.stats = {name: _stats_of(name, settings) for name in exchanges}
         self._exchanges = dict(exchanges)
         self._books = books
@@ -304,6 +308,7 @@ class Supervisor:
             books=self._books,
             rest=self._rest,
             settings=self._settings,
+            limits=self.limits,
             stats=self.stats[name],
             quotas=self._quotas[name],
             recorder=self._recorders.get(name),

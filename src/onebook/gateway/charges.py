@@ -10,10 +10,9 @@ from onebook.accounts.usage import Meter
 from onebook.accounts.usage_report import gib
 from onebook.gateway import counters
 from onebook.gateway.codes import CloseCode
-from onebook.gateway.effects import Effects, SendText
+from onebook.gateway.effects import Effects, SendText, ending
 from onebook.gateway.messages import encode
 from onebook.gateway.processor import CommandProcessor
-from onebook.gateway.refusals import ending
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
 from onebook.streams import Clock, iso_us

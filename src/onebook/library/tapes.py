@@ -10,7 +10,7 @@ from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange, Fetch
-from onebook.feeds.actions import Action, Request, Transmit
+from onebook.feeds.outbox import Action, Request, Transmit
 from onebook.feeds.recording import (
     ConnectionOpened,
     Entry,

@@ -8,7 +8,6 @@ writes frames, `feed` passes them to the same sessions that our sockets use, and
 """
 
 from onebook.feeds.ccxt.feed import CcxtFeed
-from onebook.feeds.ccxt.library import Library
-from onebook.feeds.ccxt.names import enabled, faults
+from onebook.feeds.ccxt.library import Library, enabled, faults
 
 __all__ = ["CcxtFeed", "Library", "enabled", "faults"]

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from onebook.feeds.actions import End, Request, SendPing, Transmit
+from onebook.exchanges.through_ccxt import SNAPSHOT_S
+from onebook.feeds.ccxt.client import STOP_S
 from onebook.feeds.ccxt.library import Library
-from onebook.feeds.connection import TICK_S
-from onebook.feeds.feed import Feed
-from onebook.feeds.ports import Link, NotReached
+from onebook.feeds.connection import TICK_S, Link, NotReached
+from onebook.feeds.feed import MAINTENANCE_S, Feed
+from onebook.feeds.outbox import End, Request, SendPing, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE
 from onebook.model import Reason
@@ -81,7 +82,7 @@ class CcxtConnection:
         self.session.opened(now)
         self.execute(now)
         try:
-            async with asyncio.timeout(self._feed.settings.ccxt.snapshot_s):
+            async with asyncio.timeout(SNAPSHOT_S):
                 await self._first_frame.wait()
         except TimeoutError:
             raise NotReached(OFFLINE, "sends no message") from None
@@ -117,7 +118,7 @@ class CcxtConnection:
             return
         self._library.stop(self._client)
         if not self._running.done():
-            await asyncio.wait({self._running}, timeout=self._feed.settings.ccxt.stop_s)
+            await asyncio.wait({self._running}, timeout=STOP_S)
         self._running.cancel()
 
     def _received(self, frames: list[bytes]) -> None:
@@ -175,6 +176,6 @@ class CcxtFeed(Feed):
         """Pause all clients of the exchange for a while where it asks for a slower pace."""
         if trouble == OFFLINE:
             return 0.0
-        wait_s = self.settings.maintenance_s * (1.0 + self._jitter())
+        wait_s = MAINTENANCE_S * (1.0 + self._jitter())
         self._quotas.connects.hold(self.clock() + wait_s)
         return wait_s
