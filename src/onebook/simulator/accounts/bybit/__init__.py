@@ -2,8 +2,8 @@
 
 It shares no code with the adapter it is read by, so that an error in one is not hidden by the same
 error in the other. `account` generates the account, `rows` write it as Bybit does, `server` is the
-ASGI application; what is not Bybit's own is in `simulator.accounts`. Other clients than ours (pybit,
-ccxt) talk to it unchanged. Protocol: https://bybit-exchange.github.io/docs/v5/intro
+ASGI application; what is not Bybit's own is in `simulator.accounts`. Other clients than ours
+(pybit, ccxt) talk to it unchanged. Protocol: https://bybit-exchange.github.io/docs/v5/intro
 """
 
 from onebook.simulator.accounts.bybit.account import Account
