@@ -21,13 +21,8 @@ from onebook.api import (
 from onebook.config import ApiSettings
 from onebook.gateway import codes, commands, messages
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.account.transport import SimulatedTransport
-from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
-    SimulatedKey,
-)
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store import AuditedChange, Store
 from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BybitAdapter
@@ -145,14 +140,14 @@ def make_transactions(
     transport: SimulatedTransport | None = None,
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""
-    vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
+    vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
     adapter = BybitAdapter(clock=clock, transport=transport)
     return Transactions([adapter], vault, cursor_secret=b"c" * 32, clock=clock)
 
 
 async def give_credentials(world: World, key: SimulatedKey = KEY) -> None:
     """What an operator does with `onebook credentials set`."""
-    vault = Vault(world.store, MasterKeys(None, value=MASTER_KEY))
+    vault = Vault(world.store.credentials, MasterKeys(None, value=MASTER_KEY))
     credentials = Credentials(key.api_key, key.secret)
     await vault.put("bybit", "mainnet", credentials, now_ms=world.clock.ms)
 

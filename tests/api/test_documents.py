@@ -17,7 +17,7 @@ from api.conftest import NOW_MS, bearer, client_of
 from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import Tier
-from onebook.simulator.account.serving import serving
+from onebook.simulator.accounts.serving import serving
 from onebook.store import Store
 from transactions.conftest import CREDENTIALS, make_node
 
@@ -45,7 +45,7 @@ class Node:
     async def _serve(self) -> None:
         try:
             async with Store(f"sqlite+aiosqlite:///{self._folder / 'onebook.db'}") as store:
-                await store.upgrade()
+                await store.database.upgrade()
                 # With a Bybit that answers: what is right succeeds.
                 self.world = make_node(store, TransactionSettings(deadline_s=DEADLINE_S))
                 await self.world.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)

@@ -15,7 +15,7 @@ from msgspec import Struct, inspect, msgpack
 import onebook.nodes
 from onebook.cli import nodes as command
 from onebook.core.types import PAIRS, LevelShape
-from onebook.exchanges.contract import Snapshot
+from onebook.exchanges.kit import Snapshot
 from onebook.model import Health, Instrument, InstrumentStatus
 from onebook.nodes import demand, key_sharing, lists, members, payloads, wire
 from onebook.nodes.payloads import PayloadReader, RefusalCause, WireError
@@ -112,7 +112,7 @@ def structs() -> list[type[Struct]]:
     ]
 
 
-@pytest.mark.parametrize("each", {*structs()}, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("each", dict.fromkeys(structs()), ids=lambda each: each.__name__)
 def test_every_number_of_every_struct_has_a_range(each):
     assert [*unlimited(inspect.type_info(each))] == []
 

@@ -13,14 +13,9 @@ import httpx
 from e2e.service import key_of, node_on
 from onebook.app import Node
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.account.serving import serving
-from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
-    SimulatedKey,
-)
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.serving import serving
+from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 
 AUTHENTICATE = "/api/v1/authenticate"
@@ -71,7 +66,7 @@ async def running(folder: Path, **tables: Any) -> AsyncIterator[Rig]:
         ) as node,
         httpx.AsyncClient(base_url=node.url, timeout=30) as http,
     ):
-        vault = Vault(node.store, MasterKeys(None, value=MASTER_KEY))
+        vault = Vault(node.store.credentials, MasterKeys(None, value=MASTER_KEY))
         credentials = Credentials(EXCHANGE_KEY.api_key, EXCHANGE_KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
         yield Rig(node, bybit, http)

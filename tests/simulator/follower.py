@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection
 
 from onebook.config import FeedSettings
 from onebook.core import Book, ChecksumLayout
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Acknowledged,
     BookRefused,
     Delta,
@@ -26,7 +26,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Verify,
 )
-from onebook.feeds.lists import read_list
+from onebook.feeds.catalogue import read_list
 from onebook.inflate import inflated
 from onebook.model import Instrument
 from onebook.rest import Rest, trusted_authorities

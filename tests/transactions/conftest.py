@@ -15,8 +15,8 @@ from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.account.transport import SimulatedTransport
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store import Store
 from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BybitAdapter
@@ -48,7 +48,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
     account = Account(History(NOW_MS - 20 * DAY_MS, NOW_MS, executions=300))
     exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
     transport = SimulatedTransport(exchange, sleep=sleep)
-    vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
+    vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
     service = Transactions(
         [
             BybitAdapter(

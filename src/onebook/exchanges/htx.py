@@ -32,7 +32,7 @@ did not change is empty; without any change an update with two empty sides comes
 heartbeat of that book, and no data. The page announces the end of both, without a date: then an
 unchanged side is absent, and an unchanged book is silent. So a frame with neither side counts as
 one with two empty sides; a silent book is compared with the answer to another `req` every
-`feeds.probe_quiet_s`, and the pings show that the connection is served. Renamed sides would be
+300 s, and the pings show that the connection is served. Renamed sides would be
 seen there: that answer must have both. 400 levels have no `req` by the page; a level that leaves
 the 150 is sent as 0 (frames printed in 2023).
 Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` beside `16.08`: together
@@ -54,32 +54,37 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ABSENT,
+    UNREADABLE,
+    UNTIMED,
     Accepted,
+    Alive,
     BookChannel,
     BookFrame,
-    Event,
-    RequestRejected,
-    SeedRefused,
-    SocketSeed,
-    verbs,
-)
-from onebook.exchanges.contract import (
-    Alive,
     Delta,
+    Event,
     Exchange,
+    ExchangeLimits,
     Fetch,
     FrameForm,
     Ignored,
+    Join,
+    Limit,
+    ListReader,
     Outputs,
+    RequestRejected,
+    Scope,
+    SeededEngine,
+    SeedRefused,
+    Sequence64,
+    SocketSeed,
+    control_reader,
+    decode,
+    send,
+    short,
+    verbs,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import ABSENT, UNREADABLE, Sequence64, decode, send, short
-from onebook.exchanges.join import Join
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
 
 LEVELS: Final = 150
