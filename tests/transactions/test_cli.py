@@ -60,8 +60,8 @@ def run(
         "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
         "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
         "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
-        "TRANSACTIONS__BYBIT_MAINNET_URL": url,
-        "TRANSACTIONS__BYBIT_TESTNET_URL": url,
+        "TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL": url,
+        "TRANSACTIONS__OVERRIDES__BYBIT__TESTNET_URL": url,
     }
     for name, value in settings.items():
         monkeypatch.setenv(f"ONEBOOK_{name}", value)
@@ -158,13 +158,13 @@ class TestCredentials:
         with socket.socket() as unserved:
             unserved.bind(("127.0.0.1", 0))
             gone = f"http://127.0.0.1:{unserved.getsockname()[1]}"
-            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", gone)
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", gone)
             refused(ready(*set_bybit, typed=other), "--no-check")
-            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", url)
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", url)
             assert ready("credentials", "check", "bybit").exit_code == 0
-            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", gone)
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", gone)
             assert ready(*set_bybit, "--no-check", typed=other).exit_code == 0
-            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", url)
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", url)
             assert ready("credentials", "check", "bybit").exit_code == 1
 
     def test_what_the_exchange_refuses(self, run: Run) -> None:

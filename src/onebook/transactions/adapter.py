@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from onebook.transactions.credentials import Credentials
 from onebook.transactions.record import Record
 
 
@@ -86,6 +85,23 @@ class EventType(StrEnum):
     TOKENS = "leverage_tokens"
 
 
+class CheckId(StrEnum):
+    """Checks of a verification, by their names in answers."""
+
+    LEDGER_ARITHMETIC = "ledger_arithmetic"
+    LEDGER_CHAIN = "ledger_chain"
+    HOLDINGS = "holdings"
+    ORDERS = "orders"
+    SPOT_FILLS = "spot_fills"
+    FUTURES_FILLS = "futures_fills"
+    CLOSED_PNL = "closed_pnl"
+    SETTLEMENTS = "settlements"
+    DEPOSITS = "deposits"
+    WITHDRAWALS = "withdrawals"
+    TRANSFERS = "transfers"
+    LEVERAGE_TOKENS = "leverage_tokens"
+
+
 class Unproven(Struct, frozen=True):
     """What no answer of the exchange can prove, and why."""
 
@@ -119,11 +135,11 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     held: frozenset[str] = frozenset()
     unheld: Unproven | None = None
     unproven: tuple[tuple[str, Unproven], ...] = ()
-    reasons: Mapping[str, str] = {}
+    reasons: Mapping[CheckId, str] = {}
 
     def types_of(self, name: str) -> frozenset[str]:
         """The types of the exchange behind a name of this module; any of them serves."""
-        own = {
+        own: dict[str, frozenset[str]] = {
             EventType.TRADES: frozenset({self.trades} - {""}),
             EventType.FUTURES: frozenset(self.contracts.values()),
             EventType.TOKENS: frozenset({self.tokens} - {""}),
@@ -132,7 +148,8 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
 
     def word(self, name: str) -> str:
         """What a client calls it in a request."""
-        return {EventType.TRADES: self.trades, EventType.TOKENS: self.tokens}.get(name, name)
+        own: dict[str, str] = {EventType.TRADES: self.trades, EventType.TOKENS: self.tokens}
+        return own.get(name, name)
 
     def type_of(self, category: str) -> str:
         """The type of what happens in a category of markets; "" where it has none."""
@@ -175,6 +192,7 @@ class AdapterEntry(Struct, frozen=True):
         words: Every accepted word, its own or unified, and the sources that serve it.
         default: The words that a request without any stands for: every type but `ledger`, the
             second view of events, and `holdings`, which are no events.
+        urls: The base URL of each environment that it has.
         books: How it books events, for proofs.
         singular: The documented singular name of its types, where it is not the type itself.
         fields: What its credentials consist of; `api_key` and `secret` always.
@@ -185,10 +203,10 @@ class AdapterEntry(Struct, frozen=True):
     types: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
     default: tuple[str, ...]
+    urls: Mapping[Environment, str]
     books: Bookkeeping = Bookkeeping()
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
-    testnet_available: bool = True
 
     def body(self) -> dict[str, Any]:
         """The documented entry of the list of exchanges."""
@@ -197,7 +215,7 @@ class AdapterEntry(Struct, frozen=True):
             "display_name": self.display,
             "supported_transaction_types": list(self.types),
             "requires_passphrase": self.requires_passphrase,
-            "testnet_available": self.testnet_available,
+            "testnet_available": Environment.TESTNET in self.urls,
             "documentation_url": f"/docs#tag-{self.name}",
         }
 
@@ -323,61 +341,18 @@ class RequestVerdict(Struct, frozen=True):
 
 
 class AccountReader(Protocol):
-    """Reads one account: bound to its credentials, for one request of ours."""
-
-    @property
-    def trouble(self) -> SourceFailed | None:
-        """The failure that is being tried again now; None while answers come."""
-        ...
+    """Reads one account, for one request of a client: what each exchange does in its own way."""
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
-        """Ask for one page.
+        """Fetch one page.
 
         Raises:
-            SourceFailed: It cannot be had, all retries included.
+            SourceFailed: The page could not be fetched, after all retries.
             TooOld: The window reaches further back than the exchange keeps.
             CursorGone: The exchange no longer accepts the cursor.
         """
         ...
 
-    async def account(self) -> AccountInfo:
-        """Ask for the account of the credentials."""
-        ...
-
-
-class Adapter(Protocol):
-    """An exchange of the transaction interface."""
-
-    @property
-    def entry(self) -> AdapterEntry:
-        """What the public lists say of it."""
-        ...
-
-    @property
-    def sources(self) -> Mapping[str, Source]:
-        """Every source by its name."""
-        ...
-
-    @property
-    def waiting_s(self) -> float:
-        """How long requests wait because limits are used up; 0 while one is under way."""
-        ...
-
-    def reader(
-        self,
-        environment: Environment,
-        credentials: Credentials,
-        *,
-        include_raw: bool,
-        key_id: str,
-    ) -> AccountReader:
-        """Bind an account, for a request of one of our API keys."""
-        ...
-
-    def verdict(self, environment: Environment) -> RequestVerdict | None:
-        """Result of the last signed request; None before the first."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
+    async def check(self) -> AccountInfo:
+        """Fetch the account of the credentials."""
         ...

@@ -61,6 +61,11 @@ class Markets:
         return market
 
 
+def unknown_market(category: str, symbol: str) -> TradedMarket:
+    """A market of which only the symbol is known."""
+    return TradedMarket(symbol, category, None, None, None, None, None)
+
+
 class MarketCache:
     """The markets of one environment, fetched when first needed and once an hour.
 

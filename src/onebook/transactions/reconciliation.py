@@ -24,7 +24,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from onebook.core import show
-from onebook.transactions.adapter import EventType, Unproven
+from onebook.transactions.adapter import CheckId, EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, negate, subtract
 from onebook.transactions.record import Direction, Fee, Record, Status
 
@@ -47,6 +47,22 @@ ALWAYS_UNPROVEN: Final = (
 )
 LEFT_OVER: Final = "It was lost, or the exchange books what no list has."
 OVERFLOWED: Final = "More is left over than can be held; ask for a shorter range."
+
+# Each check and the types it compares. Checks of types that an exchange does not have are left out.
+CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
+    CheckId.LEDGER_ARITHMETIC: (EventType.LEDGER,),
+    CheckId.LEDGER_CHAIN: (EventType.LEDGER,),
+    CheckId.HOLDINGS: (EventType.LEDGER, EventType.HOLDINGS),
+    CheckId.ORDERS: (EventType.TRADES,),
+    CheckId.SPOT_FILLS: (EventType.LEDGER, EventType.TRADES),
+    CheckId.FUTURES_FILLS: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.CLOSED_PNL: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.SETTLEMENTS: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.DEPOSITS: (EventType.LEDGER, EventType.DEPOSITS),
+    CheckId.WITHDRAWALS: (EventType.LEDGER, EventType.WITHDRAWALS),
+    CheckId.TRANSFERS: (EventType.LEDGER, EventType.TRANSFERS),
+    CheckId.LEVERAGE_TOKENS: (EventType.LEDGER, EventType.TOKENS),
+}
 
 Key = tuple[str, ...]
 
@@ -91,40 +107,6 @@ class Left(NamedTuple):
     expected: str
     found: str
     sure: bool = True
-
-
-class CheckId(StrEnum):
-    """Names of the checks in an answer."""
-
-    LEDGER_ARITHMETIC = "ledger_arithmetic"
-    LEDGER_CHAIN = "ledger_chain"
-    HOLDINGS = "holdings"
-    ORDERS = "orders"
-    SPOT_FILLS = "spot_fills"
-    FUTURES_FILLS = "futures_fills"
-    CLOSED_PNL = "closed_pnl"
-    SETTLEMENTS = "settlements"
-    DEPOSITS = "deposits"
-    WITHDRAWALS = "withdrawals"
-    TRANSFERS = "transfers"
-    LEVERAGE_TOKENS = "leverage_tokens"
-
-
-# Each check and the types it compares. Checks of types that an exchange does not have are left out.
-CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
-    CheckId.LEDGER_ARITHMETIC: (EventType.LEDGER,),
-    CheckId.LEDGER_CHAIN: (EventType.LEDGER,),
-    CheckId.HOLDINGS: (EventType.LEDGER, EventType.HOLDINGS),
-    CheckId.ORDERS: (EventType.TRADES,),
-    CheckId.SPOT_FILLS: (EventType.LEDGER, EventType.TRADES),
-    CheckId.FUTURES_FILLS: (EventType.LEDGER, EventType.FUTURES),
-    CheckId.CLOSED_PNL: (EventType.LEDGER, EventType.FUTURES),
-    CheckId.SETTLEMENTS: (EventType.LEDGER, EventType.FUTURES),
-    CheckId.DEPOSITS: (EventType.LEDGER, EventType.DEPOSITS),
-    CheckId.WITHDRAWALS: (EventType.LEDGER, EventType.WITHDRAWALS),
-    CheckId.TRANSFERS: (EventType.LEDGER, EventType.TRANSFERS),
-    CheckId.LEVERAGE_TOKENS: (EventType.LEDGER, EventType.TOKENS),
-}
 
 
 class CheckState(StrEnum):

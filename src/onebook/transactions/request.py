@@ -19,8 +19,9 @@ from onebook.errors import (
     InvalidTransactionTypes,
 )
 from onebook.model import DAY_MS
-from onebook.transactions.adapter import Adapter, Environment
+from onebook.transactions.adapter import Environment
 from onebook.transactions.cursor import Cursors, CursorState
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.walk import floor_ms
 
 LIMIT_MAX: Final = 10_000
@@ -132,7 +133,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
 def plan(
     request: TransactionsRequest,
-    adapter: Adapter,
+    adapter: ExchangeAdapter,
     cursors: Cursors,
     *,
     key_id: str,
@@ -169,7 +170,7 @@ def plan(
     )
 
 
-def find(adapters: dict[str, Adapter], exchange: str) -> Adapter:
+def find(adapters: dict[str, ExchangeAdapter], exchange: str) -> ExchangeAdapter:
     """The adapter of an exchange.
 
     Raises:
@@ -184,7 +185,7 @@ def find(adapters: dict[str, Adapter], exchange: str) -> Adapter:
     return adapter
 
 
-def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
+def expand(words: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
     """The sources behind words, each once, in the adapter's order."""
     known = adapter.entry.words
     for word in words:
@@ -197,7 +198,7 @@ def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
     return tuple(name for name in adapter.sources if name in wanted)
 
 
-def left_out(sources: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
+def left_out(sources: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
     """Types that move money and that no source serves: without them records do not add up."""
     served = {adapter.sources[name].type for name in sources}
     moving = {adapter.sources[name].type for name in expand(adapter.entry.summing, adapter)}
@@ -223,7 +224,9 @@ def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
     return from_ms, to_ms
 
 
-def refuse_forgotten(to_ms: int, sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> None:
+def refuse_forgotten(
+    to_ms: int, sources: tuple[str, ...], adapter: ExchangeAdapter, now_ms: int
+) -> None:
     """Refuse a range of which no asked type keeps anything; of any other, coverage says what is
     missing.
     """
@@ -236,7 +239,7 @@ def refuse_forgotten(to_ms: int, sources: tuple[str, ...], adapter: Adapter, now
         )
 
 
-def reach_ms(sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> int:
+def reach_ms(sources: tuple[str, ...], adapter: ExchangeAdapter, now_ms: int) -> int:
     """How far back the one of these sources goes that goes back furthest."""
     return min(floor_ms(adapter.sources[name], now_ms) for name in sources)
 

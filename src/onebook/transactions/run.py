@@ -13,9 +13,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from onebook.errors import ExchangeFailed
-from onebook.transactions.adapter import AccountReader, Adapter, FailureReason, Source, SourceFailed
+from onebook.transactions.adapter import AccountReader, FailureReason, Source, SourceFailed
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
+from onebook.transactions.exchange import Account, ExchangeAdapter
 from onebook.transactions.merge import Once, merged
 from onebook.transactions.metrics import RECORDS, UNREADABLE
 from onebook.transactions.reconciliation import Verification
@@ -138,32 +139,32 @@ class Run:
     """One query being executed.
 
     Args:
-        account: The name of the exchange credentials in cursors.
+        account_id: Identifies the exchange credentials in cursors.
     """
 
     def __init__(
         self,
         query: Query,
-        adapter: Adapter,
-        reader: AccountReader,
+        adapter: ExchangeAdapter,
+        account: Account,
         clock: ServiceClock,
         *,
-        account: str,
+        account_id: str,
     ) -> None:
         self.query = query
         self.totals = Totals(adapter.entry.singular)
         self.verifier: Verifier | None = None
         self._adapter = adapter
-        self._account = account
+        self._account_id = account_id
         self._clock = clock
         self._progress = asyncio.Event()
         self._last = FIRST
         self._unreadable_counted = 0
         self._stopped = LIMIT_REACHED
-        self._reader = reader
+        self._account = account
         self._demand = Demand(query.limit)
         self._once = Once(query.state.unplaced if query.state else ())
-        self._parts = [self._part(name, reader) for name in query.sources]
+        self._parts = [self._part(name, account.reader) for name in query.sources]
         if query.request.verify:
             self.verifier = Verifier(
                 adapter.entry,
@@ -292,7 +293,7 @@ class Run:
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
         if self.cut_off and not self.totals.count and not self._came_further():
-            return self._reader.trouble or SourceFailed(
+            return self._account.trouble or SourceFailed(
                 FailureReason.UNREACHABLE,
                 f"{self.display} gave nothing within the time of one answer.",
                 retryable=True,
@@ -335,7 +336,7 @@ class Run:
 
     def errors(self) -> list[ErrorEntry]:
         """What went wrong, by type."""
-        trouble = self._reader.trouble if self.cut_off else None
+        trouble = self._account.trouble if self.cut_off else None
         return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble)
 
     def verification(self) -> Verification | None:
@@ -358,7 +359,7 @@ class Run:
         return CursorState(
             digest=self.query.digest,
             key=key_digest(key_id),
-            account=self._account,
+            account=self._account_id,
             now_ms=self.query.now_ms,
             from_ms=self.query.from_ms,
             to_ms=self.query.to_ms,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onebook.core import show
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
-from onebook.transactions.adapter import AdapterEntry, EventType, Unproven
+from onebook.transactions.adapter import AdapterEntry, CheckId, EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, subtract
 from onebook.transactions.reconciliation import (
     ALWAYS_UNPROVEN,
@@ -25,7 +25,6 @@ from onebook.transactions.reconciliation import (
     LEFT_OVER,
     Break,
     ChainReport,
-    CheckId,
     CheckState,
     Closings,
     Left,
@@ -296,12 +295,12 @@ class Verifier:
         breaks = (*orders.breaks, *found.breaks)[:BREAKS_MAX]
         return replace(found, state=CheckState.BROKEN, broken=len(orders.breaks), breaks=breaks)
 
-    def _trades_check(self, name: str, trades: Trades) -> ProofCheck:
+    def _trades_check(self, name: CheckId, trades: Trades) -> ProofCheck:
         left = self._checkable(trades.left())
         reason = self._reason(name)
         return check_of_left(name, trades.checked, left, reason, overflowed=trades.overflowed)
 
-    def _reason(self, name: str) -> str:
+    def _reason(self, name: CheckId) -> str:
         """Why something of a check can be left over that is not lost."""
         return self._books.reasons.get(name, LEFT_OVER)
 
@@ -351,7 +350,7 @@ class Verifier:
             CheckId.TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed
         )
 
-    def _funds_check(self, name: str, moves: Moves) -> ProofCheck:
+    def _funds_check(self, name: CheckId, moves: Moves) -> ProofCheck:
         """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
         kind = self._books.word(CHECKS[name][1])
         span, margin_ms = self._span(EventType.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)
