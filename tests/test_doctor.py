@@ -275,4 +275,4 @@ def test_the_command_prints_advice_and_ends_with_1_at_a_fault(
     assert answer.exit_code == 1
     faults = [each for each in json.loads(answer.stdout) if each["state"] == "fault"]
     assert len(faults) == 1
-    assert faults[0]["message"].startswith("onebook.toml: There is no setting server.prot.")
+    assert faults[0]["message"].startswith("onebook.toml: Unknown setting server.prot.")

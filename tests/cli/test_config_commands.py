@@ -52,7 +52,7 @@ def test_a_bad_file_is_one_clear_line_and_status_2(tmp_path):
     answer = run("check", str(file))
     assert answer.exit_code == 2
     assert answer.output.startswith(
-        f"error: {file}: There is no setting gateway.subscriptions. "
+        f"error: {file}: Unknown setting gateway.subscriptions. "
         "Did you mean gateway.subscriptions_max?"
     )
 

@@ -285,7 +285,7 @@ def test_the_settings_file_may_be_named_by_a_variable(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONEBOOK_CONFIG", str(tmp_path / "none.toml"))
-    refused(run("keys", "list"), f"There is no settings file {tmp_path}/none.toml")
+    refused(run("keys", "list"), f"Settings file {tmp_path}/none.toml not found")
     (tmp_path / "none.toml").touch()
     assert run("accounts", "create", "alice").exit_code == 0
 

@@ -221,7 +221,7 @@ class TestCredentials:
             with filled(disk):
                 got = run("credentials", "set", "bybit", typed=typed_key())
             assert got.exit_code == 2
-            assert got.stderr.endswith(f"error: {file} cannot be used: No space left on device.\n")
+            assert got.stderr.endswith(f"error: Cannot use {file}: No space left on device.\n")
             assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
 
     def test_an_unknown_exchange(self, run: Run) -> None:

@@ -36,7 +36,7 @@ class TierSettings(Section):
     @field_validator("*", mode="before")
     @classmethod
     def _keep_other_limits(cls, given: Any, tier: ValidationInfo) -> Any:
-        """A table that sets one limit leaves the others at the defaults of its tier."""
+        """Keep the tier's defaults for limits that the table does not set."""
         if not isinstance(given, Mapping):
             return given
         assert tier.field_name is not None
