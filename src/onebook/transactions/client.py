@@ -50,7 +50,7 @@ TOTAL_S: Final = 30.0  # one attempt with its whole body, however slowly it come
 
 
 class ExchangeApi(Struct, frozen=True, kw_only=True):
-    """What an exchange documents about its REST API, and the two functions that speak it; pure.
+    """Documented limits of an exchange's REST API, and the functions that sign and read; pure.
 
     Args:
         rates: The limit of each path (or `Call.rate`), counted per account.
@@ -106,15 +106,15 @@ class Then(StrEnum):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """An answer as the client needs it.
+    """An interpreted answer.
 
     Args:
-        value: What it holds, decoded; where `failure` is None.
-        server_ms: The exchange's time, Unix ms; 0 where it did not say.
-        clock_ms: The exchange's time where it refused ours; None otherwise.
-        limit: The exchange's own figure for the limit of the path; None where it did not say.
-        block_s: For how long nothing more may be asked of the path.
-        failure: What went wrong.
+        value: The decoded result; set if `failure` is None.
+        server_ms: The exchange's time, Unix ms; 0 if not stated.
+        clock_ms: The exchange's time if it refused ours; None otherwise.
+        limit: The exchange's own figure for the limit of the path; None if not stated.
+        block_s: Seconds without further requests to the path.
+        failure: The failure, if any.
         then: What the client does about it.
     """
 
@@ -128,7 +128,7 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What a status or an error code of an exchange means to a reader of history.
+    """Meaning of a status or error code of an exchange.
 
     Args:
         message: A sentence for people; holds nothing of what the exchange said.
@@ -142,7 +142,7 @@ class Outcome(Struct, frozen=True):
     fatal: bool = False
 
     def failure(self, code: int | None = None) -> SourceFailed:
-        """It as the failure of a source, with the exchange's own code."""
+        """As the failure of a source, with the exchange's own code."""
         return SourceFailed(
             self.reason,
             self.message,
@@ -152,13 +152,13 @@ class Outcome(Struct, frozen=True):
         )
 
     def reply(self, code: int | None = None, **more: Any) -> Reply:
-        """It as an answer: tried again where that may help."""
+        """As a reply that is retried if that may help."""
         then = Then.RETRY if self.retryable else Then.RAISE
         return Reply(failure=self.failure(code), then=then, **more)
 
 
 class ClockOffset:
-    """How far the exchange's clock is ahead of ours, by the fastest answer."""
+    """Offset of the exchange's clock to ours, measured by the fastest answer."""
 
     def __init__(self) -> None:
         self.ms = 0
@@ -274,7 +274,7 @@ class ExchangeClient:
 
     @property
     def connections_in_use(self) -> int:
-        """How many connections are assigned to a request."""
+        """Connections in use."""
         return self._wire.in_use
 
     def host(self, base_url: str, *, reserve: float = 0.0) -> ExchangeHost:
@@ -282,7 +282,7 @@ class ExchangeClient:
         return ExchangeHost(base_url, self._api, clock=self.clock, reserve=reserve)
 
     async def close(self) -> None:
-        """Cancel what is under way and close every connection."""
+        """Cancel running requests and close every connection."""
         await self._wire.close()
 
     async def ask(
@@ -293,10 +293,10 @@ class ExchangeClient:
         credentials: Credentials | None,
         retries: Retries,
     ) -> Reply:
-        """Ask once, and again while it may help; the reply has no failure.
+        """Send a request, and again while that may help; the reply has no failure.
 
         Raises:
-            SourceFailed: There is no answer to be had.
+            SourceFailed: The exchange does not answer, or refuses.
             TooOld: The range reaches further back than the exchange keeps.
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
@@ -352,7 +352,7 @@ class ExchangeClient:
         metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.now_s() - came_s))
         async with host.ordered(account, key=key):
             self._raise_if_stopped()
-            with self.waits.asking():
+            with self.waits.in_flight():
                 async with self._slots.slot(key):
                     with self._counted():
                         return await self._ask(host, call, credentials, limit=limit)
@@ -385,7 +385,7 @@ class ExchangeClient:
         self, host: ExchangeHost, call: Call, credentials: Credentials | None
     ) -> httpx.Request:
         if credentials is not None:
-            # What is signed is what goes over the wire, not what we meant to send.
+            # Sign the query string as it goes over the wire: httpx may have quoted it.
             wire = _url(host, call).query.decode("ascii")
             stamp = host.stamp(credentials.api_key)
             call = self._api.sign(replace(call, query=wire), credentials, stamp)
@@ -409,7 +409,7 @@ class ExchangeClient:
             ) from None
 
     def _raise(self, failure: SourceFailed, then: Then) -> None:
-        """Do what an answer asks for; `Then` names every way."""
+        """Raise what `then` stands for."""
         if then is Then.TOO_OLD:
             raise TooOld
         if then is Then.CURSOR_GONE:
@@ -424,7 +424,7 @@ class ExchangeClient:
         raise failure
 
     def _stop(self, failure: SourceFailed) -> None:
-        """Ask nothing from now on."""
+        """Open the circuit: send nothing for a while."""
         name, circuit_s = self._entry.name, self._api.circuit_s
         self._log.warning(
             "%s refused this address: no requests for %d s", self._entry.display, circuit_s

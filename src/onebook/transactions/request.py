@@ -52,7 +52,7 @@ def _flag(value: Any) -> Any:
 
 
 def _words(value: Any) -> Any:
-    """The same of a list."""
+    """Null means absent, for a list."""
     return [] if value is None else value
 
 
@@ -109,14 +109,14 @@ class Query(Struct, frozen=True, kw_only=True):
     """A request that can be executed.
 
     Args:
-        words: The types as asked for, or the default's.
+        words: The requested types, or the default.
         sources: The sources that serve them, each once.
-        now_ms: When the first page of this query was asked for.
+        now_ms: Time of the request for the first page of this query, Unix ms.
         from_ms: Oldest record time, inclusive.
         to_ms: Newest record time, inclusive.
         limit: Records of this answer; None for all (streams only).
-        state: Where earlier pages came to; None for the first.
-        digest: What makes this query itself, whatever the page: a cursor belongs to it.
+        state: State after the page before; None for the first page.
+        digest: Identifies the query, the same for all its pages; cursors are bound to it.
     """
 
     request: TransactionsRequest
@@ -140,7 +140,7 @@ def plan(
     now_ms: int,
     streamed: bool,
 ) -> Query:
-    """Check a request and say what it stands for.
+    """Check a request and turn it into a query.
 
     Raises:
         InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
@@ -227,8 +227,9 @@ def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
 def refuse_forgotten(
     to_ms: int, sources: tuple[str, ...], adapter: ExchangeAdapter, now_ms: int
 ) -> None:
-    """Refuse a range of which no asked type keeps anything; of any other, coverage says what is
-    missing.
+    """Refuse a range that none of the requested types still has.
+
+    Of any other range, the coverage of the answer says what is missing.
     """
     oldest_ms = reach_ms(sources, adapter, now_ms)
     if to_ms < oldest_ms:
@@ -240,12 +241,12 @@ def refuse_forgotten(
 
 
 def reach_ms(sources: tuple[str, ...], adapter: ExchangeAdapter, now_ms: int) -> int:
-    """How far back the one of these sources goes that goes back furthest."""
+    """The oldest time that any of these sources still has."""
     return min(floor_ms(adapter.sources[name], now_ms) for name in sources)
 
 
 def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
-    """How many records this answer may hold."""
+    """Maximum records of this answer."""
     if request.limit is None:
         return None if streamed else LIMIT_DEFAULT
     if not 1 <= request.limit <= LIMIT_MAX:
@@ -254,7 +255,7 @@ def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
 
 
 def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:
-    """What a cursor is bound to: everything that decides which records there are."""
+    """Digest of everything that decides which records an answer has; cursors are bound to it."""
     text = json.encode(
         (request.exchange, request.testnet, request.start_time, request.end_time, sources)
     )

@@ -59,7 +59,7 @@ log = logging.getLogger("onebook.transactions")
 
 
 class Validation(Struct, frozen=True):
-    """What endpoint 6 answers; `info` is there if the credentials are good."""
+    """Answer of endpoint 6; `info` is set if the credentials are valid."""
 
     exchange: str
     message: str
@@ -109,17 +109,17 @@ class Transactions:
 
     @property
     def exchanges(self) -> tuple[AdapterEntry, ...]:
-        """What endpoints 4, 5 and 7 are answered from."""
+        """Facts of the exchanges, for endpoints 4, 5 and 7."""
         return tuple(adapter.entry for adapter in self._adapters.values())
 
     @property
     def unread_s(self) -> float:
-        """How long a stream waits for a client that reads nothing."""
+        """Seconds without read progress of the client before a stream is ended."""
         return self._settings.unread_s
 
     @property
     def running(self) -> int:
-        """Answers being made now."""
+        """Running requests."""
         return self._running.total()
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class Transactions:
             await adapter.close()
 
     def plan(self, request: TransactionsRequest, *, key_id: str, streamed: bool = False) -> Query:
-        """Check a request without asking any exchange.
+        """Check a request without a request to any exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
@@ -163,11 +163,11 @@ class Transactions:
         return reach_ms(sources, adapter, self._clock.now_ms())
 
     async def validate(self, exchange: str, *, testnet: bool, key_id: str = "") -> Validation:
-        """Ask the exchange whether the operator's credentials are good.
+        """Check the operator's credentials with the exchange.
 
         Raises:
             InvalidExchange: There is no such exchange.
-            ExchangeFailed: It could not be asked.
+            ExchangeFailed: The exchange is unreachable.
         """
         adapter = find(self._adapters, exchange)
         environment = _environment(testnet=testnet)
@@ -184,7 +184,7 @@ class Transactions:
         Raises:
             InvalidRequest: There are no testnet credentials, or the cursor belongs to others.
             RateLimitExceeded: The key has as many requests under way as it may.
-            ServiceUnavailable: There are no credentials, or too much is being asked at once.
+            ServiceUnavailable: There are no credentials, or too many requests are running.
         """
         account, account_id = await self._account(query, key_id)
         self._refuse_beyond(key_id)
@@ -293,7 +293,7 @@ class Transactions:
     def _envelope(
         self, run: Run, key_id: str, *, spent_s: float
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What stands before the records and what stands after them."""
+        """The fields before the records and those after them."""
         query, totals, errors = run.query, run.totals, run.errors()
         coverage, state = run.coverage(), run.state(key_id)
         head = {
@@ -327,10 +327,10 @@ async def validated(
     *,
     key_id: str = "",
 ) -> Validation:
-    """Ask the exchange whether it accepts credentials, stored or not.
+    """Check credentials with the exchange, stored or not.
 
     Raises:
-        ExchangeFailed: It could not be asked.
+        ExchangeFailed: The exchange is unreachable.
     """
     exchange = adapter.entry.name
     try:
@@ -345,7 +345,7 @@ async def validated(
 def _unusable(
     adapter: ExchangeAdapter, environment: Environment, credentials: Credentials | None
 ) -> str:
-    """Why the operator's credentials cannot be used; "" where they can."""
+    """Why the operator's credentials cannot be used; "" if they can."""
     entry = adapter.entry
     if environment not in adapter.environments:
         return f"{entry.display} has no {environment.value}."

@@ -1,11 +1,11 @@
-"""Proof that nothing is missing, from the exchange's own data: pure, one pass, any length.
+"""Verifies from the exchange's own data that nothing is missing: pure, one pass, any length.
 
-What an exchange reports twice is compared, and each loss or falsification on one side breaks a
-check; `proof.CHECKS` names them all. A check that finds something that may be a loss, or may be how
-the exchange books it, is `open`: neither proven nor broken. What no data of the exchange can prove
+Compares what an exchange reports twice: each loss or falsification on one side breaks a check;
+`reconciliation.CHECKS` lists them. A check is `open`, neither proven nor broken, if it finds an
+entry that may be lost or may be how the exchange books it. What no data of the exchange can prove
 is listed as `unproven`, with the reason.
 
-Records come newest first. Memory: one balance per coin, and what has not found its counterpart.
+Records arrive newest first. Memory: one balance per coin, and the unmatched entries.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -76,7 +76,7 @@ class Verifier:
         entry: The exchange: its types, and how it books them.
         below_ms: Records from here on may have company that an earlier page had.
         asked: The types of the answer.
-        orders: Whether the state of spot orders was asked for beside their fills.
+        orders: Whether the state of spot orders was requested beside their fills.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Verifier:
     # The report -----------------------------------------------------------------------
 
     def report(self, *, cut: bool, covered: Mapping[str, int | None] | None = None) -> Verification:
-        """What was proven of all records checked.
+        """Results of all records checked.
 
         Args:
             cut: More would have come.
