@@ -137,7 +137,7 @@ class TestCredentials:
         assert (tmp_path / "master_key").read_text() != before
         assert run("credentials", "check", "bybit").exit_code == 0
         assert run("credentials", "remove", "bybit").exit_code == 0
-        refused(run("credentials", "remove", "bybit"), "no bybit mainnet")
+        refused(run("credentials", "remove", "bybit"), "No bybit mainnet")
 
     def test_a_key_that_the_exchange_refuses_replaces_nothing(
         self, run: Run, tmp_path: Path

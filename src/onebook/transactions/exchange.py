@@ -48,7 +48,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
     entry: AdapterEntry
     sources: Mapping[str, Source]
     api: ExchangeApi
-    reader: Callable[["Account"], AccountReader]
+    reader: Callable[["AccountSession"], AccountReader]
     instruments: Callable[[Ask, str], AsyncGenerator[list[InstrumentRow]]]
     listed: Callable[[str, InstrumentRow], TradedMarket]
     guess: Callable[[str, str], TradedMarket] = unknown_market
@@ -127,7 +127,7 @@ class ExchangeAdapter:
         *,
         include_raw: bool = False,
         key_id: str = "",
-    ) -> "Account":
+    ) -> "AccountSession":
         """Open an account for one request of an API key of this service.
 
         Raises:
@@ -136,7 +136,7 @@ class ExchangeAdapter:
         host = self._hosts.get(environment)
         if host is None:
             raise InvalidRequest(f"{self.entry.display} has no {environment.value}.")
-        return Account(
+        return AccountSession(
             self._definition,
             self._client,
             host,
@@ -157,8 +157,8 @@ class ExchangeAdapter:
         await self._client.close()
 
 
-class Account:
-    """One account of an exchange, for one request of a client: signed requests and markets.
+class AccountSession:
+    """Signed requests to one account of an exchange, and its markets, for one request of a client.
 
     `reader` is the adapter's own part.
     """

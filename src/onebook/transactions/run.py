@@ -16,7 +16,7 @@ from onebook.errors import ExchangeFailed
 from onebook.transactions.adapter import AccountReader, FailureReason, Source, SourceFailed
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
-from onebook.transactions.exchange import Account, ExchangeAdapter
+from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.merge import Once, merged
 from onebook.transactions.metrics import RECORDS, UNREADABLE
 from onebook.transactions.reconciliation import Verification
@@ -146,7 +146,7 @@ class Run:
         self,
         query: Query,
         adapter: ExchangeAdapter,
-        account: Account,
+        account: AccountSession,
         clock: ServiceClock,
         *,
         account_id: str,

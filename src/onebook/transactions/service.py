@@ -30,7 +30,7 @@ from onebook.transactions.availability import AvailabilityCache
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
-from onebook.transactions.exchange import Account, ExchangeAdapter
+from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNREADABLE
 from onebook.transactions.record import encode
 from onebook.transactions.request import Query, TransactionsRequest, expand, find, plan, reach_ms
@@ -218,7 +218,7 @@ class Transactions:
                 retry_after_s=BUSY_RETRY_S,
             )
 
-    async def _account(self, query: Query, key_id: str) -> tuple[Account, str]:
+    async def _account(self, query: Query, key_id: str) -> tuple[AccountSession, str]:
         """The account of a query, and what identifies its credentials in cursors."""
         adapter = self._adapters[query.request.exchange]
         credentials = await self._vault.get(query.request.exchange, query.environment)

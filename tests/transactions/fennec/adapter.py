@@ -25,7 +25,7 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.client import Call, ExchangeApi, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.exchange import Account, Ask, ExchangeDefinition
+from onebook.transactions.exchange import AccountSession, Ask, ExchangeDefinition
 from onebook.transactions.limits import Rate
 from onebook.transactions.markets import InstrumentRow
 from onebook.transactions.record import (
@@ -124,7 +124,7 @@ def listed(category: str, row: InstrumentRow) -> TradedMarket:
 class FennecReader:
     """Reads one account."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: AccountSession) -> None:
         self._account = account
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:

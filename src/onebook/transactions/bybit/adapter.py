@@ -53,7 +53,7 @@ from onebook.transactions.bybit.pages import (
 )
 from onebook.transactions.bybit.rows import Context, Row, text
 from onebook.transactions.client import Call, Reply
-from onebook.transactions.exchange import Account, Ask, ExchangeDefinition
+from onebook.transactions.exchange import AccountSession, Ask, ExchangeDefinition
 from onebook.transactions.markets import InstrumentRow, SymbolFanOut, pages_along
 from onebook.transactions.walk import floor_ms
 
@@ -106,7 +106,7 @@ def warnings_of(key: Row) -> Iterator[str]:
 class BybitReader:
     """Reads one Bybit account."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: AccountSession) -> None:
         self._account = account
         self._absent: set[str] = set()
         self._mode: int | None = None
