@@ -29,6 +29,7 @@ from onebook.feeds import ccxt
 from onebook.files import read_bounded
 from onebook.nodes import nats_login
 from onebook.store.database import open_engine
+from onebook.transactions import registry
 from onebook.transactions.credentials import master_keys
 
 CERT: Final = "server.tls_cert_file"
@@ -82,6 +83,10 @@ def faults(settings: Settings, now: datetime | None = None) -> list[str]:
         *(
             (f"feeds.overrides.{name}.channel", _unknown_channel(name, override))
             for name, override in feeds.overrides.items()
+        ),
+        *(
+            (f"transactions.overrides.{name}", _unknown_account_exchange(name))
+            for name in settings.transactions.overrides
         ),
         ("server.metrics_port", _same_port(server)),
         (CERT if server.tls_cert_file else KEY, tls_faults(server, now or datetime.now(UTC))),
@@ -157,6 +162,14 @@ def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
             yield (
                 f"{name}: there is no exchange {each!r}.{hint} `onebook exchanges list` shows all."
             )
+
+
+def _unknown_account_exchange(name: str) -> Iterator[str]:
+    if name not in registry.EXCHANGES:
+        yield (
+            f"transactions.overrides: unknown exchange {name!r}; there is "
+            f"{', '.join(registry.EXCHANGES)}."
+        )
 
 
 def _unknown_channel(name: str, override: ExchangeSettings) -> Iterator[str]:

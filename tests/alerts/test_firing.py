@@ -414,7 +414,7 @@ async def transactions_of(folder, **limits):
     exchange = SimulatedBybit(account, [secret])
     async with serving(exchange) as url:
         tables = {
-            "bybit_mainnet_url": url,
+            "overrides": {"bybit": {"mainnet_url": url}},
             "master_key": MASTER_KEY,
             "master_key_file": str(folder / "master_key"),
             **limits,

@@ -61,7 +61,7 @@ from onebook.rest import retry_after_s
 from onebook.simulator.kit.scripts import scripts
 from onebook.times import ms_of_iso, s_of_http_date
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.bybit.api import BybitApi, signature
+from onebook.transactions.bybit.api import API, signature
 from onebook.transactions.bybit.trades import extra_fees
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors
@@ -266,7 +266,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "exchange's private key",
-        ("transactions/bybit/signing.py", "cli/credentials.py"),
+        ("transactions/bybit/api.py", "cli/credentials.py"),
         text(lambda secret: signature("-----BEGIN PRIVATE KEY" + secret, b"a")),
         *(SourceFailed, 8_192, "read_bounded", (a_certificate()[-200:],)),
     ),
@@ -339,8 +339,8 @@ DECODERS: Final = (
     ),
     Decoder(
         "answer of Bybit",
-        ("transactions/bybit/answers.py",),
-        lambda content: BybitApi().read(200, {"x-bapi-limit": "9" * 99}, content),
+        ("transactions/bybit/api.py",),
+        lambda content: API.read(200, {"x-bapi-limit": "9" * 99}, content),
         *(None, 8 << 20, "BodyReader"),
         (b'{"retCode":0,"retMsg":"OK","result":{"list":[{"a":"1"}]},"time":1700000000000}',),
     ),

@@ -13,9 +13,10 @@ from onebook.config.section import data_dir
 from onebook.config.server import ApiSettings, LogSettings, ServerSettings
 from onebook.config.settings import Setting, Settings, catalogue, variable_of
 from onebook.config.sources import examine, load
-from onebook.config.transactions import TransactionSettings
+from onebook.config.transactions import AccountUrls, TransactionSettings
 
 __all__ = [
+    "AccountUrls",
     "AccountsSettings",
     "ApiSettings",
     "CcxtSettings",

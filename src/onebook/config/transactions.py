@@ -1,6 +1,7 @@
 """Settings of the transaction interface."""
 
 from base64 import b64decode
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +12,21 @@ from onebook.config.section import Section, data_dir
 MASTER_KEY_BYTES: Final = 32
 
 
+class AccountUrls(Section):
+    """Addresses of one exchange in place of its own; empty: its own."""
+
+    mainnet_url: str = ""
+    """Base URL of the live exchange."""
+    testnet_url: str = ""
+    """Base URL of the testnet."""
+
+
 class TransactionSettings(Section):
     """The transaction interface."""
 
-    bybit_mainnet_url: str = "https://api.bybit.com"
-    """Base URL of Bybit's live API."""
-    bybit_testnet_url: str = "https://api-testnet.bybit.com"
-    """Base URL of Bybit's testnet API."""
+    overrides: Mapping[str, AccountUrls] = {}
+    """Other addresses, by exchange name: mainnet_url and testnet_url (a regional host, the
+    simulator)."""
     master_key_file: Path = Field(default_factory=lambda: data_dir() / "master_key")
     """File of the key that encrypts exchange credentials; created with mode 0600 when first
     needed."""

@@ -119,8 +119,8 @@ class BookSource:
             state = Health.SYNCING if reason is Reason.SUBSCRIBING else Health.OFFLINE
             return ExchangeCondition(name, state, False, reason, detail)
         shown = self.members.shows(book)
-        state, reason, detail = condition(book, shown=shown)
-        return ExchangeCondition(name, state, shown, reason, detail)
+        state, why, detail = condition(book, shown=shown)
+        return ExchangeCondition(name, state, shown, why, detail)
 
 
 class BookReader:
