@@ -28,8 +28,8 @@ from onebook import app, backup, build, core, metrics
 from onebook.app.upkeep import upkeep
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import DAY_MS, Tier
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.simulator.account.serving import serving
 from onebook.simulator.bybit_account import (
     Account,

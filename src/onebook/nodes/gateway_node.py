@@ -22,15 +22,14 @@ from onebook.feeds.stats import ACTIVE, OFFLINE
 from onebook.model import Health, Instrument
 from onebook.nodes import lists, wire
 from onebook.nodes.background import BackgroundTasks
-from onebook.nodes.bus import Bus
-from onebook.nodes.demand import LocalInterest, encode_interest, page_asked
-from onebook.nodes.effects import Effect, apply
+from onebook.nodes.interest import LocalInterest, encode_interest, page_asked
 from onebook.nodes.list_reader import RemoteListReader
-from onebook.nodes.members import NodeHeartbeat, NodeRole
+from onebook.nodes.membership import NodeHeartbeat, NodeRole
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import WireError
 from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
-from onebook.nodes.replica import Replica
+from onebook.nodes.replica import Effect, Replica, apply
 from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS
 from onebook.rest import Rest
 from onebook.signals import Signal
@@ -130,7 +129,7 @@ class RemoteSupervisor:
         self,
         node: int,
         *,
-        bus: Bus,
+        bus: NatsBus,
         books: Books,
         catalogue: RemoteCatalogue,
         settings: NodeSettings,
