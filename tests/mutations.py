@@ -348,11 +348,13 @@ def main() -> None:
                 path = only(source, "*.py", each.old)
                 whole = path.read_text()
                 path.write_text(whole.replace(each.old, each.new))
-                found = fails(source, tests_named(each.test))
-                path.write_text(whole)
-            except LookupError as error:
+                try:
+                    found = fails(source, tests_named(each.test))
+                finally:
+                    path.write_text(whole)
+            except (LookupError, RuntimeError) as error:
                 found = False
-                print(f"      {error}")
+                print(f"{error}")
             print(f"{'found' if found else 'MISSED':7}{name} ({each.commit})", flush=True)
             missed += [] if found else [name]
     print(f"{len(missed)} missed" + (f": {' '.join(missed)}" if missed else ""))
