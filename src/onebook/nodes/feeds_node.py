@@ -26,7 +26,7 @@ from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
 from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import PayloadReader, WireError, require_size, sender_of
 from onebook.nodes.placement import key_of, ranking
-from onebook.nodes.presence import Presence
+from onebook.nodes.presence import HEARTBEAT_INTERVAL_S, Presence
 from onebook.nodes.publisher import PublishedBooks
 from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS
 
@@ -96,8 +96,7 @@ class FeedsNode:
             node,
             ranking=self._ranking,
             linger_s=feeds.linger_s,
-            handover_max_s=settings.handover_max_s,
-            grace_s=settings.heartbeat_interval_s,
+            grace_s=HEARTBEAT_INTERVAL_S,
         )
 
     async def __aenter__(self) -> Self:

@@ -37,6 +37,7 @@ from onebook.signals import Signal
 log = logging.getLogger("onebook.nodes")
 
 SWEEP_S: Final = 1.0
+SNAPSHOT_RETRY_S: Final = 0.1  # between snapshot requests for a book that is out of sync
 REQUESTS_MAX: Final = 64  # requests for snapshots under way
 FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready for so long
 
@@ -281,7 +282,7 @@ class RemoteSupervisor:
     def _follow(self, key: BookKey, instrument: Instrument) -> Followed:
         depth, levels_max = self._catalogue.facts[instrument.exchange]
         self._books.open(instrument, levels_max=levels_max, window=depth)
-        replica = Replica(instrument, held_max=self._settings.held_messages_max)
+        replica = Replica(instrument)
         unfollow = self._bus.subscribe(
             self.presence.subjects.book(key),
             lambda payload, reply: self._received(followed, payload),
@@ -349,7 +350,7 @@ class RemoteSupervisor:
         """Request a snapshot where one is needed; a few at a time."""
         if self._requests >= REQUESTS_MAX:
             return
-        node = followed.replica.ask(now, self._settings.snapshot_retry_s)
+        node = followed.replica.ask(now, SNAPSHOT_RETRY_S)
         if node is not None:
             self._requests += 1
             self._tasks.begin(self._request(followed, node), f"snapshot of {followed.key.text}")

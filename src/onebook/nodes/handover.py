@@ -7,9 +7,11 @@ unless another node ranks first for it.
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onebook.nodes.interest import GatewayInterest
+
+HANDOVER_MAX_S: Final = 10.0
 
 
 class Hold(Enum):
@@ -52,8 +54,8 @@ class Ownership:
         *,
         ranking: Callable[[str], Sequence[int]],
         linger_s: float,
-        handover_max_s: float,
         grace_s: float,
+        handover_max_s: float = HANDOVER_MAX_S,
     ) -> None:
         self._node = node
         self._ranking = ranking

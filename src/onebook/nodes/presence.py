@@ -34,6 +34,7 @@ from onebook.signals import Signal
 log = logging.getLogger("onebook.nodes")
 
 TICK_S: Final = 0.05
+HEARTBEAT_INTERVAL_S: Final = 0.2
 
 NODES: Final = Gauge("onebook_nodes", "Nodes that are alive as seen from here.", ["role"])
 STRANGERS: Final = Gauge(
@@ -165,7 +166,7 @@ class Presence:
             now = self._clock()
             try:
                 if now >= heartbeat_at - TICK_S / 2:  # a timer may be early
-                    heartbeat_at = next_tick(now, self._settings.heartbeat_interval_s)
+                    heartbeat_at = next_tick(now, HEARTBEAT_INTERVAL_S)
                     self._send_heartbeat(now)
                 if self.members.tick(now):
                     self._changed()

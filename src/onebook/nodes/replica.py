@@ -65,6 +65,8 @@ MOVED: Final = "another feeds node takes this book over"
 LOST_MESSAGE: Final = "a message between nodes was lost"
 
 
+HELD_MAX: Final = 2_000  # messages of a book that are buffered until its snapshot arrives
+
 NOTHING: Final[tuple[Effect, ...]] = ()
 
 Content = Delta | ReplaceLevels | BookState | None  # decoded; None of a MARK
@@ -96,7 +98,7 @@ class Replica:
             for again.
     """
 
-    def __init__(self, instrument: Instrument, *, held_max: int) -> None:
+    def __init__(self, instrument: Instrument, *, held_max: int = HELD_MAX) -> None:
         self.instrument = instrument
         self.gaps = 0
         self._held_max = held_max
