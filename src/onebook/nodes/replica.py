@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from onebook.books import Books
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes.wire import BookState, Kind, NodeMessage, delta_of, snapshot_of, state_of
 

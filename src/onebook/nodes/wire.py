@@ -28,7 +28,7 @@ from msgspec import Struct, msgpack
 
 from onebook.books import LiveBook
 from onebook.core.types import FRAME_LEVELS_MAX, LEVELS_MAX, LevelShape
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes.payloads import (
     NODE_MAX,
