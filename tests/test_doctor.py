@@ -31,8 +31,8 @@ from onebook.doctor import (
 from onebook.doctor.network import skew_s
 from onebook.drafts import draft
 from onebook.nodes import wire
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.subjects import Subjects
 from onebook.store import AuditedChange, Store
 from onebook.transactions.credentials import Credentials, Vault, master_keys

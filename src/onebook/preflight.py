@@ -27,7 +27,7 @@ from onebook.errors import ConfigError, file_problem
 from onebook.exchanges import channel_of
 from onebook.feeds import ccxt
 from onebook.files import read_bounded
-from onebook.nodes import nats_login
+from onebook.nodes.nats import CREDENTIAL_FILES, credentials, require_readable
 from onebook.store.database import open_engine
 from onebook.transactions import registry
 from onebook.transactions.credentials import master_keys
@@ -105,12 +105,12 @@ def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
     if settings.node.role == "all" and not _starts_workers_on(settings, nats):
         return
     found = False
-    for name in nats_login.FILES:
-        faults = [*_raised(partial(nats_login.require_readable, name, getattr(nats, name)))]
+    for name in CREDENTIAL_FILES:
+        faults = [*_raised(partial(require_readable, name, getattr(nats, name)))]
         found = found or bool(faults)
         yield f"nats.{name}", faults
     if not found:
-        yield "nats", _raised(partial(nats_login.credentials, nats))
+        yield "nats", _raised(partial(credentials, nats))
 
 
 def _starts_workers_on(settings: Settings, nats: NatsSettings) -> bool:

@@ -28,8 +28,8 @@ from onebook import app, backup, build, core, metrics
 from onebook.app.upkeep import upkeep
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import DAY_MS, Tier
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
 from onebook.simulator.kit.dialects import DIALECTS

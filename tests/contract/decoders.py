@@ -52,9 +52,9 @@ from onebook.inflate import (
 from onebook.library import replay
 from onebook.livecheck.forms import FORM_BYTES_MAX, form_of
 from onebook.model import Health, Instrument
-from onebook.nodes import demand, lists, members, wire
+from onebook.nodes import interest, lists, membership, wire
 from onebook.nodes.key_sharing import KeyTally
-from onebook.nodes.nats_credentials import text_of
+from onebook.nodes.nats import credentials_text
 from onebook.nodes.payloads import PayloadReader
 from onebook.preflight import tls_faults
 from onebook.rest import retry_after_s
@@ -389,13 +389,13 @@ DECODERS: Final = (
             *(NATS_BYTES, "PayloadReader", (msgpack.encode(seed),)),
         )
         for name, sources, read_payload, seed in (
-            ("heartbeat", ("nodes/members.py",), members.heartbeat_of, {"node": 1}),
+            ("heartbeat", ("nodes/membership.py",), membership.heartbeat_of, {"node": 1}),
             ("list request", ("nodes/lists.py",), lists.request_of, ["kraken", 1]),
             ("list page", ("nodes/lists.py",), lists.page_of, {"digest": "a", "rows": []}),
             (
                 "interest",
-                ("nodes/demand.py",),
-                partial(demand.interest_of, whole=True),
+                ("nodes/interest.py",),
+                partial(interest.interest_of, whole=True),
                 {"gateway": 1, "seq": 2},
             ),
             (
@@ -413,7 +413,12 @@ DECODERS: Final = (
         )
     ),
     Decoder(
-        *("NATS credentials", ("nodes/nats_credentials.py",), in_file(text_of), ValueError),
+        *(
+            "NATS credentials",
+            ("nodes/nats.py",),
+            in_file(credentials_text),
+            ValueError,
+        ),
         *(TEXT_BYTES_MAX, "read_bounded"),
         (b"-----BEGIN NATS USER JWT-----\neyJ0\n-----BEGIN USER NKEY SEED-----\nSUAA\n",),
     ),

@@ -74,16 +74,10 @@ class AccountsSettings(Section):
     """Usage reports of unknown keys per minute and address; further requests are refused."""
     sessions_per_key_max: int = Field(100, ge=1, le=10_000)
     """Live sessions of one key; a new session replaces the oldest."""
-    flush_interval_s: float = Field(0.5, ge=0.01, le=0.5)
-    """Seconds between writes of usage to the database. A crash loses at most this much usage, plus
-    0.25 s and the time of one write."""
     flush_age_max_s: float = Field(5.0, ge=3, le=600)
     """`/readyz` fails if no database write has succeeded for this many seconds."""
     final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)
     """Seconds a stopping node tries to write usage to the database; the rest is saved in the usage
     file."""
-    poll_interval_s: float = Field(1.0, ge=0.01, le=2)
-    """Seconds between queries for changed keys; a revoked key stays valid at most this long on
-    other nodes."""
     tiers: TierSettings = TierSettings()
     """Limits of each billing tier."""

@@ -9,8 +9,8 @@ from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
 from onebook.errors import ConfigError
 from onebook.nodes import wire
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.presence import listen
 
 NATS_ADVICE = "Check nats.servers, the login and the certificates, and that nats-server runs."
