@@ -175,11 +175,11 @@ MUTATIONS: Final = {
         "GIB_DECIMALS: Final = 6",
         "test_no_number_has_an_exponent",
     ),
-    "session_on_another_node": Mutation(
-        "6301fd5",
-        "CACHED_MS: Final = 1_500",
-        "CACHED_MS: Final = 60_000",
-        "test_a_session_that_went_as_the_oldest_is_over_on_another_node_within_2_s",
+    "clock_that_is_set_back": Mutation(
+        "b7527a7",
+        "return abs(now_ms - at_ms) < CACHE_TTL_MS",
+        "return now_ms - at_ms < CACHE_TTL_MS",
+        "test_freshness_counts_in_both_directions",
     ),
     "share_of_no_allowance": Mutation(
         "ea73511",
