@@ -20,7 +20,7 @@ from onebook.exchanges.contract import LossDetection, SlowDown
 from onebook.exchanges.limits import Limit
 from onebook.feeds.limits import LIMITS
 from onebook.feeds.outbox import End, Request, SendPing, Transmit
-from onebook.feeds.recovery import ERRORS_SETTLE_S
+from onebook.feeds.recovery import UNNAMED_WAIT_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.feeds.subscriptions import Cadences
@@ -123,7 +123,7 @@ class World:
                     self._later(self.venue.changed(instrument.native))
 
     def _act(self) -> None:
-        for action in self.session.take(self.now):
+        for action in self.session.drain(self.now):
             match action:
                 case SendPing():
                     self.session.received_control(self.now)
@@ -273,7 +273,7 @@ def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) ->
     world, third = unanswered(name)
     for _ in range(2):  # to the request among others, then to that for it alone
         world.say(world.venue.unnamed_error())
-        world.run(ERRORS_SETTLE_S + 0.3)
+        world.run(UNNAMED_WAIT_S + 0.3)
     assert world.live()
     book = world.books.get(third)
     assert book is not None

@@ -11,7 +11,7 @@ import pytest
 
 from onebook.config import CcxtSettings
 from onebook.feeds.ccxt.client import CcxtClient, CcxtHandle, SideWriter
-from onebook.feeds.ccxt.feed import Mailbox
+from onebook.feeds.ccxt.connection import Mailbox
 from onebook.feeds.ccxt.worker import Tasks, Worker
 from onebook.model import Reason
 

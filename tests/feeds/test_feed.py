@@ -31,7 +31,6 @@ from onebook.exchanges.limits import Limit, Quotas, Scope
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds import connection as connection_module
 from onebook.feeds import feed as feed_module
-from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.feed import Feed
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE, ExchangeStats
@@ -52,6 +51,7 @@ class Server:
         self.closes: asyncio.Queue[int | None] = asyncio.Queue()
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self.bodies: dict[str, tuple[int, bytes]] = {}  # what a GET of a path is answered
+        self.during_handshake: Callable[[], None] = lambda: None
 
     async def serve(self, connection: ServerConnection) -> None:
         self.connections.put_nowait(connection)
@@ -66,6 +66,7 @@ class Server:
         if request.path in self.bodies:
             status, body = self.bodies[request.path]
             return connection.respond(status, body.decode())
+        self.during_handshake()
         if not self.refusals:
             return None
         status, headers = self.refusals.pop(0)
@@ -257,7 +258,7 @@ async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_
         assert rig.stats.reconnects == 1
     assert caplog.messages == [
         "A connection to toy ended: disconnected (closed by the exchange).",
-        "Connected to toy again.",
+        "Reconnected to toy.",
     ]
 
 
@@ -436,7 +437,7 @@ async def test_fault_maintenance_a_503_at_the_handshake_is_obeyed_by_every_feed(
         assert rig.stats.state == ACTIVE
         assert 77.0 in rig.slept
         assert any(70.0 < each <= 77.0 for each in rig.slept if each != 77.0)  # the others' pace
-    assert caplog.messages[0] == "toy answers 503."
+    assert caplog.messages[0] == "toy rejects the handshake (HTTP 503)."
 
 
 async def test_a_status_by_which_the_exchange_shuts_us_out_holds_all_its_connections(server):
@@ -465,7 +466,7 @@ async def test_another_refusal_is_reported_once_and_tried_again_with_backoff(ser
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         assert [each for each in rig.slept if each > 0.1] == [0.5, 1.0, 2.0]
-    assert caplog.messages == ["toy answers 404."]
+    assert caplog.messages == ["toy rejects the handshake (HTTP 404)."]
 
 
 async def test_an_exchange_that_is_not_there_is_offline(server, caplog):
@@ -503,12 +504,12 @@ async def test_a_connection_that_comes_after_its_waiters_left_is_closed(server):
     session = feed_module.FeedSession(
         TOY, [A], books=rig.books, settings=FeedSettings(), stats=rig.stats
     )
-    connection = rig.feed._link(session)
+    connection = rig.feed._link(session, server.url)
     connection.abandoned = True
-    await feed_module.ws_connect(lambda: connection, server.url)
+    with pytest.raises(ConnectionResetError):
+        await connection.open()
     async with asyncio.timeout(WAIT_S):
         await connection.gone.wait()
-    assert not connection.connected
     await rig.rest.__aexit__(None, None, None)
 
 
@@ -605,14 +606,12 @@ async def test_instruments_come_and_go_on_the_open_connection(server):
 
 async def test_what_came_and_went_during_the_handshake_is_caught_up(server):
     rig = Rig(server.url, A, B)
-    original = rig.feed._handshake
 
-    async def handshake(connection: ExchangeConnection, url: str) -> None:
-        await original(connection, url)
+    def change() -> None:
         rig.feed.add([C])
         rig.feed.remove([A])
 
-    rig.feed._handshake = handshake  # type: ignore[method-assign]
+    server.during_handshake = change
     async with running(rig):
         await server.hears("subscribe A B", "subscribe C", "unsubscribe A")
 
@@ -843,7 +842,7 @@ async def test_without_an_address_the_exchange_is_offline_and_asked_again(server
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await server.connection()
         await server.hears("subscribe A")
-    assert caplog.messages[0].startswith("toy gives no address (")
+    assert caplog.messages[0].startswith("toy returns no connection address (")
 
 
 async def test_an_address_without_tls_is_not_used_where_ours_has_it(server, caplog):
@@ -851,7 +850,7 @@ async def test_an_address_without_tls_is_not_used_where_ours_has_it(server, capl
     async with running(Rig("wss://127.0.0.1:1/", A, exchange=ADDRESSED, bodies=desk)) as rig:
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
     assert server.connections.empty()
-    assert caplog.messages[0] == "toy gives no address (an address without TLS)."
+    assert caplog.messages[0] == "toy returns no connection address (an address without TLS)."
 
 
 async def test_a_server_that_ends_the_tls_handshake_is_reported_by_the_feed_alone(caplog, capsys):

@@ -54,9 +54,9 @@ def test_a_subscription_without_a_book_is_asked_for_again() -> None:
     talk = Connection(A)
     talk.recovery.acknowledged(A, 2.0)
     talk.look(6.9)
-    assert talk.phases() == [Phase.AWAITED]
+    assert talk.phases() == [Phase.ACCEPTED]
     talk.look(7.0)
-    assert talk.phases() == [Phase.ASKED]
+    assert talk.phases() == [Phase.REQUESTED]
     assert talk.asked == [[A]]
 
 
@@ -86,11 +86,11 @@ def test_a_refused_instrument_outlives_maintenance_and_is_tried_again() -> None:
 def test_an_acknowledgement_before_its_turn_is_waited_for() -> None:
     talk = Connection(A, B)
     talk.recovery.unnamed("something is wrong", 0.0)
-    talk.recovery.settle(1.0)
-    assert talk.phases() == [Phase.ASKED, Phase.ALONE]
+    talk.recovery.resolve_unnamed(1.0)
+    assert talk.phases() == [Phase.REQUESTED, Phase.ISOLATED]
     talk.recovery.acknowledged(B, 1.5)
     talk.recovery.acknowledged(A, 1.6)
-    assert (talk.phases(), talk.asked) == ([Phase.AWAITED, Phase.AWAITED], [[A]])
+    assert (talk.phases(), talk.asked) == ([Phase.ACCEPTED, Phase.ACCEPTED], [[A]])
     talk.look(7.0)
     assert talk.asked == [[A], [A, B]]
 

@@ -20,7 +20,7 @@ from onebook.exchanges.channel import (
 from onebook.exchanges.contract import Exchange
 from onebook.exchanges.engine import SeededEngine
 from onebook.feeds.limits import FeedLimits
-from onebook.feeds.outbox import Action, End, Request, Transmit
+from onebook.feeds.outbox import Effect, End, Request, Transmit
 from onebook.feeds.reseeding import NO_CHANGES, RESEED_TOTAL_S, RESEED_TRIES_MAX, RETRY_S
 from onebook.feeds.session import REFETCHES_MAX, FeedSession
 from onebook.feeds.stats import ExchangeStats
@@ -77,24 +77,24 @@ class Talk:
         self.requests = 1
         self.acknowledge()
 
-    def acknowledge(self) -> list[Action]:
+    def acknowledge(self) -> list[Effect]:
         self.session.received(b'{"result":null,"id":%d}' % self.requests, self.now)
         return self.out()
 
-    def out(self) -> list[Action]:
-        return self.session.take(self.now)
+    def out(self) -> list[Effect]:
+        return self.session.drain(self.now)
 
-    def hear(self, *frames: bytes) -> list[Action]:
+    def hear(self, *frames: bytes) -> list[Effect]:
         for frame in frames:
             self.session.received(frame, self.now)
         return self.out()
 
-    def fetched(self, content: bytes, instrument: Instrument = BTC) -> list[Action]:
+    def fetched(self, content: bytes, instrument: Instrument = BTC) -> list[Effect]:
         self.session.fetched(instrument, content, self.now)
         return self.out()
 
-    def wait(self, seconds: float) -> list[Action]:
-        actions: list[Action] = []
+    def wait(self, seconds: float) -> list[Effect]:
+        actions: list[Effect] = []
         for _ in range(round(seconds * 10)):
             self.now += 0.1
             self.session.received_control(self.now)
@@ -113,7 +113,7 @@ class Talk:
         return [price for price, _ in book.core.top(count)[0]]
 
 
-def asked(actions: list[Action]) -> list[bool]:
+def asked(actions: list[Effect]) -> list[bool]:
     """For each body that was asked for: whether it can be put off."""
     return [action.fetch.spare for action in actions if isinstance(action, Request)]
 
@@ -181,7 +181,7 @@ def test_a_body_that_was_put_off_is_asked_for_again_and_the_book_stays() -> None
     talk.wait(LIMITS.reseed_min_s)
     talk.hear(event(102, 102, gone(1, 500)))
     assert asked(talk.wait(0.5)) == [True]
-    talk.session.put_off(BTC, talk.now)
+    talk.session.deferred(BTC, talk.now)
     assert asked(talk.wait(RETRY_S - 0.5)) == []
     assert asked(talk.wait(1)) == [True]
     assert talk.health() == LIVE
@@ -265,7 +265,7 @@ def test_a_quiet_stream_that_delivers_what_the_body_showed_is_not_dead() -> None
     assert talk.health() == LIVE
 
 
-def dead_again(talk: Talk) -> list[Action]:
+def dead_again(talk: Talk) -> list[Effect]:
     """Let the stream of BTC be found dead once more."""
     talk.requests = 3 + 2 * (talk.requests > 1)
     assert asked(talk.acknowledge()) == [False]
@@ -336,11 +336,11 @@ def live_on_socket() -> Talk:
     return talk
 
 
-def sent(actions: list[Action]) -> int:
+def sent(actions: list[Effect]) -> int:
     return sum(1 for action in actions if isinstance(action, Transmit) and b"whole" in action.frame)
 
 
-def near_horizon(talk: Talk) -> list[Action]:
+def near_horizon(talk: Talk) -> list[Effect]:
     """Take levels away until another body is needed."""
     gone = [[str(10_000 - rank), "0"] for rank in range(1, 500)]
     talk.now += LIMITS.reseed_min_s

@@ -16,8 +16,8 @@ from onebook.exchanges.contract import Exchange, Send
 from onebook.exchanges.limits import Limit, Quotas, Scope
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.liveness import DEAD, NO_DATA, NO_HEARTBEAT
-from onebook.feeds.outbox import PING, Action, End, Request, Transmit
-from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, ERRORS_SETTLE_S, UNAVAILABLE_MAX
+from onebook.feeds.outbox import PING, Effect, End, Request, Transmit
+from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, UNAVAILABLE_MAX, UNNAMED_WAIT_S
 from onebook.feeds.session import FAULTS, FROZEN_MAX_S, NOISE, QUEUE_FULL, RENEWED, FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.feeds.subscriptions import Cadences
@@ -53,20 +53,20 @@ class Talk:
             quotas=quotas,
         )
 
-    def open(self) -> list[Action]:
+    def open(self) -> list[Effect]:
         self.session.opened(self.now)
         return self.out()
 
-    def out(self) -> list[Action]:
-        return self.session.take(self.now)
+    def out(self) -> list[Effect]:
+        return self.session.drain(self.now)
 
-    def hear(self, *lines: bytes) -> list[Action]:
+    def hear(self, *lines: bytes) -> list[Effect]:
         self.session.received(b"\n".join(lines), self.now)
         return self.out()
 
-    def wait(self, seconds: float, *, hearing: bytes | None = b"send") -> list[Action]:
+    def wait(self, seconds: float, *, hearing: bytes | None = b"send") -> list[Effect]:
         """Let time pass in ticks, hearing something on the socket each second."""
-        actions: list[Action] = []
+        actions: list[Effect] = []
         for step in range(round(seconds * 10)):
             self.now += 0.1
             if hearing is not None and step % 10 == 9:
@@ -387,7 +387,7 @@ def test_a_request_that_waits_for_other_connections_of_the_address_is_not_overdu
     busy, late = (Talk(each, exchange=exchange, quotas=quotas) for each in (A, B))
     busy.hear(*[b"send x"] * 20)
     assert late.open() == []
-    sent: list[Action] = []
+    sent: list[Effect] = []
     for _ in range(28 * 10):
         for talk in (busy, late):
             talk.session.received_control(talk.now)
@@ -410,7 +410,7 @@ def test_an_instrument_that_never_comes_goes_offline_and_its_neighbours_stay():
     assert talk.health(B) == LIVE
     talk.hear(b"gap A")
     assert talk.health(A) == (Health.OFFLINE, Reason.NO_SNAPSHOT)
-    sent: list[Action] = []
+    sent: list[Effect] = []
     for _ in range(302):
         talk.hear(delta("B"))
         sent += talk.wait(1)
@@ -510,7 +510,7 @@ def test_a_snapshot_by_rest_that_failed_is_asked_for_again():
     assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
 
 
-def failing(talk: Talk, words: str = "toy answered 404.") -> list[Action]:
+def failing(talk: Talk, words: str = "toy answered 404.") -> list[Effect]:
     """What follows when the snapshot of A is asked for and refused."""
     talk.hear(b"fetch A")
     talk.session.fetch_failed(A, words, talk.now)
@@ -708,7 +708,7 @@ def busy(talk: Talk, seconds: float, *natives: str, every_s: float = BUSY) -> No
         talk.hear(*(delta(native) for native in natives))
 
 
-def pongs(talk: Talk, seconds: float) -> list[Action]:
+def pongs(talk: Talk, seconds: float) -> list[Effect]:
     """Let time pass on a socket that answers each second and brings no data."""
     return [action for action in talk.wait(seconds) if action != PING]
 
@@ -740,7 +740,7 @@ def test_b2_heartbeats_that_an_exchange_promises_are_missed_though_pongs_come():
 def test_b2_heartbeats_do_not_keep_frozen_books_of_a_busy_connection_alive():
     talk = live(A, exchange=replace(TOY, heartbeat_max_s=5.0))
     busy(talk, 60, "A")
-    ends: list[Action] = []
+    ends: list[Effect] = []
     for _ in range(8):
         talk.hear(b"beat")
         ends += pongs(talk, 1)
@@ -840,7 +840,7 @@ def test_a_frozen_book_is_taken_as_quiet_after_a_while():
 
 # Errors that name no instrument.
 
-SETTLED_S = ERRORS_SETTLE_S + 0.3  # checked four times a second
+SETTLED_S = UNNAMED_WAIT_S + 0.3  # checked four times a second
 
 
 def test_an_unnamed_error_on_a_live_connection_changes_nothing():
@@ -871,11 +871,11 @@ def test_an_unnamed_error_waits_for_other_answers():
     talk = Talk(A, B, C)
     talk.open()
     assert talk.hear(b"unnamed bad") == []
-    assert talk.wait(ERRORS_SETTLE_S - 0.3) == []
+    assert talk.wait(UNNAMED_WAIT_S - 0.3) == []
     assert talk.hear(b"ack A", snap("C")) == []
     assert talk.wait(0.6) == [again("B")], "the others were answered"
     assert talk.hear(b"unnamed bad", b"unnamed late") == []
-    assert talk.wait(ERRORS_SETTLE_S - 0.3) == []
+    assert talk.wait(UNNAMED_WAIT_S - 0.3) == []
     assert talk.health(B) == SYNCING
     assert talk.wait(0.6) == []
     assert talk.health(B) == (Health.OFFLINE, Reason.REFUSED)

@@ -149,7 +149,7 @@ class Link:
         session = self._session
         if session is None:
             return
-        for action in session.take(self._clock.now_s):
+        for action in session.drain(self._clock.now_s):
             match action:
                 case Transmit(frame):
                     self._transmit(frame)

@@ -66,7 +66,7 @@ async def read_list(
         parsing: Held while a page is parsed, so that the lists of a start are parsed one by one.
 
     Raises:
-        ExchangeFailed: A page cannot be had.
+        ExchangeFailed: A page could not be fetched.
         ProtocolError: A page cannot be read, or the list is longer than allowed.
     """
     found, bodies = Instruments(), list[bytes]()
@@ -263,7 +263,7 @@ class Catalogue:
             found += difflib.get_close_matches(wanted, self._similar(base), n, SIMILAR)
         return list(dict.fromkeys(found))[:n]
 
-    def take(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
+    def update(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
         """Replace the instruments of the exchange `name`; report removed and relisted ones.
 
         Where two natives have one symbol, the traded one is used, else the first.
@@ -314,12 +314,12 @@ class Catalogue:
         except ExchangeFailed as error:
             return self._failed(exchange.name, error.message)
         except ProtocolError as error:
-            return self._failed(exchange.name, f"{exchange.name} lists nonsense: {error.reason}.")
-        left_out = self.take(exchange.name, instruments)
+            return self._failed(exchange.name, f"invalid list: {error.reason}.")
+        left_out = self.update(exchange.name, instruments)
         self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
             del self._broken[exchange.name]
-            log.info("The instruments of %s can be read again.", exchange.name)
+            log.info("Reading the instruments of %s succeeds again.", exchange.name)
         return True
 
     def _report(self, name: str, refused: int, left_out: list[Instrument]) -> None:
@@ -327,13 +327,13 @@ class Catalogue:
         metrics.LIST_ROWS_REFUSED.labels(name).set(refused + len(left_out))
         if refused and name not in self._unsound:
             self._unsound.add(name)
-            log.warning("%s lists %d instruments with malformed names.", name, refused)
+            log.warning("%s: %d instruments skipped because of malformed names.", name, refused)
         if left_out and name not in self._ambiguous:
             self._ambiguous.add(name)
             pairs = ", ".join(f"{each.native} ({each.symbol})" for each in left_out[:NAMED_MAX])
             log.warning(
-                "%s lists %d instruments under symbols that others of it have; left out: %s%s. "
-                "Where they are other coins, set feeds.overrides.%s.currencies.",
+                "%s: %d instruments skipped because their symbol is already taken: %s%s. "
+                "If they are different coins, map them in feeds.overrides.%s.currencies.",
                 name,
                 len(left_out),
                 pairs,

@@ -15,7 +15,7 @@ from onebook.model import Health
 
 # Why a connection ends: the detail beside the code.
 DEAD: Final = "no frame, not even a pong"
-NO_HEARTBEAT: Final = "neither data nor the heartbeats that the exchange promises"
+NO_HEARTBEAT: Final = "neither data nor the promised heartbeats"
 NO_DATA: Final = "no data from books that always changed"
 
 
@@ -23,7 +23,7 @@ class Liveness:
     """The liveness of one connection; all times in monotonic seconds.
 
     Args:
-        exchange: What it promises.
+        exchange: Its promised limits.
         settings: Minimum silences.
         limits: How much evidence a silence limit needs.
         cadences: Cadences measured by earlier connections of the feed.
@@ -60,7 +60,7 @@ class Liveness:
             watch.alive_at = now
 
     def heartbeat(self, now: float) -> Send | None:
-        """Return the frame that the exchange must get now, None while none is due."""
+        """Return the heartbeat frame that is due, None if none is."""
         heartbeat = self._exchange.heartbeat
         if heartbeat is None or now < self._beat_at:
             return None
@@ -80,11 +80,11 @@ class Liveness:
         return due
 
     def withheld(self, now: float) -> None:
-        """Note a frame of a book that is out of sync: not shown, but data of the connection."""
+        """Note a frame of a book that is out of sync: hidden, but data of the connection."""
         self._withheld_at = now
 
     def check(self, watches: Collection[Watch], now: float) -> str | None:
-        """Check all books; returns why the connection counts as dead, None if it does not."""
+        """Check all books; return why the connection counts as dead, or None."""
         data_at = self._observed(watches, now)
         served_at = max((each.book.updated_at for each in watches), default=0.0)
         served_at = max(served_at, self._withheld_at)
@@ -108,7 +108,7 @@ class Liveness:
                 learn = watch.cadence.observe if watch.was_live else watch.cadence.restart
                 learn(book.updated_at)
             elif book.health is Health.OFFLINE or now - book.changed_at >= gone_s:
-                self.cadences.leave(watch.cadence)
+                self.cadences.exclude(watch.cadence)
             else:
                 whole = whole and not watch.cadence.shared
             watch.was_live = live
@@ -134,7 +134,7 @@ class Liveness:
         return min(each.limit_s(self._limits, least_s) for each in cadences)
 
     def overdue(self, watches: Iterable[Watch], now: float) -> list[Watch]:
-        """List the instruments that are silent for longer than ever observed."""
+        """List the instruments that are silent longer than their limit."""
         least_s = self._settings.silent_min_s
         return [
             watch
@@ -143,7 +143,7 @@ class Liveness:
         ]
 
     def is_quiet(self, watch: Watch, now: float) -> bool:
-        """Return whether one live book is silent for too long; a false alarm raises its limit."""
+        """Whether one live book is silent for too long; a false alarm raises its limit."""
         book = watch.book
         if now - max(book.updated_at, watch.alive_at) > self._exchange.quiet_max_s:
             return True

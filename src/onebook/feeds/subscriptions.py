@@ -23,16 +23,16 @@ NEVER: Final = float("inf")
 
 
 class Phase(Enum):
-    """What is awaited of an instrument; `Watch.at` is until or from when."""
+    """State of an instrument's subscription; `Watch.at` is its deadline."""
 
-    ASKED = auto()  # a subscription that nothing answered yet; its snapshot is due at `at`
-    AWAITED = auto()  # it was acknowledged; its snapshot is due at `at`
-    LIVE = auto()  # where its subscription was renewed, its acknowledgement is due at `at`
-    BROKEN = auto()  # to be asked for again at `at`
-    POSTPONED = auto()  # the same, because the exchange asked for fewer requests
-    OFFLINE = auto()  # refused or beyond repair; tried again at `at`
+    REQUESTED = auto()  # not answered yet; its snapshot is due at `at`
+    ACCEPTED = auto()  # acknowledged; its snapshot is due at `at`
+    LIVE = auto()  # if the subscription was renewed, its acknowledgement is due at `at`
+    BROKEN = auto()  # requested again at `at`
+    POSTPONED = auto()  # requested again at `at`, because the exchange limits requests
+    OFFLINE = auto()  # refused or beyond repair; requested again at `at`
     HALTED = auto()  # the exchange matches no orders
-    ALONE = auto()  # queued to be requested alone
+    ISOLATED = auto()  # queued for a request of its own
 
 
 LIVE_PHASE: Final = Phase.LIVE  # a constant: Python 3.11 looks a member of an enum up by a call
@@ -41,54 +41,54 @@ LIVE_PHASE: Final = Phase.LIVE  # a constant: Python 3.11 looks a member of an e
 class Cause(Enum):
     """Cause of a transition between phases."""
 
-    ASK = auto()  # it is asked for (again)
+    REQUEST = auto()
     ACKNOWLEDGE = auto()
     FILL = auto()  # a snapshot made the book live
-    INVALIDATE = auto()  # the book cannot be trusted, or did not come
-    REFUSE = auto()  # the exchange will not give it, or it was given up
+    INVALIDATE = auto()  # the book is invalid, or its snapshot did not arrive
+    REFUSE = auto()  # the exchange refuses it, or it was given up
     POSTPONE = auto()  # "slow down"
     HALT = auto()
     RESUME = auto()
-    SET_ASIDE = auto()  # an error without a name may be about it
+    ISOLATE = auto()  # an error that names no instrument may be about it
 
 
 P, C = Phase, Cause
 TRANSITIONS: Final[dict[tuple[Phase, Cause], Phase]] = {
-    (P.ASKED, C.ASK): P.ASKED,
-    (P.ASKED, C.ACKNOWLEDGE): P.AWAITED,
-    (P.ASKED, C.FILL): P.LIVE,
-    (P.ASKED, C.INVALIDATE): P.BROKEN,
-    (P.ASKED, C.REFUSE): P.OFFLINE,
-    (P.ASKED, C.POSTPONE): P.POSTPONED,
-    (P.ASKED, C.HALT): P.HALTED,
-    (P.ASKED, C.SET_ASIDE): P.ALONE,
-    (P.AWAITED, C.ACKNOWLEDGE): P.AWAITED,
-    (P.AWAITED, C.FILL): P.LIVE,
-    (P.AWAITED, C.INVALIDATE): P.BROKEN,
-    (P.AWAITED, C.REFUSE): P.OFFLINE,
-    (P.AWAITED, C.POSTPONE): P.AWAITED,
-    (P.AWAITED, C.HALT): P.HALTED,
+    (P.REQUESTED, C.REQUEST): P.REQUESTED,
+    (P.REQUESTED, C.ACKNOWLEDGE): P.ACCEPTED,
+    (P.REQUESTED, C.FILL): P.LIVE,
+    (P.REQUESTED, C.INVALIDATE): P.BROKEN,
+    (P.REQUESTED, C.REFUSE): P.OFFLINE,
+    (P.REQUESTED, C.POSTPONE): P.POSTPONED,
+    (P.REQUESTED, C.HALT): P.HALTED,
+    (P.REQUESTED, C.ISOLATE): P.ISOLATED,
+    (P.ACCEPTED, C.ACKNOWLEDGE): P.ACCEPTED,
+    (P.ACCEPTED, C.FILL): P.LIVE,
+    (P.ACCEPTED, C.INVALIDATE): P.BROKEN,
+    (P.ACCEPTED, C.REFUSE): P.OFFLINE,
+    (P.ACCEPTED, C.POSTPONE): P.ACCEPTED,
+    (P.ACCEPTED, C.HALT): P.HALTED,
     (P.LIVE, C.ACKNOWLEDGE): P.LIVE,
     (P.LIVE, C.FILL): P.LIVE,
     (P.LIVE, C.INVALIDATE): P.BROKEN,
     (P.LIVE, C.REFUSE): P.OFFLINE,
     (P.LIVE, C.POSTPONE): P.LIVE,
     (P.LIVE, C.HALT): P.HALTED,
-    (P.BROKEN, C.ASK): P.ASKED,
+    (P.BROKEN, C.REQUEST): P.REQUESTED,
     (P.BROKEN, C.ACKNOWLEDGE): P.BROKEN,
     (P.BROKEN, C.FILL): P.LIVE,
     (P.BROKEN, C.INVALIDATE): P.BROKEN,
     (P.BROKEN, C.REFUSE): P.OFFLINE,
     (P.BROKEN, C.POSTPONE): P.POSTPONED,
     (P.BROKEN, C.HALT): P.HALTED,
-    (P.POSTPONED, C.ASK): P.ASKED,
+    (P.POSTPONED, C.REQUEST): P.REQUESTED,
     (P.POSTPONED, C.ACKNOWLEDGE): P.POSTPONED,
     (P.POSTPONED, C.FILL): P.LIVE,
     (P.POSTPONED, C.INVALIDATE): P.POSTPONED,
     (P.POSTPONED, C.REFUSE): P.OFFLINE,
     (P.POSTPONED, C.POSTPONE): P.POSTPONED,
     (P.POSTPONED, C.HALT): P.HALTED,
-    (P.OFFLINE, C.ASK): P.ASKED,
+    (P.OFFLINE, C.REQUEST): P.REQUESTED,
     (P.OFFLINE, C.ACKNOWLEDGE): P.OFFLINE,
     (P.OFFLINE, C.REFUSE): P.OFFLINE,
     (P.OFFLINE, C.POSTPONE): P.OFFLINE,
@@ -99,15 +99,15 @@ TRANSITIONS: Final[dict[tuple[Phase, Cause], Phase]] = {
     (P.HALTED, C.POSTPONE): P.HALTED,
     (P.HALTED, C.HALT): P.HALTED,
     (P.HALTED, C.RESUME): P.BROKEN,
-    (P.ALONE, C.ASK): P.ASKED,
-    (P.ALONE, C.ACKNOWLEDGE): P.AWAITED,
-    (P.ALONE, C.FILL): P.LIVE,
-    (P.ALONE, C.INVALIDATE): P.BROKEN,
-    (P.ALONE, C.REFUSE): P.OFFLINE,
-    (P.ALONE, C.POSTPONE): P.POSTPONED,
-    (P.ALONE, C.HALT): P.HALTED,
+    (P.ISOLATED, C.REQUEST): P.REQUESTED,
+    (P.ISOLATED, C.ACKNOWLEDGE): P.ACCEPTED,
+    (P.ISOLATED, C.FILL): P.LIVE,
+    (P.ISOLATED, C.INVALIDATE): P.BROKEN,
+    (P.ISOLATED, C.REFUSE): P.OFFLINE,
+    (P.ISOLATED, C.POSTPONE): P.POSTPONED,
+    (P.ISOLATED, C.HALT): P.HALTED,
 }
-WAITING: Final = (P.ASKED, P.AWAITED)  # for a snapshot
+WAITING: Final = (P.REQUESTED, P.ACCEPTED)  # for a snapshot
 RETRYING: Final = (P.BROKEN, P.POSTPONED, P.OFFLINE)
 
 
@@ -116,7 +116,7 @@ class NoTransition(Exception):
 
 
 class Tally:
-    """Counts faults in a sliding window; whether there were too many."""
+    """Counts faults in a sliding window."""
 
     __slots__ = ("_count_max", "_times", "_window_s")
 
@@ -126,14 +126,14 @@ class Tally:
         self._times: deque[float] = deque(maxlen=self._count_max)
 
     def hit(self, now: float) -> bool:
-        """Count one, and return whether that makes `count_max` within the window."""
+        """Count a fault; return whether that makes `count_max` within the window."""
         self._times.append(now)
         full = len(self._times) == self._count_max
         return full and now - self._times[0] <= self._window_s
 
 
 class Cadence:
-    """The longest gap between data of late, and how much evidence there is for it.
+    """The longest recent gap between data, and how much evidence there is for it.
 
     The longest gap is that of the last one to two `CADENCE_WINDOW_S`; a longer silence that turned
     out to be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared`
@@ -163,7 +163,7 @@ class Cadence:
         self._observed_s = 0.0
 
     def restart(self, data_at: float) -> None:
-        """Count gaps from here: the time before is not a gap of the exchange."""
+        """Start counting gaps at `data_at`: the time before is not a gap of the exchange."""
         self._last_at = data_at
 
     def observe(self, data_at: float) -> None:
@@ -189,7 +189,7 @@ class Cadence:
         self._observed_s += gap_s
 
     def limit_s(self, limits: FeedLimits, least_s: float) -> float:
-        """Return after how much silence it is overdue; `NEVER` while the evidence is thin."""
+        """Return the silence limit in seconds; `NEVER` while the evidence is thin."""
         if self._count < limits.cadence_gaps_min:
             return NEVER
         if self._observed_s < limits.cadence_evidence_s:
@@ -215,17 +215,17 @@ class Cadences:
         """Drop the cadence of an instrument that left the feed."""
         cadence = self._of.pop(instrument, None)
         if cadence is not None:
-            self.leave(cadence)
+            self.exclude(cadence)
 
-    def leave(self, cadence: Cadence) -> None:
-        """Measure the connection anew without an instrument: it may have been the busy one."""
+    def exclude(self, cadence: Cadence) -> None:
+        """Measure the connection anew without an instrument, which may have been the busy one."""
         if cadence.shared:
             cadence.shared = False
             self.connection.forget()
 
 
 class Watch:
-    """What is awaited of one instrument; all times in monotonic seconds."""
+    """State of one instrument's subscription; all times in monotonic seconds."""
 
     __slots__ = (
         "alive_at",
@@ -249,21 +249,21 @@ class Watch:
         self.instrument = book.instrument
         self.book = book
         self.cadence = cadence
-        self.phase = Phase.ASKED
+        self.phase = Phase.REQUESTED
         self.at = due_at
         self.was_live = False  # at the last check
         self.alive_at = 0.0
-        self.tries = 0  # resyncs since it was last well for a while
-        self.failures = 0  # requests for its snapshot in a row that failed
-        self.fetches = 0  # bodies since its last snapshot
-        self.fetching = 0  # under way now
-        self.postponements = 0  # by errors about it alone, since it was last accepted
+        self.tries = 0  # resyncs since it was last live for `stable_s`
+        self.failures = 0  # consecutive failed snapshot requests
+        self.fetches = 0  # snapshots requested since it was last filled
+        self.fetching = 0  # requests under way
+        self.postponements = 0  # by errors about it alone, since it was last acknowledged
         self.reason: Reason | None = None  # why its book was last invalidated, until it is live
-        self.was_filled = False  # this connection has brought its book before
+        self.was_filled = False  # this connection has delivered its book before
         self.checksums = Tally(CHECKSUMS_MAX)
 
     def move(self, cause: Cause, at: float | None = None) -> None:
-        """Follow the table; `at` is the time of the new phase, None keeps what there is.
+        """Change the phase by the table; `at` is the new deadline, None keeps the present one.
 
         Raises:
             NoTransition: The table has no such row.

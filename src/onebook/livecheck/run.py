@@ -219,7 +219,7 @@ class ExchangeCheck:
             for task in (reading, stopping):
                 task.cancel()
             await asyncio.gather(reading, stopping, return_exceptions=True)
-        catalogue.take(self.exchange.name, found)
+        catalogue.update(self.exchange.name, found)
         seconds = round(time.monotonic() - began_s, 3)
         return ListReport(len(found), found.refused, seconds, problem)
 

@@ -61,8 +61,8 @@ _command = msgspec.json.Decoder(Command).decode
 class Extent(Enum):
     """What an exception invalidates."""
 
-    BOOK = auto()  # it is asked for again
-    REFUSAL = auto()  # one book, which is asked for again much later
+    BOOK = auto()  # it is subscribed again
+    REFUSAL = auto()  # one book, which is subscribed again much later
     CONNECTION = auto()  # every book of the client, which is made anew
 
 
@@ -435,7 +435,7 @@ class Watcher:
         self, client: CcxtClient, ccxt: Any, native: str, symbol: str, writer: SideWriter
     ) -> None:
         self.task: asyncio.Task[None] | None = None
-        self.delivered = False  # a book came since it was asked for
+        self.delivered = False  # a book arrived since it was subscribed
         self._client = client
         self._ccxt = ccxt
         self._native = native

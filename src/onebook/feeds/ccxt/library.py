@@ -84,7 +84,7 @@ def enabled(settings: FeedSettings) -> dict[str, Exchange]:
     """Return the facts of the exchanges that the operator configured through ccxt, by name.
 
     Raises:
-        ConfigError: One of them cannot be had so; each fault is a line.
+        ConfigError: One of them is not available through ccxt; each fault is a line.
     """
     found = [*faults(settings.ccxt.exchanges)]
     if found:

@@ -1,4 +1,4 @@
-"""A feed whose connection is a ccxt client, with the same sessions, books and backoff as others.
+"""A feed connection that is a ccxt client, with the same sessions, books and backoff as others.
 
 Passes frames and commands of the `FeedSession` between the node's loop and the worker's thread. An
 unprocessed frame of a book is replaced by a newer one.
@@ -8,13 +8,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from onebook.exchanges.through_ccxt import SNAPSHOT_S
 from onebook.feeds.ccxt.client import STOP_S
 from onebook.feeds.ccxt.library import Library
-from onebook.feeds.connection import TICK_S, Link, NotReached
-from onebook.feeds.feed import MAINTENANCE_S, Feed
+from onebook.feeds.connection import TICK_S, NotReached
 from onebook.feeds.outbox import End, Request, SendPing, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE
@@ -30,7 +29,7 @@ class Mailbox:
     Bounded by the number of books: at most one frame of each, and one callback for all.
 
     Args:
-        loop: Where `take` is called.
+        loop: Where `drain` is called.
         take: Called with the frames, in the order in which their books first had one.
     """
 
@@ -58,15 +57,24 @@ class Mailbox:
 
 
 class CcxtConnection:
-    """One ccxt client and its session, from the first message to the end."""
+    """One ccxt client and its session, from the first message to the end.
 
-    def __init__(self, feed: "CcxtFeed", session: FeedSession) -> None:
+    Args:
+        name: The exchange.
+        session: Decides about frames and time.
+        library: ccxt.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, name: str, session: FeedSession, library: Library, *, clock: Callable[[], float]
+    ) -> None:
         self.session = session
-        self._feed = feed
-        self._library = feed.library
+        self._library = library
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         mailbox = Mailbox(self._loop, self._received)
-        self._client = self._library.client(feed.exchange.name, mailbox.put, self._end_soon)
+        self._client = self._library.client(name, mailbox.put, self._end_soon)
         self._running: asyncio.Future[None] | None = None
         self._first_frame = asyncio.Event()  # a first frame came, or the end
 
@@ -78,7 +86,7 @@ class CcxtConnection:
         """
         self._running = asyncio.ensure_future(self._library.run(self._client))
         self._running.add_done_callback(self._closed)
-        now = self._feed.clock()
+        now = self._clock()
         self.session.opened(now)
         self.execute(now)
         try:
@@ -91,9 +99,9 @@ class CcxtConnection:
             raise NotReached(TROUBLES.get(end.reason, OFFLINE), f"cannot be reached ({end.detail})")
 
     def execute(self, now: float) -> None:
-        """Execute the session's actions; ccxt pings by itself."""
-        for action in self.session.take(now):
-            match action:
+        """Execute the session's effects; ccxt pings by itself."""
+        for effect in self.session.drain(now):
+            match effect:
                 case Transmit(frame):
                     self._library.command(self._client, frame)
                 case End():
@@ -106,7 +114,7 @@ class CcxtConnection:
         assert self._running is not None
         while not self._running.done():
             await asyncio.wait({self._running}, timeout=TICK_S)
-            now = self._feed.clock()
+            now = self._clock()
             self.session.tick(now)
             self.execute(now)
             if self.session.ended is not None:
@@ -123,7 +131,7 @@ class CcxtConnection:
 
     def _received(self, frames: list[bytes]) -> None:
         self._first_frame.set()
-        now = self._feed.clock()
+        now = self._clock()
         for frame in frames:
             self.session.received(frame, now)
         self.execute(now)
@@ -136,46 +144,9 @@ class CcxtConnection:
     def _end(self, end: End) -> None:
         """End the session once: its books may belong to another one later."""
         if self.session.ended is None:
-            self.session.closed(self._feed.clock(), end.reason, end.detail)
+            self.session.closed(self._clock(), end.reason, end.detail)
         self._first_frame.set()
 
     def _closed(self, running: "asyncio.Future[None]") -> None:
         failed = not running.cancelled() and running.exception() is not None
         self._end(End(Reason.INTERNAL_ERROR, FAILED) if failed else End(Reason.DISCONNECTED))
-
-
-class CcxtFeed(Feed):
-    """The instruments of one ccxt client, reconnected like those of a socket.
-
-    Args:
-        library: ccxt.
-        arguments: Those of `Feed`.
-    """
-
-    def __init__(self, library: Library, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.library = library
-
-    def _link(self, session: FeedSession) -> Link:
-        return CcxtConnection(self, session)
-
-    async def _handshake(self, connection: Link, url: str) -> None:
-        assert isinstance(connection, CcxtConnection)
-        await connection.open()
-
-    def _down(self, session: FeedSession, lived_s: float) -> float:
-        wait_s = super()._down(session, lived_s)
-        end = session.ended
-        assert end is not None
-        return max(wait_s, self._held(TROUBLES.get(end.reason, OFFLINE)))
-
-    def _unreachable(self, trouble: str, problem: str) -> float:
-        return max(super()._unreachable(trouble, problem), self._held(trouble))
-
-    def _held(self, trouble: str) -> float:
-        """Pause all clients of the exchange for a while where it asks for a slower pace."""
-        if trouble == OFFLINE:
-            return 0.0
-        wait_s = MAINTENANCE_S * (1.0 + self._jitter())
-        self._quotas.connects.hold(self.clock() + wait_s)
-        return wait_s
