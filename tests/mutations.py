@@ -235,7 +235,7 @@ MUTATIONS: Final = {
         "5b32f48",
         '    "funding": Words("Other Income", "Other Fee"),\n',
         "",
-        "test_no_digit_of_a_fee_is_lost",
+        "test_cointracking_types",
     ),
     "row_seen_twice": Mutation(
         "f2aeb34",
@@ -269,12 +269,6 @@ MUTATIONS: Final = {
         "test_the_delta_of_an_unchanged_merge_has_no_levels",
     ),
     # Nodes and operation
-    "wire_version": Mutation(
-        "73860c9",
-        "wire=wire.VERSION,",
-        "wire=0,",
-        "test_a_heartbeat_states_the_version_of_its_sender_to_a_build_of_another",
-    ),
     "usage_of_a_slow_write": Mutation(
         "d127912",
         "await asyncio.to_thread(self._file.put, self._unwritten() if all_of_it else [])",
@@ -283,8 +277,8 @@ MUTATIONS: Final = {
     ),
     "outage_of_the_database": Mutation(
         "698f587",
-        'ExchangeStanding.UNKNOWN: "the database does not answer.",',
-        'ExchangeStanding.UNKNOWN: "the credentials cannot be read.",',
+        '.UNKNOWN: "the database does not answer.",',
+        '.UNKNOWN: "the credentials cannot be read.",',
         "test_readyz_names_the_database_from_the_first_second_of_its_outage",
     ),
 }
