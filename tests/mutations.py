@@ -79,7 +79,7 @@ MUTATIONS: Final = {
     ),
     "failed_snapshot_of_a_live_book": Mutation(
         "dfe52c4",
-        "if watch.phase is not Phase.LIVE:  # its stream may have brought the book meanwhile",
+        "if watch.phase is not Phase.LIVE:  # its stream may have delivered the book meanwhile",
         "if True:",
         "test_a_snapshot_that_fails_when_the_book_is_live_already_changes_nothing",
     ),
