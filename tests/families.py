@@ -25,6 +25,23 @@ FAMILIES: Final = {
     "p2b": "one book a connection, by JSON-RPC",
 }
 
+# Tests that mostly wait for processes, sockets and deadlines.
+WAITING: Final = tuple(
+    f"tests/{name}"
+    for name in (
+        "alerts/",
+        "chaos/",
+        "cli/",
+        "deploy/",
+        "e2e/",
+        "feeds/test_with_simulator",
+        "http/",
+        "nodes/",
+        "security/",
+        "workers/",
+    )
+)
+
 
 def exchange_of(item: pytest.Item) -> str | None:
     """The exchange that a test is parametrised with."""
@@ -38,7 +55,12 @@ def exchange_of(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the soak what another exchange of the same family stands for."""
+    """Leave to the soak what another exchange of the same family stands for; waiting tests first.
+
+    Each worker begins with a share of the list: with the waiting tests at its front, one worker
+    waits for processes and deadlines while the others compute.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
     for item in items:
         if item.get_closest_marker("over_sockets"):
             name = exchange_of(item)

@@ -11,7 +11,7 @@ import pytest
 
 from onebook.accounts import Accounts
 from onebook.accounts.accounts import POLL_INTERVAL_S, wall_clock_ms
-from onebook.accounts.cache import CACHE_TTL_MS, CoalescedReads
+from onebook.accounts.cache import CACHE_TTL_MS
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import new_token
 from onebook.config import AccountsSettings, TierLimits, TierSettings
@@ -505,56 +505,82 @@ async def test_a_read_that_fails_fails_for_all_who_wait_and_is_tried_again(rig: 
     assert (await verify(rig)).key_id == rig.key_id
 
 
-def heard_before_waiters(
-    rig: Rig, reads: CoalescedReads[Any, Any], heard: list[list[KeyRow]]
-) -> None:
-    """Have the watch take over what it heard after a read ends and before its waiters' turn."""
-    done = reads._done
+class Hearing:
+    """A poll that has read what was changed, and goes on in the turn in which `end` is called."""
 
-    def done_and_heard(task: asyncio.Task[Any]) -> None:
-        done(task)
-        if heard:
-            rig.accounts._take_over(heard.pop(), set(), rig.clock.now_ms)
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._go: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._poll: asyncio.Task[None] | None = None
 
-    reads._done = done_and_heard
+    async def begin(self) -> None:
+        """Let the poll read."""
+        read, has_read = self._rig.store.accounts.open_secrets, asyncio.Event()
+
+        async def held(key_ids: Collection[str], now_ms: int) -> Any:
+            found = await read(key_ids, now_ms)
+            has_read.set()
+            await self._go
+            return found
+
+        self._rig.store.accounts.open_secrets = held
+        self._poll = asyncio.create_task(self._rig.accounts.poll(self._rig.clock.now_ms))
+        await has_read.wait()
+        self._rig.store.accounts.open_secrets = read
+
+    def end(self) -> None:
+        """Take over the change in the next turn: before those who wait for a read that ends now."""
+        self._go.set_result(None)
+
+    async def done(self) -> None:
+        """Wait for the poll."""
+        assert self._poll is not None
+        await self._poll
+
+
+async def known_and_not_fresh(rig: Rig) -> Hearing:
+    """A key whose usage is known, so that a read of it ends when the store has answered."""
+    await verify(rig)
+    rig.clock.now_ms += CACHE_TTL_MS
+    return Hearing(rig)
 
 
 async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
     rig: Rig,
 ) -> None:
-    read = rig.store.accounts.secrets
-    heard: list[list[KeyRow]] = []
+    read, hearing = rig.store.accounts.secrets, await known_and_not_fresh(rig)
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         rows = await read(digests)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
         if await rig.store.accounts.move_key(rig.key_id, moved, rig.change()):
-            heard.append((await rig.store.accounts.changed_keys(0))[0])
+            await hearing.begin()
+            hearing.end()
         return rows
 
     rig.store.accounts.secrets = slow
-    heard_before_waiters(rig, rig.accounts._keys._secrets._reads, heard)
     found = await asyncio.gather(*(verify(rig) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [ApiKeyDisabled] * 3
+    await hearing.done()
 
 
 async def test_a_text_that_ends_between_a_shared_read_and_its_waiters_opens_nothing(
     rig: Rig,
 ) -> None:
-    read = rig.store.accounts.secrets
-    heard: list[list[KeyRow]] = []
+    read, hearing = rig.store.accounts.secrets, await known_and_not_fresh(rig)
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         rows = await read(digests)
         if any(row.retires_at_ms is None for row in rows.values()):
             await rig.admin.rotate_key(rig.key_id, rig.change(), overlap_ms=0)
-            heard.append((await rig.store.accounts.changed_keys(0))[0])
+            await hearing.begin()
+            hearing.end()
         return rows
 
     rig.store.accounts.secrets = slow
-    heard_before_waiters(rig, rig.accounts._keys._secrets._reads, heard)
     found = await asyncio.gather(*(verify(rig) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [InvalidApiKey] * 3
+    await hearing.done()
 
 
 async def test_a_suspension_between_the_read_of_a_session_s_key_and_its_waiters_is_not_missed(
@@ -562,20 +588,20 @@ async def test_a_suspension_between_the_read_of_a_session_s_key_and_its_waiters_
 ) -> None:
     header = await rig.authenticate()
     rig.clock.now_ms += CACHE_TTL_MS
-    read = rig.store.accounts.keys_by_id
-    heard: list[list[KeyRow]] = []
+    read, hearing = rig.store.accounts.keys_by_id, Hearing(rig)
 
     async def slow(key_ids: Collection[str]) -> dict[str, KeyRow]:
         rows = await read(key_ids)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
-        await rig.store.accounts.move_key(rig.key_id, moved, rig.change())
-        heard.append((await rig.store.accounts.changed_keys(0))[0])
+        if await rig.store.accounts.move_key(rig.key_id, moved, rig.change()):
+            await hearing.begin()
+            hearing.end()
         return rows
 
     rig.store.accounts.keys_by_id = slow
-    heard_before_waiters(rig, rig.accounts._keys._keys._reads, heard)
     with pytest.raises(ApiKeyDisabled):
         await rig.accounts.session(header, rig.clock.now_ms)
+    await hearing.done()
 
 
 async def test_reads_under_way_end_with_the_accounts(rig: Rig) -> None:
@@ -733,19 +759,23 @@ async def test_a_node_that_has_not_heard_of_it_yet_makes_no_session(rig: Rig, ac
 
 async def test_a_session_read_while_its_key_is_suspended_is_not_kept(rig: Rig) -> None:
     header = await rig.authenticate()
-    read = rig.store.sessions.find
+    read, first = rig.store.sessions.find, True
 
     async def slow(digests: Collection[bytes]) -> Any:
+        nonlocal first
         rows = await read(digests)
-        rig.accounts._sessions._cache._read_all = read
+        if not first:
+            return rows
+        first = False
         for action in ("suspend", "resume"):
             await rig.admin.move_key(rig.key_id, action, rig.change())
-        await rig.accounts.poll(START_MS)
+        await accounts.poll(START_MS)
         return rows
 
-    rig.accounts._sessions._cache._read_all = slow
+    rig.store.sessions.find = slow
+    accounts = Accounts(rig.store, PEPPER, clock_ms=rig.clock)  # reads by what the store has now
     with pytest.raises(SessionExpired):
-        await rig.accounts.session(header, START_MS)
+        await accounts.session(header, START_MS)
 
 
 async def test_a_session_that_went_as_the_oldest_is_over_on_another_node_within_2_s(

@@ -114,7 +114,9 @@ def test_an_unknown_name_resolves_to_nothing() -> None:
 
 
 @every_channel
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))]
+)
 def test_the_replayed_book_equals_the_exchanges_book(name: str, seed: int) -> None:
     talk = Talk(name, seed=seed).open()
     talk.check()

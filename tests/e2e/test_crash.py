@@ -32,7 +32,7 @@ from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import waited_s
 
-POINTS = int(os.environ.get("CRASH_POINTS", "20"))
+POINTS = int(os.environ.get("CRASH_POINTS", "6"))
 SEED = 20_260_131
 AT_ONCE = 2
 CLIENTS = 2

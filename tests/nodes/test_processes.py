@@ -8,12 +8,15 @@ import asyncio
 import time
 from contextlib import suppress
 
+import pytest
+
 from nodes.oracle import Published, Subscriber
 from nodes.processes import SYMBOLS, all_fresh, cluster, followed_once, states_of
 
 BACK_S = 2.0  # a killed node's books are live and new again after so long
 
 
+@pytest.mark.soak
 async def test_nodes_die_join_and_leave_under_load(tmp_path):
     async with cluster(tmp_path) as (nodes, simulated, key):
         published = Published(simulated, SYMBOLS)

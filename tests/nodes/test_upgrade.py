@@ -7,6 +7,8 @@ before anything else reads them: the same constants that an edit of the source w
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
+
 from nodes.oracle import Published, Subscriber
 from nodes.processes import all_fresh, cluster, states_of
 from onebook.nodes import wire
@@ -111,6 +113,7 @@ async def test_a_release_of_the_same_wire_version_takes_over_and_no_book_is_stal
         assert "Onebook 9.9.9 listens" in "".join(nodes.logs["f2"])
 
 
+@pytest.mark.soak
 async def test_an_upgrade_to_another_wire_version_runs_two_groups_side_by_side(tmp_path):
     new = build(tmp_path, wire.VERSION + 1)
     async with upgrade(tmp_path) as service:
