@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from onebook.accounts.spill import take_in
+from onebook.accounts.usage import take_in
 from onebook.store import Store
 from steady import PATIENCE_S
 

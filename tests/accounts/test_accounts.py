@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from onebook.accounts import Accounts, coalescing
+from onebook.accounts import Accounts
 from onebook.accounts.accounts import wall_clock_ms
-from onebook.accounts.cache import CACHE_TTL_MS
-from onebook.accounts.coalescing import CoalescedReads
+from onebook.accounts.cache import CACHE_TTL_MS, CoalescedReads
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import new_token
 from onebook.config import AccountsSettings, TierLimits, TierSettings
@@ -429,7 +428,7 @@ async def test_a_lone_key_costs_two_statements_and_then_none(
 async def test_who_comes_at_once_shares_reads_of_many_keys(
     rig: Rig, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coalescing, "NAMES_MAX", 4)
+    monkeypatch.setattr("onebook.accounts.cache.NAMES_MAX", 4)
     made = [await rig.admin.create_key("alice", Tier.BASIC, rig.change()) for _ in range(10)]
     statements.clear()
     found = await asyncio.gather(*(verify(rig, key.text) for key in made * 100))

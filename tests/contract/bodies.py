@@ -23,7 +23,7 @@ from onebook.client.rest import RestClient
 from onebook.errors import ExchangeFailed
 from onebook.rest import Rest
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.bybit.answers import BybitApi
+from onebook.transactions.bybit.api import BybitApi
 from onebook.transactions.client import Call, ExchangeClient
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.limits import Retries

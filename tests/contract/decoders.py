@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from contract.fuzz import PLACE_BYTES, bounded, flipped, mutated
 from onebook.accounts.pepper import load_pepper
-from onebook.accounts.spill import MARK, SLOT_BYTES, newest_content
+from onebook.accounts.usage import FILE_MARK, SLOT_BYTES, newest_content
 from onebook.backup.archive import Manifest, read_archive, write_archive
 from onebook.cli.environment import variables
 from onebook.cli.market_lines import read_fees
@@ -61,8 +61,7 @@ from onebook.rest import retry_after_s
 from onebook.simulator.scripts import scripts
 from onebook.times import ms_of_iso, s_of_http_date
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.bybit.signing import signature
+from onebook.transactions.bybit.api import BybitApi, signature
 from onebook.transactions.bybit.trades import extra_fees
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors
@@ -155,7 +154,7 @@ def an_archive() -> bytes:
 
 def usage(payload: bytes) -> object:
     """Read a usage file whose checksum is right."""
-    header = struct.pack(">8sQII", MARK, 1, len(payload), zlib.crc32(payload))
+    header = struct.pack(">8sQII", FILE_MARK, 1, len(payload), zlib.crc32(payload))
     path = FOLDER / "usage"
     path.write_bytes(header + payload[: SLOT_BYTES - len(header)])
     descriptor = os.open(path, os.O_RDONLY)
@@ -272,7 +271,7 @@ DECODERS: Final = (
         *(SourceFailed, 8_192, "read_bounded", (a_certificate()[-200:],)),
     ),
     Decoder(
-        *("usage file", ("accounts/spill.py",), usage, None, SLOT_BYTES, "the slots of the file"),
+        *("usage file", ("accounts/usage.py",), usage, None, SLOT_BYTES, "the slots of the file"),
         (msgpack.encode(("epoch", [(1, [("key", 1_700_000_000_000, 5)])])),),
     ),
     Decoder(

@@ -26,8 +26,7 @@ from e2e.service import PATIENCE_S, Client
 from onebook.accounts import Admin
 from onebook.accounts.keys import key_of
 from onebook.accounts.pepper import load_pepper
-from onebook.accounts.spill import take_in
-from onebook.accounts.usage_report import stored_usage
+from onebook.accounts.usage import stored_usage, take_in
 from onebook.model import Tier
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import AuditedChange, Store

@@ -15,7 +15,7 @@ SETTINGS = FeedSettings()
 
 
 def liveness(**facts: float) -> Liveness:
-    made = Liveness(replace(TOY, **facts), SETTINGS, Cadences(SETTINGS))
+    made = Liveness(replace(TOY, **facts), SETTINGS, Cadences())
     made.opened(0.0)
     return made
 
@@ -25,7 +25,7 @@ def live(made: Liveness, instrument: Instrument = A, now: float = 0.0) -> Watch:
     book = books.open(instrument)
     books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
     books.fill(Snapshot(instrument, b'[["1","1"]]', b'[["2","1"]]'), now)
-    return Watch(book, 3, now, made.cadences.of(instrument))
+    return Watch(book, now, made.cadences.of(instrument))
 
 
 def moved(made: Liveness, watch: Watch, seconds: int, *, start: int = 0) -> float:

@@ -2,9 +2,9 @@
 
 from feeds.toy import TOY, A, B
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.exchanges.contract import Snapshot
 from onebook.exchanges.limits import Quotas
+from onebook.feeds.limits import LIMITS
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.recovery import Recovery
 from onebook.feeds.stats import ExchangeStats
@@ -19,14 +19,13 @@ LEVELS = Snapshot(A, b'[["100","1"]]', b'[["101","1"]]')
 
 class Connection:
     def __init__(self, *instruments: Instrument) -> None:
-        settings = FeedSettings()
         self.books = Books()
         self.asked: list[list[Instrument]] = []
         self.ends: list[Reason] = []
         self.recovery = Recovery(
             books=self.books,
             outbox=Outbox(Quotas(TOY.limits), frames_max=10, wake=lambda: None),
-            settings=settings,
+            limits=LIMITS,
             stats=ExchangeStats("toy"),
             snapshot_s=5.0,
             jitter=lambda: 0.5,
@@ -35,7 +34,7 @@ class Connection:
         )
         for each in instruments:
             self.books.open(each)
-            self.recovery.adopt([each], Cadences(settings), 0.0)
+            self.recovery.adopt([each], Cadences(), 0.0)
             self.books.set_health(each, Health.SYNCING, Reason.SUBSCRIBING, 0.0)
 
     def fill(self, instrument: Instrument, now: float) -> None:
@@ -55,9 +54,9 @@ def test_a_subscription_without_a_book_is_asked_for_again() -> None:
     talk = Connection(A)
     talk.recovery.acknowledged(A, 2.0)
     talk.look(6.9)
-    assert talk.phases() == [Phase.AWAITED]
+    assert talk.phases() == [Phase.ACCEPTED]
     talk.look(7.0)
-    assert talk.phases() == [Phase.ASKED]
+    assert talk.phases() == [Phase.REQUESTED]
     assert talk.asked == [[A]]
 
 
@@ -80,18 +79,18 @@ def test_a_refused_instrument_outlives_maintenance_and_is_tried_again() -> None:
     talk.recovery.trading("online", 3.0, is_open=True)
     talk.recovery.repair(3.0)
     assert talk.asked == [[B]]
-    talk.look(1.0 + FeedSettings().retry_offline_s)
+    talk.look(1.0 + LIMITS.retry_offline_s)
     assert talk.asked[1:2] == [[A]] or A in talk.asked[-1]
 
 
 def test_an_acknowledgement_before_its_turn_is_waited_for() -> None:
     talk = Connection(A, B)
     talk.recovery.unnamed("something is wrong", 0.0)
-    talk.recovery.settle(1.0)
-    assert talk.phases() == [Phase.ASKED, Phase.ALONE]
+    talk.recovery.resolve_unnamed(1.0)
+    assert talk.phases() == [Phase.REQUESTED, Phase.ISOLATED]
     talk.recovery.acknowledged(B, 1.5)
     talk.recovery.acknowledged(A, 1.6)
-    assert (talk.phases(), talk.asked) == ([Phase.AWAITED, Phase.AWAITED], [[A]])
+    assert (talk.phases(), talk.asked) == ([Phase.ACCEPTED, Phase.ACCEPTED], [[A]])
     talk.look(7.0)
     assert talk.asked == [[A], [A, B]]
 

@@ -19,9 +19,10 @@ from onebook.exchanges.channel import (
 )
 from onebook.exchanges.contract import Exchange
 from onebook.exchanges.engine import SeededEngine
-from onebook.feeds.outbox import Action, End, Request, Transmit
-from onebook.feeds.reseeding import NO_CHANGES, RETRY_S
-from onebook.feeds.session import FeedSession
+from onebook.feeds.limits import FeedLimits
+from onebook.feeds.outbox import Effect, End, Request, Transmit
+from onebook.feeds.reseeding import NO_CHANGES, RESEED_TOTAL_S, RESEED_TRIES_MAX, RETRY_S
+from onebook.feeds.session import REFETCHES_MAX, FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 
@@ -29,7 +30,7 @@ BTC = Instrument("binance", "BTC/USDT", "BTCUSDT")
 ETH = Instrument("binance", "ETH/USDT", "ETHUSDT")
 LIVE = (Health.LIVE, None)
 STALE = (Health.STALE, Reason.DEAD_STREAM)
-SETTINGS = FeedSettings(
+LIMITS = FeedLimits(
     reseed_levels=600, reseed_min_s=10, probe_first_s=5, probe_quiet_s=60, dead_stream_s=10
 )
 SEED_LEVELS = 1_000
@@ -54,7 +55,7 @@ class Talk:
     def __init__(
         self,
         *instruments: Instrument,
-        settings: FeedSettings = SETTINGS,
+        limits: FeedLimits = LIMITS,
         exchange: Exchange = EXCHANGES["binance"],
     ) -> None:
         self.books = Books()
@@ -66,7 +67,8 @@ class Talk:
             exchange,
             instruments,
             books=self.books,
-            settings=settings,
+            settings=FeedSettings(),
+            limits=limits,
             stats=self.stats,
             jitter=lambda: 0.5,
         )
@@ -75,24 +77,24 @@ class Talk:
         self.requests = 1
         self.acknowledge()
 
-    def acknowledge(self) -> list[Action]:
+    def acknowledge(self) -> list[Effect]:
         self.session.received(b'{"result":null,"id":%d}' % self.requests, self.now)
         return self.out()
 
-    def out(self) -> list[Action]:
-        return self.session.take(self.now)
+    def out(self) -> list[Effect]:
+        return self.session.drain(self.now)
 
-    def hear(self, *frames: bytes) -> list[Action]:
+    def hear(self, *frames: bytes) -> list[Effect]:
         for frame in frames:
             self.session.received(frame, self.now)
         return self.out()
 
-    def fetched(self, content: bytes, instrument: Instrument = BTC) -> list[Action]:
+    def fetched(self, content: bytes, instrument: Instrument = BTC) -> list[Effect]:
         self.session.fetched(instrument, content, self.now)
         return self.out()
 
-    def wait(self, seconds: float) -> list[Action]:
-        actions: list[Action] = []
+    def wait(self, seconds: float) -> list[Effect]:
+        actions: list[Effect] = []
         for _ in range(round(seconds * 10)):
             self.now += 0.1
             self.session.received_control(self.now)
@@ -111,7 +113,7 @@ class Talk:
         return [price for price, _ in book.core.top(count)[0]]
 
 
-def asked(actions: list[Action]) -> list[bool]:
+def asked(actions: list[Effect]) -> list[bool]:
     """For each body that was asked for: whether it can be put off."""
     return [action.fetch.spare for action in actions if isinstance(action, Request)]
 
@@ -136,7 +138,7 @@ def dense(below: int, amount: str) -> list[list[str]]:
 
 def test_a_book_is_fetched_again_before_the_shown_depth_reaches_the_horizon() -> None:
     talk = live()
-    assert talk.wait(SETTINGS.reseed_min_s) == []
+    assert talk.wait(LIMITS.reseed_min_s) == []
     talk.hear(event(102, 102, gone(1, 400)))
     assert asked(talk.wait(1)) == [], "600 levels are left"
     talk.hear(event(103, 103, gone(401, 401)))
@@ -150,7 +152,7 @@ def test_a_book_is_fetched_again_before_the_shown_depth_reaches_the_horizon() ->
 
 def test_a_book_is_fetched_again_when_the_price_has_crossed_most_of_its_range() -> None:
     talk = live()
-    talk.wait(SETTINGS.reseed_min_s)
+    talk.wait(LIMITS.reseed_min_s)
     talk.hear(event(102, 102, gone(1, 740)), event(103, 103, dense(9_240, "1")))
     assert asked(talk.wait(1)) == [], "26 % of the distance and 1,059 levels are left"
     talk.hear(event(104, 104, dense(9_240, "0")))
@@ -176,10 +178,10 @@ def test_no_book_is_fetched_again_more_often_than_the_setting_says() -> None:
 
 def test_a_body_that_was_put_off_is_asked_for_again_and_the_book_stays() -> None:
     talk = live()
-    talk.wait(SETTINGS.reseed_min_s)
+    talk.wait(LIMITS.reseed_min_s)
     talk.hear(event(102, 102, gone(1, 500)))
     assert asked(talk.wait(0.5)) == [True]
-    talk.session.put_off(BTC, talk.now)
+    talk.session.deferred(BTC, talk.now)
     assert asked(talk.wait(RETRY_S - 0.5)) == []
     assert asked(talk.wait(1)) == [True]
     assert talk.health() == LIVE
@@ -188,7 +190,7 @@ def test_a_body_that_was_put_off_is_asked_for_again_and_the_book_stays() -> None
 @pytest.mark.parametrize("content", [b"<html>", None])
 def test_a_body_that_fails_leaves_a_live_book_as_it_is(content: bytes | None) -> None:
     talk = live()
-    talk.wait(SETTINGS.reseed_min_s)
+    talk.wait(LIMITS.reseed_min_s)
     talk.hear(event(102, 102, gone(1, 500)))
     assert asked(talk.wait(0.5)) == [True]
     if content is None:
@@ -203,7 +205,7 @@ def test_a_body_that_fails_leaves_a_live_book_as_it_is(content: bytes | None) ->
 def test_many_bodies_for_live_books_never_count_as_failed_repairs() -> None:
     talk = live()
     sequence = 101
-    for _ in range(SETTINGS.refetches_max * 3):
+    for _ in range(REFETCHES_MAX * 3):
         talk.hear(event(sequence + 1, sequence + 1, gone(1, 500)))
         assert asked(talk.wait(11)) == [True]
         talk.fetched(body(sequence, mid=10_000))
@@ -217,10 +219,10 @@ def test_many_bodies_for_live_books_never_count_as_failed_repairs() -> None:
 
 def test_a_quiet_book_is_compared_by_rest_and_stays_live_where_nothing_moved() -> None:
     talk = live()
-    assert asked(talk.wait(SETTINGS.probe_quiet_s - 1)) == []
+    assert asked(talk.wait(LIMITS.probe_quiet_s - 1)) == []
     assert asked(talk.wait(2)) == [True]
     talk.fetched(body(101))
-    assert asked(talk.wait(SETTINGS.probe_quiet_s - 1)) == []
+    assert asked(talk.wait(LIMITS.probe_quiet_s - 1)) == []
     assert talk.health() == LIVE
 
 
@@ -229,9 +231,9 @@ def test_fault_dead_stream_is_stale_when_a_body_moved_and_no_delta_came() -> Non
     talk = Talk(BTC)
     talk.fetched(body(100))
     assert talk.health() == LIVE
-    assert asked(talk.wait(SETTINGS.probe_first_s + 1)) == [True]
+    assert asked(talk.wait(LIMITS.probe_first_s + 1)) == [True]
     talk.fetched(body(140))
-    assert talk.wait(SETTINGS.dead_stream_s - 1) == []
+    assert talk.wait(LIMITS.dead_stream_s - 1) == []
     actions = talk.wait(1.5)
     assert talk.health() == STALE
     methods = [json.loads(action.frame)["method"] for action in actions]
@@ -243,43 +245,43 @@ def test_fault_dead_stream_is_found_though_the_first_probe_failed() -> None:
     """A probe that brings no body proves nothing: the next one comes soon, not in minutes."""
     talk = Talk(BTC)
     talk.fetched(body(100))
-    assert asked(talk.wait(SETTINGS.probe_first_s + 1)) == [True]
+    assert asked(talk.wait(LIMITS.probe_first_s + 1)) == [True]
     talk.session.fetch_failed(BTC, "answered 404", talk.now)
     assert asked(talk.wait(RETRY_S - 0.5)) == []
     assert asked(talk.wait(1)) == [True]
     talk.fetched(body(140))
-    talk.wait(SETTINGS.dead_stream_s + 1)
+    talk.wait(LIMITS.dead_stream_s + 1)
     assert talk.health() == STALE
 
 
 def test_a_quiet_stream_that_delivers_what_the_body_showed_is_not_dead() -> None:
     talk = Talk(BTC)
     talk.fetched(body(100))
-    talk.wait(SETTINGS.probe_first_s + 1)
+    talk.wait(LIMITS.probe_first_s + 1)
     talk.fetched(body(140))
-    talk.wait(SETTINGS.dead_stream_s - 1)
+    talk.wait(LIMITS.dead_stream_s - 1)
     talk.hear(event(101, 140))
-    talk.wait(SETTINGS.dead_stream_s)
+    talk.wait(LIMITS.dead_stream_s)
     assert talk.health() == LIVE
 
 
-def dead_again(talk: Talk) -> list[Action]:
+def dead_again(talk: Talk) -> list[Effect]:
     """Let the stream of BTC be found dead once more."""
     talk.requests = 3 + 2 * (talk.requests > 1)
     assert asked(talk.acknowledge()) == [False]
     talk.fetched(body(200))
     assert talk.health() == LIVE
-    assert asked(talk.wait(SETTINGS.probe_first_s + 1)) == [True]
+    assert asked(talk.wait(LIMITS.probe_first_s + 1)) == [True]
     talk.fetched(body(240))
-    return talk.wait(SETTINGS.dead_stream_s + 1)
+    return talk.wait(LIMITS.dead_stream_s + 1)
 
 
 def test_a_stream_that_stays_dead_ends_a_connection_that_serves_no_other() -> None:
     talk = Talk(BTC)
     talk.fetched(body(100))
-    talk.wait(SETTINGS.probe_first_s + 1)
+    talk.wait(LIMITS.probe_first_s + 1)
     talk.fetched(body(140))
-    talk.wait(SETTINGS.dead_stream_s + 1)
+    talk.wait(LIMITS.dead_stream_s + 1)
     assert dead_again(talk)[-1] == End(Reason.DEAD_STREAM, NO_CHANGES)
 
 
@@ -288,20 +290,20 @@ def test_a_stream_that_stays_dead_costs_the_others_of_its_connection_nothing() -
     talk.fetched(body(100))
     talk.fetched(body(100), ETH)
     talk.hear(event(101, 101, native="ETHUSDT"))
-    talk.wait(SETTINGS.probe_first_s + 1)
+    talk.wait(LIMITS.probe_first_s + 1)
     talk.fetched(body(140))
-    talk.wait(SETTINGS.dead_stream_s + 1)
+    talk.wait(LIMITS.dead_stream_s + 1)
     dead_again(talk)
     assert talk.session.ended is None
     assert talk.health() == (Health.OFFLINE, Reason.DEAD_STREAM)
     assert talk.health(ETH) == LIVE
-    frames = [json.loads(action.frame) for action in talk.wait(SETTINGS.retry_offline_s + 1)[-1:]]
+    frames = [json.loads(action.frame) for action in talk.wait(LIMITS.retry_offline_s + 1)[-1:]]
     assert [frame["method"] for frame in frames] == ["SUBSCRIBE"]
 
 
-def test_reseed_settings_of_zero_levels_go_by_distance_only() -> None:
-    talk = live(settings=SETTINGS.model_copy(update={"reseed_levels": 0}))
-    talk.wait(SETTINGS.reseed_min_s)
+def test_reseed_limits_of_zero_levels_go_by_distance_only() -> None:
+    talk = live(limits=replace(LIMITS, reseed_levels=0))
+    talk.wait(LIMITS.reseed_min_s)
     talk.hear(event(102, 102, gone(1, 700)))
     assert asked(talk.wait(1)) == []
     talk.hear(event(103, 103, gone(701, 760)))
@@ -334,14 +336,14 @@ def live_on_socket() -> Talk:
     return talk
 
 
-def sent(actions: list[Action]) -> int:
+def sent(actions: list[Effect]) -> int:
     return sum(1 for action in actions if isinstance(action, Transmit) and b"whole" in action.frame)
 
 
-def near_horizon(talk: Talk) -> list[Action]:
+def near_horizon(talk: Talk) -> list[Effect]:
     """Take levels away until another body is needed."""
     gone = [[str(10_000 - rank), "0"] for rank in range(1, 500)]
-    talk.now += SETTINGS.reseed_min_s
+    talk.now += LIMITS.reseed_min_s
     return talk.hear(event(102, 102, gone))
 
 
@@ -349,19 +351,19 @@ def test_a_body_that_the_socket_does_not_bring_is_asked_for_again_and_the_book_s
     talk = live_on_socket()
     near_horizon(talk)
     assert sent(talk.wait(0.5)) == 1
-    assert sent(talk.wait(SETTINGS.reseed_total_s - 1)) == 0
+    assert sent(talk.wait(RESEED_TOTAL_S - 1)) == 0
     assert sent(talk.wait(1 + RETRY_S)) == 1
     assert talk.health() == LIVE
     talk.hear(b"whole " + body(103))
     assert talk.health() == LIVE
-    assert sent(talk.wait(SETTINGS.reseed_total_s + RETRY_S + 1)) == 0
+    assert sent(talk.wait(RESEED_TOTAL_S + RETRY_S + 1)) == 0
 
 
 def test_a_book_that_the_socket_never_brings_again_is_no_longer_live():
     talk = live_on_socket()
     near_horizon(talk)
-    tries = SETTINGS.reseed_tries_max
-    each_s = SETTINGS.reseed_total_s + RETRY_S
+    tries = RESEED_TRIES_MAX
+    each_s = RESEED_TOTAL_S + RETRY_S
     assert sent(talk.wait(tries * each_s - RETRY_S - 1)) == tries
     assert talk.health() == LIVE
     assert sent(talk.wait(3)) == 1, "it is asked for as a book that is not live"
@@ -374,12 +376,12 @@ def test_a_body_that_the_exchange_refuses_on_the_socket_is_awaited_no_longer_tha
     talk = live_on_socket()
     near_horizon(talk)
     assert sent(talk.wait(0.5)) == 1
-    for _ in range(SETTINGS.reseed_tries_max - 1):
+    for _ in range(RESEED_TRIES_MAX - 1):
         assert talk.hear(b"never mind") == []
         assert talk.health() == LIVE
-        assert sent(talk.wait(SETTINGS.reseed_total_s + RETRY_S + 1)) == 1
+        assert sent(talk.wait(RESEED_TOTAL_S + RETRY_S + 1)) == 1
     talk.hear(b"never mind")
-    talk.wait(SETTINGS.reseed_total_s + 1)
+    talk.wait(RESEED_TOTAL_S + 1)
     assert talk.health() == (Health.STALE, Reason.NO_SNAPSHOT)
 
 
@@ -388,10 +390,10 @@ def test_a_refused_body_that_comes_the_next_time_counts_from_the_start():
     near_horizon(talk)
     talk.wait(0.5)
     talk.hear(b"never mind")
-    talk.wait(SETTINGS.reseed_total_s + RETRY_S)
+    talk.wait(RESEED_TOTAL_S + RETRY_S)
     talk.hear(b"whole " + body(103))
     assert talk.health() == LIVE
-    assert sent(talk.wait(SETTINGS.reseed_total_s * 2)) == 0
+    assert sent(talk.wait(RESEED_TOTAL_S * 2)) == 0
 
 
 # Bodies of books that were removed while they were on their way.
@@ -399,7 +401,7 @@ def test_a_refused_body_that_comes_the_next_time_counts_from_the_start():
 
 def test_a_body_of_a_book_that_was_removed_is_not_of_the_one_that_came_back():
     talk = live()
-    talk.wait(SETTINGS.reseed_min_s)
+    talk.wait(LIMITS.reseed_min_s)
     talk.hear(event(102, 102, gone(1, 500)))
     assert asked(talk.wait(0.5)) == [True]
     talk.session.remove([BTC], talk.now)
@@ -415,7 +417,7 @@ def test_a_body_of_a_book_that_was_removed_is_not_of_the_one_that_came_back():
     assert asked(talk.hear(event(200, 200))) == [False]
     talk.fetched(body(210))
     assert talk.health() == LIVE
-    requests = talk.wait(SETTINGS.dead_stream_s + 5)
+    requests = talk.wait(LIMITS.dead_stream_s + 5)
     assert talk.health() == STALE
     assert [type(each) for each in requests] == [Transmit, Transmit]
     snapshot_s = EXCHANGES["binance"].snapshot_s

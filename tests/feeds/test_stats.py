@@ -62,9 +62,9 @@ def test_latency_is_the_wall_time_of_arrival_minus_the_time_of_the_message(
     assert metric("onebook_exchange_old_messages_total") == 2
     assert stats.latency.newest_s == 10.0
     assert caplog.messages == [
-        "stats-test sends times 3.0 s ahead of this machine's clock; check its NTP.",
-        "stats-test sends data that is 10.0 s old, or this machine's clock is "
-        "ahead; check its NTP if all do.",
+        "stats-test: timestamps are 3.0 s ahead of this machine's clock; check NTP.",
+        "stats-test: data arrives 10.0 s old, or this machine's clock is "
+        "ahead; check NTP if all exchanges are affected.",
     ]
 
 
@@ -120,8 +120,8 @@ def test_old_data_is_counted_each_time_and_logged_once(latency, request, caplog)
     publish(latency)
     assert measured("old_messages_total", request.node.name) == 3
     assert [each.getMessage() for each in caplog.records] == [
-        f"{request.node.name} sends data that is 10.0 s old, or this machine's clock is "
-        "ahead; check its NTP if all do."
+        f"{request.node.name}: data arrives 10.0 s old, or this machine's clock is "
+        "ahead; check NTP if all exchanges are affected."
     ]
 
 

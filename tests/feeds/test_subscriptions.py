@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from feeds.toy import A
 from onebook.books import Books
 from onebook.config import FeedSettings
+from onebook.feeds.limits import LIMITS
 from onebook.feeds.subscriptions import (
+    CADENCE_WINDOW_S,
     NEVER,
     TRANSITIONS,
     Cadence,
@@ -22,7 +24,6 @@ from onebook.feeds.subscriptions import (
 )
 from onebook.model import Instrument
 
-SETTINGS = FeedSettings()
 LEAST_S = 5.0
 
 
@@ -52,7 +53,7 @@ def test_every_phase_is_left_again_and_ends_live(phase: Phase) -> None:
 @pytest.mark.parametrize("cause", Cause)
 def test_what_the_table_does_not_know_is_an_error(phase: Phase, cause: Cause) -> None:
     book = Books().open(A)
-    watch = Watch(book, 3, 0.0, Cadence(60.0))
+    watch = Watch(book, 0.0, Cadence())
     watch.phase = phase
     if (phase, cause) in TRANSITIONS:
         watch.move(cause)
@@ -85,7 +86,7 @@ def test_one_is_enough_where_one_or_none_is_the_maximum(count_max):
 
 
 def spoken(*gaps_s: float, cadence: Cadence | None = None, at: float = 1_000.0) -> Cadence:
-    cadence = cadence or Cadence(SETTINGS.cadence_window_s)
+    cadence = cadence or Cadence()
     cadence.restart(at)
     for gap_s in gaps_s:
         at += gap_s
@@ -94,7 +95,7 @@ def spoken(*gaps_s: float, cadence: Cadence | None = None, at: float = 1_000.0) 
 
 
 def limit_s(cadence: Cadence) -> float:
-    return cadence.limit_s(SETTINGS, LEAST_S)
+    return cadence.limit_s(LIMITS, LEAST_S)
 
 
 def test_one_that_always_speaks_each_second_is_overdue_after_a_few():
@@ -134,12 +135,12 @@ def test_a_quiet_book_that_was_silent_for_25_s_is_never_overdue():
     """Gaps as of MINA/GBP on Kraken: seconds on average, 25.8 at the longest."""
     for seed in range(200):
         source = random.Random(seed)
-        cadence = Cadence(SETTINGS.cadence_window_s)
+        cadence = Cadence()
         at = 1_000.0
         cadence.restart(at)
         for _ in range(600):
             gap_s = min(25.8, source.lognormvariate(0.6, 1.1))
-            assert gap_s < cadence.limit_s(SETTINGS, SETTINGS.quiet_min_s), (seed, gap_s)
+            assert gap_s < cadence.limit_s(LIMITS, FeedSettings().quiet_min_s), (seed, gap_s)
             at += gap_s
             cadence.observe(at)
 
@@ -149,15 +150,15 @@ def test_no_silence_of_the_window_is_ever_overdue_once_more(gaps_s):
     cadence = spoken(*gaps_s)
     recent, elapsed_s = 0.0, 0.0
     for gap_s in reversed(gaps_s):
-        if elapsed_s + gap_s >= SETTINGS.cadence_window_s:
+        if elapsed_s + gap_s >= CADENCE_WINDOW_S:
             break
         elapsed_s += gap_s
         recent = max(recent, gap_s)
-    assert limit_s(cadence) >= recent * SETTINGS.cadence_factor * 0.999_999
+    assert limit_s(cadence) >= recent * LIMITS.cadence_factor * 0.999_999
 
 
 def test_a_feed_keeps_the_cadences_of_what_it_carries():
-    cadences = Cadences(SETTINGS)
+    cadences = Cadences()
     instrument = Instrument("toy", "A/USD", "A")
     cadence = cadences.of(instrument)
     assert cadences.of(instrument) is cadence

@@ -20,7 +20,7 @@ from e2e.test_tls import Authority
 from onebook.backup.databases import dump_postgresql
 from onebook.errors import ConfigError
 from onebook.store import Store
-from onebook.store.tls import as_variables, tls_words, without_tls
+from onebook.store.database import tls_variables, tls_words, without_tls
 from steady import PATIENCE_S
 
 HOST = "127.0.0.1"
@@ -251,4 +251,4 @@ def test_a_mode_that_verifies_needs_an_authority(
 def test_other_words_of_an_address_stay_in_it() -> None:
     url = make_url("postgresql://u@h/n?sslmode=require&prepared_statement_cache_size=0")
     assert dict(without_tls(url).query) == {"prepared_statement_cache_size": "0"}
-    assert as_variables(tls_words(url)) == {"PGSSLMODE": "require"}
+    assert tls_variables(tls_words(url)) == {"PGSSLMODE": "require"}

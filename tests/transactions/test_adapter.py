@@ -13,7 +13,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
 )
 from onebook.transactions.bybit import ENTRY
-from onebook.transactions.bybit.books import BOOKS
+from onebook.transactions.bybit.endpoints import BOOKS
 
 
 def test_an_entry_requires_a_passphrase_where_one_of_its_fields_is_it() -> None:

@@ -15,8 +15,8 @@ from onebook.exchanges.limits import Limit
 from onebook.model import DAY_MS
 from onebook.rest import Rest
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.bybit.paths import EXECUTIONS
+from onebook.transactions.bybit.api import BybitApi
+from onebook.transactions.bybit.endpoints import EXECUTIONS
 from onebook.transactions.client import CONNECTIONS_MAX, Call, ExchangeClient
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials

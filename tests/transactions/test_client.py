@@ -11,9 +11,8 @@ from msgspec import json
 from msgspec.structs import replace
 
 from onebook.transactions.adapter import FailureReason, SourceFailed
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.bybit.paths import EXECUTIONS
-from onebook.transactions.bybit.signing import signed
+from onebook.transactions.bybit.api import BybitApi, signed
+from onebook.transactions.bybit.endpoints import EXECUTIONS
 from onebook.transactions.client import (
     ApiFacts,
     Call,

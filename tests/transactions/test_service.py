@@ -15,8 +15,7 @@ from onebook.simulator.account.faults import AccountFaults
 from onebook.simulator.bybit_account import Account, History, SimulatedKey, rows
 from onebook.simulator.bybit_account.keys import AccountRefused
 from onebook.transactions.availability import Availability
-from onebook.transactions.bybit.endpoints import ENDPOINTS
-from onebook.transactions.bybit.paths import RATES
+from onebook.transactions.bybit.endpoints import ENDPOINTS, RATES
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.request import TransactionsRequest
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated

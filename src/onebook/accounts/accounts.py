@@ -19,9 +19,7 @@ from onebook.accounts.pepper import Peppers, require_same_pepper
 from onebook.accounts.periodic import every
 from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import REMEMBERED_MS, RestSession, Sessions, is_over
-from onebook.accounts.spill import UsageFile
-from onebook.accounts.usage import Meter
-from onebook.accounts.usage_report import UsageReport, stored_usage, usage_report
+from onebook.accounts.usage import Meter, UsageFile, UsageReport, stored_usage, usage_report
 from onebook.config import AccountsSettings
 from onebook.errors import (
     AccountSuspended,

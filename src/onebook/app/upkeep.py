@@ -9,7 +9,7 @@ from typing import Final
 
 from onebook import preflight
 from onebook.accounts.periodic import every
-from onebook.accounts.spill import usage_place
+from onebook.accounts.usage import usage_place
 from onebook.config import Settings
 from onebook.errors import DatabaseUnavailable
 from onebook.metrics import CERTIFICATE_ENDS, DISK_FREE, LAST_BACKUP

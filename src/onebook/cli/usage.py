@@ -6,7 +6,7 @@ import typer
 from rich.progress_bar import ProgressBar
 
 from onebook.accounts.keys import key_of
-from onebook.accounts.usage_report import (
+from onebook.accounts.usage import (
     UsageReport,
     stored_usage,
     usage_report,

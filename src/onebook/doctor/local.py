@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from onebook import __version__, http, preflight
-from onebook.accounts.spill import unlocked, usage_place
+from onebook.accounts.usage import unlocked, usage_place
 from onebook.build import missing_extensions
 from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning

@@ -25,6 +25,7 @@ from onebook.exchanges import currencies
 from onebook.exchanges.contract import Exchange, Instruments, ProtocolError
 from onebook.exchanges.frames import sound
 from onebook.feeds.ccxt.library import Library
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import TOTAL_S, Rest
 from onebook.signals import Signal
@@ -48,6 +49,7 @@ async def read_list(
     *,
     rest: Rest,
     settings: FeedSettings,
+    limits: FeedLimits = LIMITS,
     page_s: float = TOTAL_S,
     library: Library | None = None,
     parsing: asyncio.Lock | None = None,
@@ -57,17 +59,18 @@ async def read_list(
     Args:
         exchange: Whose list.
         rest: How to ask.
-        settings: The bounds.
+        settings: Currency codes of the operator.
+        limits: The bounds.
         page_s: How long one page may take, with its waits and retries.
         library: ccxt, which reads the lists of exchanges that come through it.
         parsing: Held while a page is parsed, so that the lists of a start are parsed one by one.
 
     Raises:
-        ExchangeFailed: A page cannot be had.
+        ExchangeFailed: A page could not be fetched.
         ProtocolError: A page cannot be read, or the list is longer than allowed.
     """
     found, bodies = Instruments(), list[bytes]()
-    bytes_left, path = settings.list_bytes_max, exchange.instruments_path
+    bytes_left, path = limits.list_bytes_max, exchange.instruments_path
     while True:
         if exchange.via:
             assert library is not None, exchange.name
@@ -86,20 +89,20 @@ async def read_list(
         # Megabytes of JSON: parsed in a thread, not in the loop of the books.
         async with parsing or nullcontext():
             page = await asyncio.to_thread(
-                exchange.parse_instruments, body, rows_max=settings.list_rows_max
+                exchange.parse_instruments, body, rows_max=limits.list_rows_max
             )
         _rename(page, exchange.name, settings)
         found += page
         found.refused += page.refused
-        if len(found) > settings.list_rows_max:
-            raise ProtocolError(f"the list has more than {settings.list_rows_max} rows")
+        if len(found) > limits.list_rows_max:
+            raise ProtocolError(f"the list has more than {limits.list_rows_max} rows")
         if exchange.next_page is None:
             return found
         following = await asyncio.to_thread(exchange.next_page, bodies)
         if following is None:
             return found
-        if len(bodies) >= settings.list_pages_max:
-            raise ProtocolError(f"the list has more than {settings.list_pages_max} pages")
+        if len(bodies) >= limits.list_pages_max:
+            raise ProtocolError(f"the list has more than {limits.list_pages_max} pages")
         path = following
 
 
@@ -133,6 +136,7 @@ class Catalogue:
         *,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         library: Library | None = None,
@@ -145,6 +149,7 @@ class Catalogue:
         self._rest = rest
         self._library = library
         self._settings = settings
+        self._limits = limits
         self._sleep = sleep
         self._jitter = jitter
         self._known: dict[str, dict[tuple[str, str], Instrument]] = {}
@@ -258,7 +263,7 @@ class Catalogue:
             found += difflib.get_close_matches(wanted, self._similar(base), n, SIMILAR)
         return list(dict.fromkeys(found))[:n]
 
-    def take(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
+    def update(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
         """Replace the instruments of the exchange `name`; report removed and relisted ones.
 
         Where two natives have one symbol, the traded one is used, else the first.
@@ -300,6 +305,7 @@ class Catalogue:
                 exchange,
                 rest=self._rest,
                 settings=self._settings,
+                limits=self._limits,
                 library=self._library,
                 parsing=self._parsing,
             )
@@ -308,12 +314,12 @@ class Catalogue:
         except ExchangeFailed as error:
             return self._failed(exchange.name, error.message)
         except ProtocolError as error:
-            return self._failed(exchange.name, f"{exchange.name} lists nonsense: {error.reason}.")
-        left_out = self.take(exchange.name, instruments)
+            return self._failed(exchange.name, f"invalid list: {error.reason}.")
+        left_out = self.update(exchange.name, instruments)
         self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
             del self._broken[exchange.name]
-            log.info("The instruments of %s can be read again.", exchange.name)
+            log.info("Reading the instruments of %s succeeds again.", exchange.name)
         return True
 
     def _report(self, name: str, refused: int, left_out: list[Instrument]) -> None:
@@ -321,13 +327,13 @@ class Catalogue:
         metrics.LIST_ROWS_REFUSED.labels(name).set(refused + len(left_out))
         if refused and name not in self._unsound:
             self._unsound.add(name)
-            log.warning("%s lists %d instruments with malformed names.", name, refused)
+            log.warning("%s: %d instruments skipped because of malformed names.", name, refused)
         if left_out and name not in self._ambiguous:
             self._ambiguous.add(name)
             pairs = ", ".join(f"{each.native} ({each.symbol})" for each in left_out[:NAMED_MAX])
             log.warning(
-                "%s lists %d instruments under symbols that others of it have; left out: %s%s. "
-                "Where they are other coins, set feeds.overrides.%s.currencies.",
+                "%s: %d instruments skipped because their symbol is already taken: %s%s. "
+                "If they are different coins, map them in feeds.overrides.%s.currencies.",
                 name,
                 len(left_out),
                 pairs,

@@ -8,20 +8,24 @@ awaited between a frame and the books.
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from onebook.clock import next_tick
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
 from onebook.exchanges.frames import short
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.outbox import End, Request, SendPing, Transmit
+from onebook.feeds.reseeding import RESEED_TOTAL_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.inflate import (
+    PERMESSAGE_DEFLATE,
     MessageInflater,
     NotNegotiated,
     TooLong,
@@ -33,15 +37,35 @@ from onebook.model import Reason
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
+# picows logs every step of every socket; what matters is logged here, once.
+socket_log = logging.getLogger("onebook.feeds.socket")
+socket_log.setLevel(logging.CRITICAL)
 
 DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 TICK_S: Final = 0.1  # interval between ticks of a session; queued frames are sent on ticks
+FETCHES_MAX: Final = 4  # concurrent snapshot requests of one connection
+RECEIVE_BYTES_MAX: Final = 256 << 10  # kernel buffer: the most data read and processed in one go
 CLOSE_S: Final = 2.0  # time limit of the close handshake
+READ_BUFFER_BYTES: Final = 64 << 10
+DEFLATE: Final = (("Sec-WebSocket-Extensions", PERMESSAGE_DEFLATE),)
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
-FETCH_DEFECT: Final = "the request ended by a defect of Onebook"
+FETCH_DEFECT: Final = "the request failed because of a defect in Onebook"
 CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
-ORDINARY: Final = (0, 1000, 1001)  # codes that say nothing; 0 where a close frame has none
+ORDINARY: Final = (0, 1000, 1001)  # codes without information; 0: a close frame without a code
+
+
+def _formattable(record: logging.LogRecord) -> bool:
+    """Whether a log record holds an exception, if any, rather than an exception's class.
+
+    aiofastnet 1.2 calls the event loop's exception handler with the class ConnectionResetError
+    where the peer ends a TLS handshake. logging cannot format that and prints a traceback of its
+    own; the feed logs the failure.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], type))
+
+
+logging.getLogger("asyncio").addFilter(_formattable)
 
 
 class FrameRecorder(Protocol):
@@ -65,8 +89,16 @@ class Link(Protocol):
 
     session: FeedSession
 
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            NotReached: The exchange is unreachable.
+            OSError, picows.WSError: So is it.
+        """
+
     def execute(self, now: float) -> None:
-        """Execute the session's actions."""
+        """Execute the session's effects."""
 
     async def run(self) -> None:
         """Tick the session until the connection is closed."""
@@ -76,7 +108,7 @@ class Link(Protocol):
 
 
 class NotReached(Exception):
-    """An exchange that cannot be reached: a state word of `stats`, and what is wrong in words."""
+    """An exchange is unreachable: a state of `stats`, and the problem in words."""
 
     def __init__(self, trouble: str, problem: str) -> None:
         super().__init__(problem)
@@ -93,11 +125,14 @@ class ExchangeConnection(WSListener):
 
     Args:
         exchange: Its facts.
-        session: What is decided about frames and time.
+        session: Decides about frames and time.
+        url: Where to connect; `exchange.ws_url`, or the address issued for one connection.
+        tls: Of wss addresses.
         rest: For snapshots by REST.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange.
-        recorder: Keeps what passes.
+        recorder: Records the traffic.
         clock: Monotonic seconds.
     """
 
@@ -106,8 +141,11 @@ class ExchangeConnection(WSListener):
         exchange: Exchange,
         session: FeedSession,
         *,
+        url: str,
+        tls: ssl.SSLContext | None,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         recorder: FrameRecorder | None,
         clock: Callable[[], float],
@@ -124,11 +162,14 @@ class ExchangeConnection(WSListener):
         self.gone = asyncio.Event()
         self.abandoned = False
         self._exchange = exchange
-        self._rest = rest
+        self._address = url
+        self._tls = tls
         self._settings = settings
+        self._rest = rest
+        self._limits = limits
         self._stats = stats
         self._recorder = recorder
-        self._url = exchange.ws_url
+        self._url = exchange.ws_url  # in recordings: an issued address may contain a token
         self._parts = bytearray()
         self._deflated = False  # whether the message that is joined is compressed by RFC 7692
         self._inflater: MessageInflater | None = None
@@ -136,12 +177,33 @@ class ExchangeConnection(WSListener):
         self._timer: asyncio.TimerHandle
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(settings.fetches_max)
+        self._places = asyncio.Semaphore(FETCHES_MAX)
 
-    @property
-    def connected(self) -> bool:
-        """Return whether the handshake was completed, also after the connection has closed."""
-        return self._transport is not None
+    async def open(self) -> None:
+        """Connect and complete the handshake.
+
+        Raises:
+            OSError, picows.WSError: The exchange is unreachable or rejects the handshake.
+        """
+        timeout_s = self._settings.connect_timeout_s
+        deflated = self._exchange.frames is FrameForm.DEFLATED
+        # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
+        # does, so it is the shorter one.
+        async with asyncio.timeout(timeout_s):
+            await ws_connect(
+                lambda: self,
+                self._address,
+                ssl_context=self._tls,
+                websocket_handshake_timeout=timeout_s / 2,
+                logger_name=socket_log,
+                enable_auto_pong=False,
+                max_frame_size=self.bytes_max,
+                max_redirects=0,
+                read_buffer_init_size=READ_BUFFER_BYTES,
+                extra_headers=DEFLATE if deflated else None,
+            )
+        if self._transport is None:
+            raise ConnectionResetError("closed during the handshake")
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         """Subscribe, or close if no instrument is subscribed any more."""
@@ -150,7 +212,7 @@ class ExchangeConnection(WSListener):
             return
         self._transport = transport
         connection: socket.socket = transport.underlying_transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_bytes_max)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES_MAX)
         now = self.clock()
         if self._exchange.frames is FrameForm.DEFLATED:
             try:
@@ -241,23 +303,23 @@ class ExchangeConnection(WSListener):
         self._finish()
 
     def tick(self) -> None:
-        """Let time pass."""
+        """Tick the session."""
         now = self.clock()
         self.session.tick(now)
         self.execute(now)
 
     def execute(self, now: float) -> None:
-        """Execute the session's actions."""
+        """Execute the session's effects."""
         transport = self._transport
         assert transport is not None
-        for action in self.session.take(now):
-            match action:
+        for effect in self.session.drain(now):
+            match effect:
                 case Transmit(frame):
                     if self._recorder is not None:
                         self._recorder.frame_out(self._url, now, frame)
                     transport.send(WSMsgType.TEXT, frame)
                 case Request(fetch) if fetch.spare and not self._spares(fetch):
-                    self.session.put_off(fetch.instrument, now)
+                    self.session.deferred(fetch.instrument, now)
                 case Request(fetch):
                     task = asyncio.create_task(self._get(fetch))
                     self._tasks.add(task)
@@ -392,14 +454,13 @@ class ExchangeConnection(WSListener):
         self._transport.disconnect()
 
     def _spares(self, fetch: Fetch) -> bool:
-        """Whether a deferrable request would delay none that is not."""
-        if len(self._tasks) >= self._settings.fetches_max:
+        """Whether a deferrable request would delay no other."""
+        if len(self._tasks) >= FETCHES_MAX:
             return False
         return self._rest.spares(self._exchange.rest_url + fetch.path, fetch.weight)
 
     async def _get(self, fetch: Fetch) -> None:
-        settings = self._settings
-        total_s = settings.reseed_total_s if fetch.spare else settings.fetch_total_s
+        total_s = RESEED_TOTAL_S if fetch.spare else self._limits.fetch_total_s
         url = self._exchange.rest_url + fetch.path
         async with self._places:
             try:

@@ -9,12 +9,13 @@ from typing import Final
 
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Exchange, Send
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.subscriptions import NEVER, Cadences, Watch
 from onebook.model import Health
 
 # Why a connection ends: the detail beside the code.
 DEAD: Final = "no frame, not even a pong"
-NO_HEARTBEAT: Final = "neither data nor the heartbeats that the exchange promises"
+NO_HEARTBEAT: Final = "neither data nor the promised heartbeats"
 NO_DATA: Final = "no data from books that always changed"
 
 
@@ -22,12 +23,19 @@ class Liveness:
     """The liveness of one connection; all times in monotonic seconds.
 
     Args:
-        exchange: What it promises.
-        settings: The limits of silence.
+        exchange: Its promised limits.
+        settings: Minimum silences.
+        limits: How much evidence a silence limit needs.
         cadences: Cadences measured by earlier connections of the feed.
     """
 
-    def __init__(self, exchange: Exchange, settings: FeedSettings, cadences: Cadences) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        settings: FeedSettings,
+        cadences: Cadences,
+        limits: FeedLimits = LIMITS,
+    ) -> None:
         self.cadences = cadences
         self.received_at = 0.0  # a frame of any kind, or a pong
         self.alive_at = 0.0  # a heartbeat of the exchange
@@ -37,6 +45,7 @@ class Liveness:
         self._beat_at = NEVER
         self._exchange = exchange
         self._settings = settings
+        self._limits = limits
 
     def opened(self, now: float) -> None:
         """Begin to count."""
@@ -51,7 +60,7 @@ class Liveness:
             watch.alive_at = now
 
     def heartbeat(self, now: float) -> Send | None:
-        """Return the frame that the exchange must get now, None while none is due."""
+        """Return the heartbeat frame that is due, None if none is."""
         heartbeat = self._exchange.heartbeat
         if heartbeat is None or now < self._beat_at:
             return None
@@ -71,11 +80,11 @@ class Liveness:
         return due
 
     def withheld(self, now: float) -> None:
-        """Note a frame of a book that is out of sync: not shown, but data of the connection."""
+        """Note a frame of a book that is out of sync: hidden, but data of the connection."""
         self._withheld_at = now
 
     def check(self, watches: Collection[Watch], now: float) -> str | None:
-        """Check all books; returns why the connection counts as dead, None if it does not."""
+        """Check all books; return why the connection counts as dead, or None."""
         data_at = self._observed(watches, now)
         served_at = max((each.book.updated_at for each in watches), default=0.0)
         served_at = max(served_at, self._withheld_at)
@@ -90,7 +99,7 @@ class Liveness:
     def _observed(self, watches: Iterable[Watch], now: float) -> float:
         """Update the cadences; returns when a live book last changed, 0 without one."""
         data_at, whole = 0.0, True
-        gone_s = self._settings.cadence_evidence_s
+        gone_s = self._limits.cadence_evidence_s
         for watch in watches:
             book = watch.book
             live = book.health is Health.LIVE
@@ -99,7 +108,7 @@ class Liveness:
                 learn = watch.cadence.observe if watch.was_live else watch.cadence.restart
                 learn(book.updated_at)
             elif book.health is Health.OFFLINE or now - book.changed_at >= gone_s:
-                self.cadences.leave(watch.cadence)
+                self.cadences.exclude(watch.cadence)
             else:
                 whole = whole and not watch.cadence.shared
             watch.was_live = live
@@ -121,25 +130,25 @@ class Liveness:
         cadences = [watch.cadence for watch in watches if watch.was_live]
         if self._measured:
             cadences.append(self.cadences.connection)
-        settings = self._settings
-        return min(each.limit_s(settings, settings.silent_min_s) for each in cadences)
+        least_s = self._settings.silent_min_s
+        return min(each.limit_s(self._limits, least_s) for each in cadences)
 
     def overdue(self, watches: Iterable[Watch], now: float) -> list[Watch]:
-        """List the instruments that are silent for longer than ever observed."""
-        settings = self._settings
+        """List the instruments that are silent longer than their limit."""
+        least_s = self._settings.silent_min_s
         return [
             watch
             for watch in watches
-            if now - watch.book.updated_at >= watch.cadence.limit_s(settings, settings.silent_min_s)
+            if now - watch.book.updated_at >= watch.cadence.limit_s(self._limits, least_s)
         ]
 
     def is_quiet(self, watch: Watch, now: float) -> bool:
-        """Return whether one live book is silent for too long; a false alarm raises its limit."""
-        book, settings = watch.book, self._settings
+        """Whether one live book is silent for too long; a false alarm raises its limit."""
+        book = watch.book
         if now - max(book.updated_at, watch.alive_at) > self._exchange.quiet_max_s:
             return True
         silent_s = now - book.updated_at
-        if silent_s >= watch.cadence.limit_s(settings, settings.quiet_min_s):
+        if silent_s >= watch.cadence.limit_s(self._limits, self._settings.quiet_min_s):
             watch.cadence.learn(silent_s, now)
             return True
         return False

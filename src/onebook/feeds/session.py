@@ -1,7 +1,7 @@
 """Sans-I/O state machine of one exchange connection: frames and time in, effects out.
 
 No socket and no clock: frames and monotonic seconds come in, books change at once, and effects for
-the connection wait in `take`. One table maps each output of a connector to its handler; `received`
+the connection wait in `drain`. One table maps each output of a connector to its handler; `received`
 is the hot path beside it. What the handlers decide is in the parts: `liveness` (silence,
 heartbeats), `recovery` (books that are not live), `reseeding` (snapshots for live books), `outbox`
 (rate limits).
@@ -42,8 +42,9 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.frames import UNREADABLE
 from onebook.exchanges.limits import Quotas
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.liveness import DEAD, Liveness
-from onebook.feeds.outbox import PING, Action, End, Outbox
+from onebook.feeds.outbox import PING, Effect, End, Outbox
 from onebook.feeds.recovery import Recovery
 from onebook.feeds.reseeding import Reseeding
 from onebook.feeds.stats import ExchangeStats
@@ -54,6 +55,9 @@ from onebook.ratelimit import TokenBucket
 log = logging.getLogger("onebook.feeds")
 
 WATCH_S: Final = 0.25  # how often each instrument is checked
+REFETCHES_MAX: Final = 5  # consecutive unusable snapshots before the connection is reopened
+RENEW_BEFORE_S: Final = 60.0  # before the exchange ends the connection; up to twice this, jittered
+FROZEN_MAX_S: Final = 600.0  # after a silence an identical book is rejected this long
 
 # Why a connection ends: the detail beside the code.
 RENEWED: Final = "its age limit is near"
@@ -67,9 +71,10 @@ class FeedSession:
 
     Args:
         exchange: Its facts.
-        instruments: Those whose books are already open.
-        books: Where frames go.
-        settings: Limits and waits.
+        instruments: Their books are already open.
+        books: Receive the data.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange, shared by its connections.
         jitter: A number in [0, 1) for each wait.
         cadences: Cadences measured by earlier connections of the feed.
@@ -84,32 +89,33 @@ class FeedSession:
         *,
         books: Books,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         jitter: Callable[[], float] = random.random,
         cadences: Cadences | None = None,
         quotas: Quotas | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.pending = False  # something waits in `take`
+        self.pending = False  # `drain` has effects
         self.ended: End | None = None
         self._exchange = exchange
         self._books = books
-        self._settings = settings
+        self._limits = limits
         self._stats = stats
         self._jitter = jitter
         self._connector: Connector = exchange.connector(instruments)
         self._read = self._connector.reader()
         self._outbox = Outbox(
             quotas or Quotas(exchange.limits),
-            frames_max=settings.send_queue_max,
+            frames_max=limits.send_queue_max,
             wake=self._wake,
             wall=wall,
         )
-        self._liveness = Liveness(exchange, settings, cadences or Cadences(settings))
+        self._liveness = Liveness(exchange, settings, cadences or Cadences(), limits)
         self._recovery = Recovery(
             books=books,
             outbox=self._outbox,
-            settings=settings,
+            limits=limits,
             stats=stats,
             snapshot_s=exchange.snapshot_s,
             jitter=jitter,
@@ -122,7 +128,7 @@ class FeedSession:
         if isinstance(self._connector, Seeded):
             self._reseeding = Reseeding(
                 self._connector,
-                settings,
+                limits,
                 recovery=self._recovery,
                 outbox=self._outbox,
                 execute=self._execute,
@@ -131,10 +137,12 @@ class FeedSession:
         self._unsampled = books.change
         self._change = self._unsampled  # or `_sampled`, for one delta
         self._table: Final = self._handlers()
-        self._noise = TokenBucket.of_rate(settings.noise_per_s, settings.noise_burst)
-        self._faults = Tally(settings.faults_max)
+        self._noise = TokenBucket.of_rate(limits.noise_per_s, limits.noise_burst)
+        self._faults = Tally(limits.faults_max)
         self._unknown = False  # whether an unknown message was logged
-        self._orphans: Counter[Instrument] = Counter()  # bodies on their way, their books removed
+        self._orphans: Counter[Instrument] = (
+            Counter()
+        )  # requested bodies of books that were removed
         self._renew_at = NEVER
         self._check_at = 0.0
         self._recovery.adopt(instruments, self._liveness.cadences, 0.0)
@@ -148,14 +156,14 @@ class FeedSession:
         """Begin: the socket is open."""
         self._liveness.opened(now)
         # Spread, because connections opened together would be renewed together.
-        renew_before_s = self._settings.renew_before_s * (1.0 + self._jitter())
+        renew_before_s = RENEW_BEFORE_S * (1.0 + self._jitter())
         self._renew_at = now + max(
-            self._exchange.lifetime_s - renew_before_s, self._settings.stable_s
+            self._exchange.lifetime_s - renew_before_s, self._limits.stable_s
         )
         for watch in list(self._watches.values()):
             self._books.set_health(watch.instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
         self._execute(self._connector.opened, now)
-        self._recovery.asked(self._watches.values(), now)
+        self._recovery.requested(self._watches.values(), now)
 
     def received(self, frame: bytes, now: float) -> None:
         """Act on one message (the hot path: what `_execute` does, without its call)."""
@@ -190,14 +198,14 @@ class FeedSession:
             self._recovery.repair(now)
 
     def damaged(self, reason: str, now: float) -> None:
-        """Act on a message that could not be turned into a frame: it may have been of any book."""
+        """Act on a message that cannot be decompressed: it may concern any book."""
         if self.ended is None:
             self._liveness.received_at = now
             self._misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
             self._recovery.repair(now)
 
     def received_control(self, now: float) -> None:
-        """Note a control frame or a fragment: it proves a socket and no data."""
+        """Note a control frame or a fragment: the socket works, but there is no data."""
         if self.ended is None:
             self._liveness.received_at = now
             self._count_noise(now)
@@ -211,7 +219,7 @@ class FeedSession:
         watch = self._answered(instrument)
         if watch is None:
             return
-        if self._reseeding is not None and self._reseeding.waits(watch):
+        if self._reseeding is not None and self._reseeding.is_pending(watch):
             self._reseeding.arrived(watch, body, now)
             return
         if watch.phase in WAITING:
@@ -224,25 +232,25 @@ class FeedSession:
             self._execute(lambda: outputs, now)
 
     def fetch_failed(self, instrument: Instrument, words: str, now: float) -> None:
-        """Act on a `Request` that brought nothing."""
+        """Act on a failed `Request`."""
         watch = self._answered(instrument)
         if watch is None:
             return
-        if self._reseeding is not None and self._reseeding.waits(watch):
-            self._reseeding.put_off(watch, now)
+        if self._reseeding is not None and self._reseeding.is_pending(watch):
+            self._reseeding.defer(watch, now)
         else:
             self._fetch_failed(watch, words, now)
 
     def _fetch_failed(self, watch: Watch, words: str, now: float) -> None:
-        if watch.phase is not Phase.LIVE:  # its stream may have brought the book meanwhile
+        if watch.phase is not Phase.LIVE:  # its stream may have delivered the book meanwhile
             self._recovery.snapshot_failed(watch.instrument, words, now)
             self._recovery.repair(now)
 
-    def put_off(self, instrument: Instrument, now: float) -> None:
-        """Act on a spare `Request` that was not made: the budget is for others now."""
+    def deferred(self, instrument: Instrument, now: float) -> None:
+        """Act on a deferrable `Request` that was not sent, because the budget is in use."""
         watch = self._answered(instrument)
         if watch is not None and self._reseeding is not None:
-            self._reseeding.put_off(watch, now)
+            self._reseeding.defer(watch, now)
 
     def add(self, instruments: Sequence[Instrument], now: float) -> None:
         """Add instruments, whose books are already open."""
@@ -264,7 +272,7 @@ class FeedSession:
             self._execute(lambda: self._connector.remove(instruments), now)
 
     def tick(self, now: float) -> None:
-        """Let time pass: silence, heartbeats, age, and what is awaited of each instrument."""
+        """Check silence, heartbeats, age and the deadlines of each instrument."""
         if self.ended is not None:
             return
         self._stats.received_at = max(self._stats.received_at, self._liveness.received_at)
@@ -282,12 +290,12 @@ class FeedSession:
             self._change = self._sampled  # measures the latency of the next data message
             self._check_all(now)
 
-    def take(self, now: float) -> list[Action]:
-        """Return what must be done outside now; frames beyond the pace wait for the next call."""
+    def drain(self, now: float) -> list[Effect]:
+        """Return the effects that are due; frames beyond the rate limits wait for the next call."""
         self.pending = False
         if self.ended is not None:
             return [self.ended]
-        return self._outbox.take(now)
+        return self._outbox.drain(now)
 
     def closed(self, now: float, reason: Reason = Reason.DISCONNECTED, detail: str = "") -> None:
         """End: the socket is closed, so its books are stale."""
@@ -350,7 +358,7 @@ class FeedSession:
     def _misunderstood(
         self, instrument: Instrument | None, reason: Reason, detail: str, now: float
     ) -> None:
-        """Invalidate what a frame may have changed: one book, or all where that is unknown."""
+        """Invalidate the book that a frame may have changed, or all if that is unknown."""
         if instrument is not None:
             self._recovery.invalidate(instrument, reason, now, detail=detail)
         elif self._faults.hit(now):
@@ -385,7 +393,7 @@ class FeedSession:
     def _fill(self, output: Snapshot, now: float) -> None:
         recovery = self._recovery
         if recovery.over or recovery.halted is not None:
-            return  # data after the end of the connection or of trading makes no book live
+            return  # after the end of the connection or of trading no book becomes live
         before = recovery.watches.get(output.instrument)
         first = before is not None and before.phase is not LIVE_PHASE
         if first or self._change is not self._unsampled:
@@ -407,7 +415,7 @@ class FeedSession:
             return
         if not output.spare:
             watch.fetches += 1
-        if watch.fetches > self._settings.refetches_max:
+        if watch.fetches > REFETCHES_MAX:
             self._recovery.give_up(watch, now)
             return
         watch.fetching += 1
@@ -418,7 +426,9 @@ class FeedSession:
             self._stats.unknown += 1
             if not self._unknown:
                 self._unknown = True
-                log.info("%s sends unknown messages.", self._stats.name)
+                log.info(
+                    "%s: unknown message ignored (further ones are only counted).", self._stats.name
+                )
         self._count_noise(now)
 
     # Timers
@@ -427,11 +437,11 @@ class FeedSession:
         silence = self._liveness.check(self._watches.values(), now)
         if silence is not None:
             for watch in self._liveness.overdue(self._watches.values(), now):
-                # What was always moving must come back changed.
-                self._books.remember_top(watch.book, now + self._settings.frozen_max_s)
+                # Books that were always moving must have changed after the reconnect.
+                self._books.remember_top(watch.book, now + FROZEN_MAX_S)
             self._end(Reason.SILENT, now, silence)
         if self.ended is None and self._recovery.halted is None:
-            self._recovery.settle(now)
+            self._recovery.resolve_unnamed(now)
             for watch in list(self._watches.values()):
                 self._check(watch, now)
             self._recovery.repair(now)
@@ -444,7 +454,7 @@ class FeedSession:
         elif now >= watch.at:
             self._recovery.overdue(watch, now)
         else:
-            if watch.tries and now - watch.book.changed_at >= self._settings.stable_s:
+            if watch.tries and now - watch.book.changed_at >= self._limits.stable_s:
                 watch.tries = 0
             if self._reseeding is not None:
                 self._reseeding.check(watch, now)
@@ -472,7 +482,7 @@ class FeedSession:
             self._recovery.finish(reason, detail, now)
 
     def _answered(self, instrument: Instrument) -> Watch | None:
-        if self._orphans[instrument]:  # it may be watched again, with requests of its own
+        if self._orphans[instrument]:  # it may have been added again, with requests of its own
             self._orphans -= Counter((instrument,))
             return None
         watch = self._watches.get(instrument)

@@ -63,13 +63,13 @@ class Latency:
             if latency_s > old_s:
                 self._count_old()
                 self._log(
-                    "%s sends data that is %.1f s old, or this machine's clock is ahead; check its "
-                    "NTP if all do.",
+                    "%s: data arrives %.1f s old, or this machine's clock is ahead; check NTP if "
+                    "all exchanges are affected.",
                     latency_s,
                 )
             elif latency_s < -SKEW_S:
                 self._log(
-                    "%s sends times %.1f s ahead of this machine's clock; check its NTP.",
+                    "%s: timestamps are %.1f s ahead of this machine's clock; check NTP.",
                     -latency_s,
                 )
 

@@ -14,23 +14,25 @@ from enum import Enum, auto
 from typing import Final
 
 from onebook.books import LiveBook
-from onebook.config import FeedSettings
+from onebook.feeds.limits import FeedLimits
 from onebook.model import Instrument, Reason
 
+CHECKSUMS_MAX: Final = 3  # mismatches of one instrument a minute, before a reconnect
+CADENCE_WINDOW_S: Final = 600.0  # an interval is remembered this long to twice as long
 NEVER: Final = float("inf")
 
 
 class Phase(Enum):
-    """What is awaited of an instrument; `Watch.at` is until or from when."""
+    """State of an instrument's subscription; `Watch.at` is its deadline."""
 
-    ASKED = auto()  # a subscription that nothing answered yet; its snapshot is due at `at`
-    AWAITED = auto()  # it was acknowledged; its snapshot is due at `at`
-    LIVE = auto()  # where its subscription was renewed, its acknowledgement is due at `at`
-    BROKEN = auto()  # to be asked for again at `at`
-    POSTPONED = auto()  # the same, because the exchange asked for fewer requests
-    OFFLINE = auto()  # refused or beyond repair; tried again at `at`
+    REQUESTED = auto()  # not answered yet; its snapshot is due at `at`
+    ACCEPTED = auto()  # acknowledged; its snapshot is due at `at`
+    LIVE = auto()  # if the subscription was renewed, its acknowledgement is due at `at`
+    BROKEN = auto()  # requested again at `at`
+    POSTPONED = auto()  # requested again at `at`, because the exchange limits requests
+    OFFLINE = auto()  # refused or beyond repair; requested again at `at`
     HALTED = auto()  # the exchange matches no orders
-    ALONE = auto()  # queued to be requested alone
+    ISOLATED = auto()  # queued for a request of its own
 
 
 LIVE_PHASE: Final = Phase.LIVE  # a constant: Python 3.11 looks a member of an enum up by a call
@@ -39,54 +41,54 @@ LIVE_PHASE: Final = Phase.LIVE  # a constant: Python 3.11 looks a member of an e
 class Cause(Enum):
     """Cause of a transition between phases."""
 
-    ASK = auto()  # it is asked for (again)
+    REQUEST = auto()
     ACKNOWLEDGE = auto()
     FILL = auto()  # a snapshot made the book live
-    INVALIDATE = auto()  # the book cannot be trusted, or did not come
-    REFUSE = auto()  # the exchange will not give it, or it was given up
+    INVALIDATE = auto()  # the book is invalid, or its snapshot did not arrive
+    REFUSE = auto()  # the exchange refuses it, or it was given up
     POSTPONE = auto()  # "slow down"
     HALT = auto()
     RESUME = auto()
-    SET_ASIDE = auto()  # an error without a name may be about it
+    ISOLATE = auto()  # an error that names no instrument may be about it
 
 
 P, C = Phase, Cause
 TRANSITIONS: Final[dict[tuple[Phase, Cause], Phase]] = {
-    (P.ASKED, C.ASK): P.ASKED,
-    (P.ASKED, C.ACKNOWLEDGE): P.AWAITED,
-    (P.ASKED, C.FILL): P.LIVE,
-    (P.ASKED, C.INVALIDATE): P.BROKEN,
-    (P.ASKED, C.REFUSE): P.OFFLINE,
-    (P.ASKED, C.POSTPONE): P.POSTPONED,
-    (P.ASKED, C.HALT): P.HALTED,
-    (P.ASKED, C.SET_ASIDE): P.ALONE,
-    (P.AWAITED, C.ACKNOWLEDGE): P.AWAITED,
-    (P.AWAITED, C.FILL): P.LIVE,
-    (P.AWAITED, C.INVALIDATE): P.BROKEN,
-    (P.AWAITED, C.REFUSE): P.OFFLINE,
-    (P.AWAITED, C.POSTPONE): P.AWAITED,
-    (P.AWAITED, C.HALT): P.HALTED,
+    (P.REQUESTED, C.REQUEST): P.REQUESTED,
+    (P.REQUESTED, C.ACKNOWLEDGE): P.ACCEPTED,
+    (P.REQUESTED, C.FILL): P.LIVE,
+    (P.REQUESTED, C.INVALIDATE): P.BROKEN,
+    (P.REQUESTED, C.REFUSE): P.OFFLINE,
+    (P.REQUESTED, C.POSTPONE): P.POSTPONED,
+    (P.REQUESTED, C.HALT): P.HALTED,
+    (P.REQUESTED, C.ISOLATE): P.ISOLATED,
+    (P.ACCEPTED, C.ACKNOWLEDGE): P.ACCEPTED,
+    (P.ACCEPTED, C.FILL): P.LIVE,
+    (P.ACCEPTED, C.INVALIDATE): P.BROKEN,
+    (P.ACCEPTED, C.REFUSE): P.OFFLINE,
+    (P.ACCEPTED, C.POSTPONE): P.ACCEPTED,
+    (P.ACCEPTED, C.HALT): P.HALTED,
     (P.LIVE, C.ACKNOWLEDGE): P.LIVE,
     (P.LIVE, C.FILL): P.LIVE,
     (P.LIVE, C.INVALIDATE): P.BROKEN,
     (P.LIVE, C.REFUSE): P.OFFLINE,
     (P.LIVE, C.POSTPONE): P.LIVE,
     (P.LIVE, C.HALT): P.HALTED,
-    (P.BROKEN, C.ASK): P.ASKED,
+    (P.BROKEN, C.REQUEST): P.REQUESTED,
     (P.BROKEN, C.ACKNOWLEDGE): P.BROKEN,
     (P.BROKEN, C.FILL): P.LIVE,
     (P.BROKEN, C.INVALIDATE): P.BROKEN,
     (P.BROKEN, C.REFUSE): P.OFFLINE,
     (P.BROKEN, C.POSTPONE): P.POSTPONED,
     (P.BROKEN, C.HALT): P.HALTED,
-    (P.POSTPONED, C.ASK): P.ASKED,
+    (P.POSTPONED, C.REQUEST): P.REQUESTED,
     (P.POSTPONED, C.ACKNOWLEDGE): P.POSTPONED,
     (P.POSTPONED, C.FILL): P.LIVE,
     (P.POSTPONED, C.INVALIDATE): P.POSTPONED,
     (P.POSTPONED, C.REFUSE): P.OFFLINE,
     (P.POSTPONED, C.POSTPONE): P.POSTPONED,
     (P.POSTPONED, C.HALT): P.HALTED,
-    (P.OFFLINE, C.ASK): P.ASKED,
+    (P.OFFLINE, C.REQUEST): P.REQUESTED,
     (P.OFFLINE, C.ACKNOWLEDGE): P.OFFLINE,
     (P.OFFLINE, C.REFUSE): P.OFFLINE,
     (P.OFFLINE, C.POSTPONE): P.OFFLINE,
@@ -97,15 +99,15 @@ TRANSITIONS: Final[dict[tuple[Phase, Cause], Phase]] = {
     (P.HALTED, C.POSTPONE): P.HALTED,
     (P.HALTED, C.HALT): P.HALTED,
     (P.HALTED, C.RESUME): P.BROKEN,
-    (P.ALONE, C.ASK): P.ASKED,
-    (P.ALONE, C.ACKNOWLEDGE): P.AWAITED,
-    (P.ALONE, C.FILL): P.LIVE,
-    (P.ALONE, C.INVALIDATE): P.BROKEN,
-    (P.ALONE, C.REFUSE): P.OFFLINE,
-    (P.ALONE, C.POSTPONE): P.POSTPONED,
-    (P.ALONE, C.HALT): P.HALTED,
+    (P.ISOLATED, C.REQUEST): P.REQUESTED,
+    (P.ISOLATED, C.ACKNOWLEDGE): P.ACCEPTED,
+    (P.ISOLATED, C.FILL): P.LIVE,
+    (P.ISOLATED, C.INVALIDATE): P.BROKEN,
+    (P.ISOLATED, C.REFUSE): P.OFFLINE,
+    (P.ISOLATED, C.POSTPONE): P.POSTPONED,
+    (P.ISOLATED, C.HALT): P.HALTED,
 }
-WAITING: Final = (P.ASKED, P.AWAITED)  # for a snapshot
+WAITING: Final = (P.REQUESTED, P.ACCEPTED)  # for a snapshot
 RETRYING: Final = (P.BROKEN, P.POSTPONED, P.OFFLINE)
 
 
@@ -114,7 +116,7 @@ class NoTransition(Exception):
 
 
 class Tally:
-    """Counts faults in a sliding window; whether there were too many."""
+    """Counts faults in a sliding window."""
 
     __slots__ = ("_count_max", "_times", "_window_s")
 
@@ -124,18 +126,18 @@ class Tally:
         self._times: deque[float] = deque(maxlen=self._count_max)
 
     def hit(self, now: float) -> bool:
-        """Count one, and return whether that makes `count_max` within the window."""
+        """Count a fault; return whether that makes `count_max` within the window."""
         self._times.append(now)
         full = len(self._times) == self._count_max
         return full and now - self._times[0] <= self._window_s
 
 
 class Cadence:
-    """The longest gap between data of late, and how much evidence there is for it.
+    """The longest recent gap between data, and how much evidence there is for it.
 
-    The longest gap is that of the last one to two `window_s`; a longer silence that turned out to
-    be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared` where the
-    data of an instrument is part of the evidence for its connection.
+    The longest gap is that of the last one to two `CADENCE_WINDOW_S`; a longer silence that turned
+    out to be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared`
+    where the data of an instrument is part of the evidence for its connection.
     """
 
     __slots__ = (
@@ -145,13 +147,11 @@ class Cadence:
         "_observed_s",
         "_older_s",
         "_until",
-        "_window",
         "shared",
     )
 
-    def __init__(self, window_s: float) -> None:
+    def __init__(self) -> None:
         self.shared = False
-        self._window = window_s
         self.forget()
 
     def forget(self) -> None:
@@ -163,7 +163,7 @@ class Cadence:
         self._observed_s = 0.0
 
     def restart(self, data_at: float) -> None:
-        """Count gaps from here: the time before is not a gap of the exchange."""
+        """Start counting gaps at `data_at`: the time before is not a gap of the exchange."""
         self._last_at = data_at
 
     def observe(self, data_at: float) -> None:
@@ -178,55 +178,54 @@ class Cadence:
         """Count a gap."""
         if now >= self._until:
             # After a pause of whole windows the older gaps do not count.
-            stale = now >= self._until + self._window
+            stale = now >= self._until + CADENCE_WINDOW_S
             self._older_s = 0.0 if stale else self._longest_s
             self._longest_s = 0.0
-            self._until = now + self._window
+            self._until = now + CADENCE_WINDOW_S
         elif self._until == NEVER:
-            self._until = now + self._window
+            self._until = now + CADENCE_WINDOW_S
         self._longest_s = max(self._longest_s, gap_s)
         self._count += 1
         self._observed_s += gap_s
 
-    def limit_s(self, settings: FeedSettings, least_s: float) -> float:
-        """Return after how much silence it is overdue; `NEVER` while the evidence is thin."""
-        if self._count < settings.cadence_gaps_min:
+    def limit_s(self, limits: FeedLimits, least_s: float) -> float:
+        """Return the silence limit in seconds; `NEVER` while the evidence is thin."""
+        if self._count < limits.cadence_gaps_min:
             return NEVER
-        if self._observed_s < settings.cadence_evidence_s:
+        if self._observed_s < limits.cadence_evidence_s:
             return NEVER
-        return max(least_s, settings.cadence_factor * max(self._longest_s, self._older_s))
+        return max(least_s, limits.cadence_factor * max(self._longest_s, self._older_s))
 
 
 class Cadences:
     """The cadences of one feed: they outlive its connections."""
 
-    def __init__(self, settings: FeedSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._of: dict[Instrument, Cadence] = {}
-        self.connection = Cadence(settings.cadence_window_s)
+        self.connection = Cadence()
 
     def of(self, instrument: Instrument) -> Cadence:
         """Return the cadence of an instrument, a new one for a new instrument."""
         cadence = self._of.get(instrument)
         if cadence is None:
-            cadence = self._of[instrument] = Cadence(self._settings.cadence_window_s)
+            cadence = self._of[instrument] = Cadence()
         return cadence
 
     def forget(self, instrument: Instrument) -> None:
         """Drop the cadence of an instrument that left the feed."""
         cadence = self._of.pop(instrument, None)
         if cadence is not None:
-            self.leave(cadence)
+            self.exclude(cadence)
 
-    def leave(self, cadence: Cadence) -> None:
-        """Measure the connection anew without an instrument: it may have been the busy one."""
+    def exclude(self, cadence: Cadence) -> None:
+        """Measure the connection anew without an instrument, which may have been the busy one."""
         if cadence.shared:
             cadence.shared = False
             self.connection.forget()
 
 
 class Watch:
-    """What is awaited of one instrument; all times in monotonic seconds."""
+    """State of one instrument's subscription; all times in monotonic seconds."""
 
     __slots__ = (
         "alive_at",
@@ -246,25 +245,25 @@ class Watch:
         "was_live",
     )
 
-    def __init__(self, book: LiveBook, checksums_max: int, due_at: float, cadence: Cadence) -> None:
+    def __init__(self, book: LiveBook, due_at: float, cadence: Cadence) -> None:
         self.instrument = book.instrument
         self.book = book
         self.cadence = cadence
-        self.phase = Phase.ASKED
+        self.phase = Phase.REQUESTED
         self.at = due_at
         self.was_live = False  # at the last check
         self.alive_at = 0.0
-        self.tries = 0  # resyncs since it was last well for a while
-        self.failures = 0  # requests for its snapshot in a row that failed
-        self.fetches = 0  # bodies since its last snapshot
-        self.fetching = 0  # under way now
-        self.postponements = 0  # by errors about it alone, since it was last accepted
+        self.tries = 0  # resyncs since it was last live for `stable_s`
+        self.failures = 0  # consecutive failed snapshot requests
+        self.fetches = 0  # snapshots requested since it was last filled
+        self.fetching = 0  # requests under way
+        self.postponements = 0  # by errors about it alone, since it was last acknowledged
         self.reason: Reason | None = None  # why its book was last invalidated, until it is live
-        self.was_filled = False  # this connection has brought its book before
-        self.checksums = Tally(checksums_max)
+        self.was_filled = False  # this connection has delivered its book before
+        self.checksums = Tally(CHECKSUMS_MAX)
 
     def move(self, cause: Cause, at: float | None = None) -> None:
-        """Follow the table; `at` is the time of the new phase, None keeps what there is.
+        """Change the phase by the table; `at` is the new deadline, None keeps the present one.
 
         Raises:
             NoTransition: The table has no such row.

@@ -9,8 +9,8 @@ import pytest
 from msgspec import json
 
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.bybit.paths import EXECUTIONS
+from onebook.transactions.bybit.api import BybitApi
+from onebook.transactions.bybit.endpoints import EXECUTIONS
 from onebook.transactions.client import Call, ExchangeClient, ExchangeHost, Reply
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries

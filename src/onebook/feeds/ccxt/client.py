@@ -31,6 +31,8 @@ from onebook.feeds.ccxt.worker import Tasks
 from onebook.feeds.outbox import End
 from onebook.model import Reason
 
+STOP_S: Final = 5.0  # ccxt may take to close its connections; then they are abandoned
+TASKS_MAX: Final = 2_000
 TEXTS_MAX: Final = 20_000  # numbers of one column of one book whose text is remembered
 
 Number = float | int | str
@@ -59,8 +61,8 @@ _command = msgspec.json.Decoder(Command).decode
 class Extent(Enum):
     """What an exception invalidates."""
 
-    BOOK = auto()  # it is asked for again
-    REFUSAL = auto()  # one book, which is asked for again much later
+    BOOK = auto()  # it is subscribed again
+    REFUSAL = auto()  # one book, which is subscribed again much later
     CONNECTION = auto()  # every book of the client, which is made anew
 
 
@@ -266,7 +268,8 @@ class CcxtClient:
         emit: Called with each frame, in the worker's thread; it must not block.
         ended: Called there with the reason when it ends, before the connections are closed, which
             takes a while.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        tasks_max: Asyncio tasks of the client; a client that exceeds this is ended.
     """
 
     def __init__(
@@ -275,8 +278,11 @@ class CcxtClient:
         emit: Emit,
         ended: Callable[[End], object],
         settings: CcxtSettings,
+        *,
+        tasks_max: int = TASKS_MAX,
     ) -> None:
         self.settings = settings
+        self._tasks_max = tasks_max
         self.emit = emit
         self._ended = ended
         self._make = make
@@ -291,7 +297,7 @@ class CcxtClient:
     async def run(self) -> None:
         """Watch books as commanded until the connection fails or `stop`, then close everything."""
         self._over = asyncio.get_running_loop().create_future()
-        tasks = Tasks(self.settings.tasks_max, self._broken)
+        tasks = Tasks(self._tasks_max, self._broken)
         tasks.own()
         self._context = contextvars.copy_context()
         try:
@@ -406,7 +412,7 @@ class CcxtClient:
     async def _close(self, tasks: Tasks) -> None:
         for watcher in self._watchers.values():
             watcher.cancel()
-        books, half_s = self._books, self.settings.stop_s / 2
+        books, half_s = self._books, STOP_S / 2
         if books is not None:
             try:
                 async with asyncio.timeout(half_s):
@@ -429,7 +435,7 @@ class Watcher:
         self, client: CcxtClient, ccxt: Any, native: str, symbol: str, writer: SideWriter
     ) -> None:
         self.task: asyncio.Task[None] | None = None
-        self.delivered = False  # a book came since it was asked for
+        self.delivered = False  # a book arrived since it was subscribed
         self._client = client
         self._ccxt = ccxt
         self._native = native
@@ -462,7 +468,7 @@ class Watcher:
         if not self._ccxt.has.get("unWatchOrderBook"):
             return
         with suppress(Exception):  # closing the client ends the rest
-            async with asyncio.timeout(self._client.settings.stop_s):
+            async with asyncio.timeout(STOP_S):
                 await self._ccxt.un_watch_order_book(self._symbol)
 
     def cancel(self) -> None:

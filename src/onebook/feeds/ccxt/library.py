@@ -21,6 +21,8 @@ from onebook.exchanges import resolve
 from onebook.exchanges.contract import Exchange
 from onebook.exchanges.through_ccxt import exchange_of
 from onebook.feeds.ccxt.client import (
+    STOP_S,
+    TASKS_MAX,
     CcxtClient,
     CcxtHandle,
     Emit,
@@ -30,10 +32,12 @@ from onebook.feeds.ccxt.client import (
     writer,
 )
 from onebook.feeds.ccxt.worker import Tasks, Worker
+from onebook.feeds.limits import LIMITS
 from onebook.feeds.outbox import End
 
 SETTING: Final = "feeds.ccxt.exchanges"
 MODULE: Final = "ccxt.pro"
+LIST_S: Final = 60.0  # loading all markets of one exchange, with ccxt's waits and retries
 THREAD: Final = "onebook-ccxt"
 SPOT: Final = ["spot"]
 
@@ -80,7 +84,7 @@ def enabled(settings: FeedSettings) -> dict[str, Exchange]:
     """Return the facts of the exchanges that the operator configured through ccxt, by name.
 
     Raises:
-        ConfigError: One of them cannot be had so; each fault is a line.
+        ConfigError: One of them is not available through ccxt; each fault is a line.
     """
     found = [*faults(settings.ccxt.exchanges)]
     if found:
@@ -113,7 +117,7 @@ class Library:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._worker.stop(self._settings.ccxt.stop_s)
+        await self._worker.stop(STOP_S)
 
     async def markets(self, name: str) -> bytes:
         """Read the markets of an exchange, as `through_ccxt.parse_instruments` reads them.
@@ -121,13 +125,12 @@ class Library:
         Raises:
             ExchangeFailed: ccxt could not load them in time.
         """
-        limit_s = self._settings.ccxt.list_s
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(LIST_S):
                 return await self._worker.call(partial(self._read, name))
         except TimeoutError:
             raise ExchangeFailed(
-                f"ccxt did not load the markets of {name} within {limit_s:g} s."
+                f"ccxt did not load the markets of {name} within {LIST_S:g} s."
             ) from None
 
     def client(self, name: str, emit: Emit, ended: Callable[[End], object]) -> CcxtClient:
@@ -149,8 +152,7 @@ class Library:
     # In the worker's thread.
 
     async def _read(self, name: str) -> bytes:
-        ours = self._settings.ccxt
-        tasks = Tasks(ours.tasks_max, lambda error: None)
+        tasks = Tasks(TASKS_MAX, lambda error: None)
         tasks.own()
         ccxt, close = self._opened(name)
         try:
@@ -161,7 +163,7 @@ class Library:
             ) from None
         finally:
             await close()
-            await tasks.cancel(ours.stop_s)
+            await tasks.cancel(STOP_S)
         found = rows(markets.values(), ccxt.precisionMode, ccxt.number_to_string)
         self._listed[name] = ccxt, {row.native: markets[row.symbol] for row in found}
         return msgspec.json.encode(found)
@@ -183,7 +185,7 @@ class Library:
     def _opened(self, name: str) -> tuple[Any, Any]:
         """Make a client of ccxt, and what closes it: for spot, and with bodies of bounded size."""
         settings = self._settings
-        session = http_session(settings.list_bytes_max)
+        session = http_session(LIMITS.list_bytes_max)
         ccxt = getattr(library(), name)(
             {
                 "session": session,
