@@ -262,9 +262,9 @@ def test_bad_input_is_one_clear_line_and_status_2(run: Run, key: dict[str, str])
     refused(run("accounts", "show", "bob"), "Unknown account 'bob'")
     refused(run("keys", "create", "bob"), "Unknown account 'bob'")
     refused(run("keys", "list", "--account", "bob"), "Unknown account 'bob'")
-    refused(run("keys", "show", "key_0"), "no key 'key_0'")
+    refused(run("keys", "show", "key_0"), "Unknown key 'key_0'")
     refused(run("keys", "suspend", key["api_key"][:-1]), "checksum")
-    refused(run("usage", "key_0"), "no key 'key_0'")
+    refused(run("usage", "key_0"), "Unknown key 'key_0'")
     refused(run("keys", "list", "--config", "absent.toml"), "absent.toml")
 
 
