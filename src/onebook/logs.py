@@ -1,7 +1,7 @@
-"""Logging: JSON or text lines with keys and tokens masked, written by a thread of their own.
+"""Logging: JSON or text lines with keys and tokens masked, written by a background thread.
 
-Lines pass through a bounded queue, because a pipe that is not read, or a slow disk, would hold the
-event loop in `write`. Where the queue is full, lines are dropped and counted.
+Lines pass through a bounded queue, because a slow disk or an unread pipe would block the event loop
+in `write`. When the queue is full, lines are dropped and counted.
 """
 
 import json
@@ -39,17 +39,17 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 
 def escaped(text: str) -> str:
-    """Write control characters as escapes: an exchange's texts may hold any."""
+    """Escape control characters, which texts of exchanges may contain."""
     return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def redact(text: str) -> str:
-    """Mask everything that looks like an API key or token, as a second safeguard."""
+    """Mask everything that looks like an API key or token, as a safety net."""
     return _SECRET.sub(r"\1...", text)
 
 
 class TextFormatter(logging.Formatter):
-    """One line for a person."""
+    """Formats a record as one human-readable line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, part, message and fields."""
@@ -65,10 +65,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats a record as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The fields every line has, and the trace of a defect."""
+        """The common fields, and the traceback of an exception."""
         line = {
             "time": iso_ms(int(record.created * 1_000)),
             "level": record.levelname.lower(),
@@ -82,7 +82,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def fields(**values: Any) -> dict[str, Any]:
-    """The `extra` of a log call with fields of its own; what is None or empty is left out."""
+    """The `extra` of a log call with additional fields; None and empty values are omitted."""
     return {FIELDS: {name: each for name, each in values.items() if each not in (None, "")}}
 
 
@@ -92,7 +92,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class DroppedRecords(Collector):
-    """Counts dropped log records; without a lock, because a finalizer may log at any point."""
+    """Counts dropped log records, without a lock because a finalizer may log at any point."""
 
     def __init__(self) -> None:
         self.full = 0  # counted by those who log
@@ -107,7 +107,7 @@ class DroppedRecords(Collector):
         """The metric."""
         yield CounterMetricFamily(
             "onebook_log_records_dropped",
-            "Log records dropped because the log was written too slowly, or not at all.",
+            "Log records dropped because the log output was too slow or failed.",
             value=self.count,
         )
 
@@ -118,14 +118,14 @@ NOTHING: Final = threading.Event()  # no item is queued
 
 
 class LineWriter:
-    """Writes lines to a stream in a thread, which alone waits for the stream.
+    """Writes lines to a stream in a background thread.
 
-    A file is written by its descriptor: a thread that is held there would otherwise hold the lock
-    of `sys.stderr`, which the end of the interpreter waits for.
+    Writes to the file descriptor: a thread blocked in `sys.stderr.write` would hold its lock, which
+    the interpreter needs to exit.
 
     Args:
         stream: Where to.
-        bytes_max: Of lines that wait; further lines are dropped.
+        bytes_max: Bytes of queued lines; further lines are dropped.
     """
 
     def __init__(self, stream: TextIO, *, bytes_max: int = QUEUE_BYTES_MAX) -> None:
@@ -150,7 +150,7 @@ class LineWriter:
         self._queue.put(encoded)
 
     def flush(self, within_s: float = FLUSH_S) -> bool:
-        """Wait until what is queued was written; whether it was in time."""
+        """Wait until all queued lines are written; returns whether they were in time."""
         written = threading.Event()
         self._queue.put(written)
         return written.wait(within_s)
@@ -178,7 +178,7 @@ class LineWriter:
                 item = self._queue.get()
 
     def _waiting(self) -> "bytes | threading.Event | None":
-        """The next item, or NOTHING if none is queued; only this thread takes items out."""
+        """The next item, or NOTHING if none is queued; only this thread removes items."""
         return NOTHING if self._queue.empty() else self._queue.get()
 
     def _write_lines(self, lines: list[bytes]) -> None:
@@ -215,7 +215,7 @@ def _descriptor(stream: TextIO) -> int | None:
 
 
 class QueuedHandler(logging.Handler):
-    """Queues the lines of records; formats where it is called, as arguments may change later."""
+    """Queues the lines of records; formats at the call, because arguments may change later."""
 
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
@@ -250,7 +250,7 @@ class QueuedHandler(logging.Handler):
 
 
 def configure(level: str, style: str, stream: TextIO | None = None, *, access: bool = True) -> None:
-    """Send the log of every part to one stream, by a thread.
+    """Configure logging of all parts to one stream, through a background thread.
 
     Args:
         level: The least level written.
@@ -281,7 +281,7 @@ def configure(level: str, style: str, stream: TextIO | None = None, *, access: b
 
 
 def _writer_of(stream: TextIO) -> LineWriter:
-    """The writer in use, if it is that of the stream: SIGHUP configures again."""
+    """The current writer, if it writes to this stream, because SIGHUP reconfigures logging."""
     for handler in logging.getLogger(LOGGER).handlers:
         if isinstance(handler, QueuedHandler):
             if handler.writer.stream is stream:
@@ -291,13 +291,13 @@ def _writer_of(stream: TextIO) -> LineWriter:
 
 
 def flush() -> bool:
-    """Wait until every line is written, for at most `FLUSH_S`; whether it was."""
+    """Wait at most `FLUSH_S` until every line is written; returns whether it was."""
     handlers = logging.getLogger(LOGGER).handlers
     return all(each.writer.flush() for each in handlers if isinstance(each, QueuedHandler))
 
 
 def capture() -> None:
-    """Log what Python would write to standard error: warnings and unraisable exceptions."""
+    """Log warnings and unraisable exceptions instead of printing them to standard error."""
     logging.captureWarnings(True)
     sys.unraisablehook = _unraisable
     threading.excepthook = _in_thread

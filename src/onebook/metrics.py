@@ -1,7 +1,7 @@
-"""Prometheus metrics that several packages set; the others are beside the code that sets them.
+"""Prometheus metrics set by several packages; others are defined beside their code.
 
-No label ever holds a key, a token or a symbol. Counters of the hot path are plain integers there
-and are published once a second. `docs/reference/metrics.md` lists every metric.
+Labels never contain keys, tokens or symbols. Hot path counters are plain integers that are
+published once a second. `docs/reference/metrics.md` lists every metric.
 """
 
 import asyncio
@@ -27,51 +27,58 @@ TEXT_TYPE: Final = CONTENT_TYPE_LATEST
 RENDER_S: Final = 1.0  # the text is at most this old
 RENDER_TURN_S: Final = 0.005  # of the event loop, then others have theirs
 
-BUILD: Final = Info("onebook_build", "Version, Python, and whether the extensions are compiled.")
+BUILD: Final = Info(
+    "onebook_build", "Version, Python version, and whether the extensions are compiled."
+)
 LOOP_LAG: Final = Histogram(
     "onebook_event_loop_lag_seconds",
-    "How late a timer of the event loop was called; sampled four times a second.",
+    "Delay of event loop timers; sampled four times a second.",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
 )
 WORKER_RESTARTS: Final = Counter(
-    "onebook_worker_restarts", "How often this process of node.workers was started again."
+    "onebook_worker_restarts", "Restarts of this process of node.workers."
 )
 
 DATABASE_UNAVAILABLE: Final = Gauge(
-    "onebook_database_unavailable", "1 while the database does not take what is asked of it."
+    "onebook_database_unavailable", "1 while database operations fail."
 )
 USAGE_FLUSH_AGE: Final = Gauge(
-    "onebook_usage_flush_age_seconds", "Since the database last took usage or a probe."
+    "onebook_usage_flush_age_seconds",
+    "Seconds since the last successful database write of usage or a probe.",
 )
 USAGE_FILE_IN_USE: Final = Gauge(
-    "onebook_usage_file_in_use", "1 while the usage file holds what the database did not take."
+    "onebook_usage_file_in_use",
+    "1 while the usage file contains usage not yet written to the database.",
 )
 USAGE_FILE_FAILING: Final = Gauge(
-    "onebook_usage_file_failing", "1 while the usage file cannot be written."
+    "onebook_usage_file_failing", "1 while writing the usage file fails."
 )
 LAST_BACKUP: Final = Gauge(
-    "onebook_last_backup_timestamp_seconds", "Of the newest `onebook backup`."
+    "onebook_last_backup_timestamp_seconds", "Unix time of the newest `onebook backup`."
 )
 CERTIFICATE_ENDS: Final = Gauge(
-    "onebook_tls_certificate_ends_timestamp_seconds", "Of server.tls_cert_file."
+    "onebook_tls_certificate_ends_timestamp_seconds",
+    "Unix time at which server.tls_cert_file expires.",
 )
 for _unknown in (LAST_BACKUP, CERTIFICATE_ENDS):  # 0 would be a date of 1970
     _unknown.set(math.nan)
 DISK_FREE: Final = Gauge(
-    "onebook_disk_free_bytes", "Room where the database (or pepper) and usage files are.", ["files"]
+    "onebook_disk_free_bytes",
+    "Free space of the disks with the database (or pepper) and usage files.",
+    ["files"],
 )
 AUTHENTICATION_FAILURES: Final = Counter(
-    "onebook_authentication_failures", "Refused API keys, REST and WebSocket.", ["reason"]
+    "onebook_authentication_failures", "Rejected API keys, REST and WebSocket.", ["reason"]
 )
 ALLOWANCE_MARKS: Final = Counter(
     "onebook_allowance_marks",
-    "Keys that passed 80 % (warning) or all (over) of their allowance.",
+    "Keys that exceeded 80 % (warning) or 100 % (over) of their allowance.",
     ["mark"],
 )
 
 BOOKS: Final = Gauge("onebook_books", "Open books by health.", ["exchange", "health"])
 BOOKS_MARKED: Final = Gauge(
-    "onebook_books_marked", "Open books with a mark of the identity guard.", ["exchange", "reason"]
+    "onebook_books_marked", "Open books marked by the identity guard.", ["exchange", "reason"]
 )
 
 EXCHANGE_UP: Final = Gauge(
@@ -85,45 +92,46 @@ EXCHANGE_RECONNECTS: Final = Counter(
 )
 BOOK_INVALIDATIONS: Final = Counter(
     "onebook_book_invalidations",
-    "Books that could no longer be trusted, by cause.",
+    "Invalidated books, by reason.",
     ["exchange", "reason"],
 )
 LIST_ROWS_REFUSED: Final = Gauge(
     "onebook_list_rows_refused",
-    "Rows of the exchange's instrument list left out: unsound name, or the symbol of another.",
+    "Skipped rows of the exchange's instrument list: invalid name, or symbol already taken.",
     ["exchange"],
 )
 LIST_UNREADABLE: Final = Gauge(
     "onebook_list_unreadable",
-    "1 while the exchange's instrument list cannot be read, or is refused.",
+    "1 while reading the exchange's instrument list fails, or the list is rejected.",
     ["exchange"],
 )
 EXCHANGE_UNKNOWN: Final = Counter(
-    "onebook_exchange_unknown_messages", "Messages of no known kind.", ["exchange"]
+    "onebook_exchange_unknown_messages", "Unknown messages.", ["exchange"]
 )
 EXCHANGE_UNNAMED_ERRORS: Final = Counter(
-    "onebook_exchange_unnamed_errors", "Errors that name no instrument.", ["exchange"]
+    "onebook_exchange_unnamed_errors", "Errors without an instrument.", ["exchange"]
 )
 EXCHANGE_SLOW_DOWNS: Final = Counter(
-    "onebook_exchange_slow_downs", "Times the exchange asked for fewer requests.", ["exchange"]
+    "onebook_exchange_slow_downs", "Rate limit errors of the exchange.", ["exchange"]
 )
 EXCHANGE_PAUSES: Final = Counter(
-    "onebook_exchange_pauses", "Times reading paused because frames came too fast.", ["exchange"]
+    "onebook_exchange_pauses", "Pauses of reading because frames arrived too fast.", ["exchange"]
 )
 EXCHANGE_LATENCY: Final = Histogram(
     "onebook_exchange_latency_seconds",
-    "Time of arrival minus the exchange's own time of a message, sampled; below 0: clock skew.",
+    "Arrival time minus the exchange's timestamp of a message, sampled; negative values are "
+    "clock skew.",
     ["exchange"],
     buckets=(-1.0, -0.1, -0.01, 0.0, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0),
 )
 EXCHANGE_OLD_MESSAGES: Final = Counter(
     "onebook_exchange_old_messages",
-    "Sampled messages whose own time was older than feeds.old_s when they arrived.",
+    "Sampled messages whose timestamp was older than feeds.old_s on arrival.",
     ["exchange"],
 )
 EXCHANGE_LAST_FRAME: Final = Gauge(
     "onebook_exchange_last_frame_timestamp_seconds",
-    "When the exchange last sent anything, Unix time.",
+    "Unix time of the last frame from the exchange.",
     ["exchange"],
 )
 
@@ -135,10 +143,10 @@ for _mark in ("warning", "over"):
 
 
 class Exposition:
-    """The metrics as Prometheus text, rendered at most once a second in turns of the event loop.
+    """The metrics as Prometheus text, rendered at most once a second in small steps.
 
-    A thread would not help: rendering holds the interpreter lock. All who ask meanwhile get the
-    same text, one in each turn of the loop, because a large answer is work too.
+    A thread would not help, because rendering holds the interpreter lock. Concurrent requests get
+    the same text, one per turn of the loop, because sending a large answer takes time too.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:

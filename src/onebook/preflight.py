@@ -1,7 +1,7 @@
 """Checks of the settings that need more than the settings: known names, and files on this disk.
 
-Run by `onebook config check`, and first of all at the start of a node. Nothing here connects
-anywhere or writes anything.
+Run by `onebook config check`, and first of all at the start of a node. These checks neither connect
+to anything nor write anything.
 """
 
 import difflib

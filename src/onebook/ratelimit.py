@@ -1,12 +1,12 @@
-"""The token bucket of every rate limit: of keys, addresses and connections, and towards exchanges.
+"""Token bucket of all rate limits: of keys, addresses, connections, and towards exchanges.
 
-A bucket is kept as one integer, the time at which it will be full again (GCRA,
+The state is one integer, the time at which the bucket is full again (GCRA,
 https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm), in nanoseconds so that steps are exact.
-Time comes in as seconds of any clock.
+Times are passed in as seconds of any clock.
 
-Not for the limits of exchanges' account interfaces (`transactions`): they count requests in rolling
-windows that long histories use up whole, where a bucket would have to leave half of each window
-free, and their windows are shared fairly between keys.
+Not used for the account APIs of exchanges (`transactions`): these count requests in rolling windows
+that a long history uses completely and several keys share fairly; a bucket would have to leave half
+of each window free.
 """
 
 import math
@@ -17,15 +17,15 @@ MINUTE_NS: Final = 60 * SECOND_NS
 
 
 class TokenBucket:
-    """Tokens that are refilled evenly, up to a capacity.
+    """Tokens refilled at a constant rate, up to a capacity.
 
-    `grant` takes a token if there is one. `take` always takes and returns how long the caller must
+    `grant` takes a token if one is available. `take` always takes one and returns the seconds to
     wait for it, so that callers are served in order.
 
     Args:
-        step_ns: In which one token comes back.
+        step_ns: Nanoseconds per token.
         capacity: Tokens of a full bucket.
-        full_at_ns: When the bucket will be full again; a new one is full.
+        full_at_ns: Time at which the bucket is full again; by default it starts full.
     """
 
     __slots__ = ("_full_at_ns", "_step_ns", "capacity")
@@ -37,49 +37,49 @@ class TokenBucket:
 
     @classmethod
     def of_rate(cls, per_s: float, capacity: float) -> "TokenBucket":
-        """Make a bucket whose tokens come back no faster than at a rate."""
+        """Create a bucket refilled at a rate, rounded down."""
         return cls(math.ceil(SECOND_NS / per_s), capacity)
 
     @classmethod
     def of_minute(cls, count: int, *, full_at_ns: int = 0) -> "TokenBucket":
-        """Make a bucket that holds one minute's worth, and refills within the minute."""
+        """Create a bucket with one minute's tokens, refilled within a minute."""
         return cls(MINUTE_NS // count, count, full_at_ns=full_at_ns)
 
     @property
     def full_at_ns(self) -> int:
-        """When the bucket will be full again, in nanoseconds of its clock."""
+        """Time at which the bucket is full again, in nanoseconds of its clock."""
         return self._full_at_ns
 
     def tokens(self, now_s: float) -> float:
-        """How many tokens there are; negative while takers wait."""
+        """Number of tokens; negative while callers wait."""
         return self.capacity - self._used_ns(now_s) / self._step_ns
 
     def whole_tokens(self, now_s: float) -> int:
-        """How many whole tokens there are."""
+        """Number of whole tokens."""
         return (round(self.capacity * self._step_ns) - self._used_ns(now_s)) // self._step_ns
 
     def full_in_s(self, now_s: float) -> float:
-        """How long until the bucket is full."""
+        """Seconds until the bucket is full."""
         return self._used_ns(now_s) / SECOND_NS
 
     def wait_s(self, tokens: float, now_s: float) -> float:
-        """How long a taker would wait."""
+        """Seconds that a caller of `take` would wait."""
         # More than the capacity: a full bucket suffices, and the balance becomes negative.
         return self.until_s(min(tokens, self.capacity), now_s)
 
     def until_s(self, tokens: float, now_s: float) -> float:
-        """How long until takers of so many tokens in all have been served."""
+        """Seconds until callers of a number of tokens in total are served."""
         lacking_ns = self._used_ns(now_s) + round((tokens - self.capacity) * self._step_ns)
         return max(0, lacking_ns) / SECOND_NS
 
     def take(self, tokens: float, now_s: float) -> float:
-        """Take tokens, and return how long to wait before using them."""
+        """Take tokens and return the seconds to wait before using them."""
         wait_s = self.wait_s(tokens, now_s)
         self._full_at_ns = _ns(now_s) + self._used_ns(now_s) + round(tokens * self._step_ns)
         return wait_s
 
     def grant(self, tokens: float, now_s: float) -> bool:
-        """Take tokens if there are so many; return whether there were."""
+        """Take tokens if enough are available; returns whether they were."""
         if self.until_s(tokens, now_s) > 0:
             return False
         self.take(tokens, now_s)
@@ -90,7 +90,7 @@ class TokenBucket:
         self._full_at_ns -= round(tokens * self._step_ns)
 
     def hold(self, until_s: float) -> None:
-        """Grant nothing before a time, then one token after the other."""
+        """Grant nothing before a time, then refill from empty."""
         one_by_one_ns = _ns(until_s) + round((self.capacity - 1) * self._step_ns)
         self._full_at_ns = max(self._full_at_ns, one_by_one_ns)
 

@@ -57,7 +57,7 @@ def s_of_http_date(text: str) -> float:
         return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
     # email.utils raises what its parts raise, on years and zones beyond those of datetime too.
     except (ValueError, TypeError, OverflowError, IndexError, AttributeError):
-        raise ValueError("A text that is no HTTP date.") from None
+        raise ValueError("The text is not an HTTP date.") from None
 
 
 @lru_cache(maxsize=8)
@@ -66,4 +66,4 @@ def _whole_second(seconds: int) -> str:
     try:
         return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
     except OverflowError:
-        raise ValueError("A time outside the years 1 to 9999.") from None
+        raise ValueError("The time is outside the years 1 to 9999.") from None

@@ -92,7 +92,7 @@ async def test_a_move_that_someone_else_made_first_is_not_made_twice(
 
     monkeypatch.setattr(rig.store.accounts, "move_key", lost)
     monkeypatch.setattr(rig.store.accounts, "move_account", lost)
-    with pytest.raises(InvalidRequest, match="meanwhile"):
+    with pytest.raises(InvalidRequest, match="changed concurrently"):
         await rig.admin.move_key(rig.key_id, "suspend", rig.change())
-    with pytest.raises(InvalidRequest, match="meanwhile"):
+    with pytest.raises(InvalidRequest, match="changed concurrently"):
         await rig.admin.move_account("alice", "suspend", rig.change())

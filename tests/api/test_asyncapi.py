@@ -64,7 +64,12 @@ def _leads_somewhere(reference: str, document: Any) -> bool:
 
 @pytest.mark.parametrize(
     ("code", "advice"),
-    [(1009, "Fix"), (4002, "Do not return"), (4108, "Back off"), (4200, "Return at the time")],
+    [
+        (1009, "Fix"),
+        (4002, "Do not reconnect"),
+        (4108, "Reconnect with backoff"),
+        (4200, "Reconnect at the given time"),
+    ],
 )
 async def test_asyncapi_says_what_to_do_about_a_close(
     client: httpx.AsyncClient, code: int, advice: str

@@ -202,7 +202,7 @@ def test_the_audit_trail_says_who_changed_what(run: Run, key: dict[str, str]) ->
     assert key["api_key"] not in shown
     assert rotated["api_key"] not in shown
     assert run("audit", "bybit/mainnet").stdout == "No changes in this period.\n"
-    refused(run("audit", "carol"), "There is no account 'carol'.")
+    refused(run("audit", "carol"), "Unknown account 'carol'.")
 
 
 def test_billing_is_reported_as_table_csv_and_json(run: Run, key: dict[str, str]) -> None:
@@ -259,12 +259,12 @@ def test_the_database_is_upgraded(run: Run, tmp_path: Path) -> None:
 
 def test_bad_input_is_one_clear_line_and_status_2(run: Run, key: dict[str, str]) -> None:
     refused(run("accounts", "create", "alice"), "'alice' already")
-    refused(run("accounts", "show", "bob"), "no account 'bob'")
-    refused(run("keys", "create", "bob"), "no account 'bob'")
-    refused(run("keys", "list", "--account", "bob"), "no account 'bob'")
-    refused(run("keys", "show", "key_0"), "no key 'key_0'")
+    refused(run("accounts", "show", "bob"), "Unknown account 'bob'")
+    refused(run("keys", "create", "bob"), "Unknown account 'bob'")
+    refused(run("keys", "list", "--account", "bob"), "Unknown account 'bob'")
+    refused(run("keys", "show", "key_0"), "Unknown key 'key_0'")
     refused(run("keys", "suspend", key["api_key"][:-1]), "checksum")
-    refused(run("usage", "key_0"), "no key 'key_0'")
+    refused(run("usage", "key_0"), "Unknown key 'key_0'")
     refused(run("keys", "list", "--config", "absent.toml"), "absent.toml")
 
 
@@ -345,7 +345,7 @@ def test_a_pepper_is_rotated_and_the_older_one_retired(
     ended = run("keys", "rotate-pepper", "--retire")
     assert "Keys revoked: 1." in ended.stdout
     assert key["key_id"] in ended.stdout
-    refused(run("keys", "show", key["api_key"]), "There is no key")
+    refused(run("keys", "show", key["api_key"]), "Unknown key")
     assert run("keys", "show", unused.stdout.strip()).exit_code == 0
     (line,) = (tmp_path / "pepper").read_text().splitlines()
     assert line not in (first.strip(), ended.stdout)

@@ -65,7 +65,7 @@ def test_the_page_has_the_forms_the_deltas_and_the_checksum() -> None:
     given = site()
     page = render(given.openapi(), given.asyncapi(), exchanges=[], limits=[])
     part = page[page.index('<section id="books">') :]
-    assert "an amount of 0 means that the level is gone" in " ".join(part.split())
+    assert "an amount of 0 removes the level" in " ".join(part.split())
     assert books.checksum().splitlines()[1] in part
 
 

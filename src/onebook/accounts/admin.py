@@ -53,7 +53,7 @@ class Admin:
             InvalidRequest: The username cannot be used or is taken.
         """
         if not username.isprintable() or username != username.strip() or not username:
-            raise InvalidRequest("A username is printable text without spaces around it.")
+            raise InvalidRequest("A username must be printable text without surrounding spaces.")
         if len(username) > USERNAME_LENGTH_MAX:
             raise InvalidRequest(f"A username has at most {USERNAME_LENGTH_MAX} characters.")
         account = AccountRow(
@@ -76,7 +76,7 @@ class Admin:
         """
         account = await self._store.accounts.account(id_or_username)
         if account is None:
-            raise NotFound(f"There is no account {id_or_username!r}.")
+            raise NotFound(f"Unknown account {id_or_username!r}.")
         return account
 
     async def move_account(
@@ -140,14 +140,14 @@ class Admin:
         """
         row = await self._found(id_or_text)
         if row is None:
-            raise NotFound(f"There is no key {_shown(id_or_text)!r}.")
+            raise NotFound(f"Unknown key {_shown(id_or_text)!r}.")
         return replace(row, status=status_at(row, now_ms))
 
     async def _found(self, id_or_text: str) -> KeyRow | None:
         if not id_or_text.startswith(PREFIX):
             return await self._store.accounts.key(id_or_text)
         if not well_formed(id_or_text):
-            raise InvalidRequest("This is not a whole key: its checksum does not fit.")
+            raise InvalidRequest("This is not a whole key: its checksum does not match.")
         secrets = await self._store.accounts.secrets(self._peppers.digests(id_or_text))
         return next((each.key for each in secrets.values()), None)
 
@@ -240,4 +240,4 @@ def _shown(id_or_text: str) -> str:
 
 
 def _meanwhile(name: str) -> InvalidRequest:
-    return InvalidRequest(f"{name} was changed by someone else meanwhile; look at it again.")
+    return InvalidRequest(f"{name} was changed concurrently; check it and retry.")

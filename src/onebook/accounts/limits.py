@@ -79,7 +79,7 @@ class Decision(Struct, frozen=True):
 
 
 class Buckets:
-    """Token buckets by name, the one used longest ago first."""
+    """Token buckets by name, least recently used first."""
 
     def __init__(self, *, buckets_max: int = BUCKETS_MAX) -> None:
         self._full_at_ns: dict[str, int] = {}
@@ -175,7 +175,7 @@ class AttemptLimits:
         self._authentications = RateLimiter(settings.tiers)
 
     def require_verdict(self, address: str, now_s: float) -> None:
-        """Refuse to verify keys for an address that failed too often.
+        """Refuse further verifications for an address with too many failures.
 
         Raises:
             RateLimitExceeded: It did.

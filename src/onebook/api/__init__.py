@@ -1,6 +1,7 @@
-"""The REST API: routes, bodies, errors and the documents that describe them.
+"""The REST API: routes, bodies, errors and their OpenAPI and AsyncAPI documents.
 
-It has no access to exchanges, books or the database; `services.py` names what it needs of them.
+It does not access exchanges, books or the database directly; `services.py` defines what it uses of
+them.
 """
 
 from onebook.api.app import create_app

@@ -38,7 +38,7 @@ RATE_HEADERS = (
 
 
 def create_app(services: Services) -> FastAPI:
-    """Make the application of one node."""
+    """Create the application of one node."""
     app = FastAPI(
         title="Onebook",
         version=__version__,
@@ -63,7 +63,7 @@ def create_app(services: Services) -> FastAPI:
 
 
 class Cors(CORSMiddleware):
-    """Starlette's, with our error body where a preflight is refused."""
+    """Starlette's CORS middleware, with our error body for refused preflights."""
 
     def __init__(self, app: ASGIApp, /, services: Services, **options: Any) -> None:
         super().__init__(app, **options)
@@ -77,7 +77,7 @@ class Cors(CORSMiddleware):
         # Starlette names what it refuses: "Disallowed CORS origin, method".
         refused = bytes(answer.body).decode().partition("CORS ")[2] or "origin"
         kept = {name: value for name, value in answer.headers.items() if name not in BODY_HEADERS}
-        error = OriginNotAllowed(f"Requests from other sites are refused here: {refused}.")
+        error = OriginNotAllowed(f"Cross-origin request refused: {refused}.")
         return problem(error, now_ms=self._now_ms(), headers=kept)
 
 
@@ -98,7 +98,7 @@ def _ours(request: Request, error: Any) -> Response:
 
 
 def _frameworks(request: Request, error: Any) -> Response:
-    """Map exceptions of Starlette and FastAPI to our error bodies."""
+    """Convert exceptions of Starlette and FastAPI to our error bodies."""
     found = from_status(getattr(error, "status_code", 400))
     headers = dict(getattr(error, "headers", None) or {})
     if headers.get("Allow") == "GET":

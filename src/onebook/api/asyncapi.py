@@ -1,8 +1,8 @@
-"""The AsyncAPI document of the WebSocket interface, from the gateway's own description.
+"""The AsyncAPI document of the WebSocket interface, built from the gateway's description.
 
 The gateway and the API do not import each other: `app` passes the description.
-https://www.asyncapi.com/docs/reference/specification/v3.0.0 - actions are the server's, so that
-a client's messages are `receive`.
+https://www.asyncapi.com/docs/reference/specification/v3.0.0 - actions are from the server's side,
+so a client's messages are `receive`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,25 +16,25 @@ SCHEMAS = "#/components/schemas/{name}"
 ACTION_FIELD = "action"
 DESCRIPTION = """\
 Text frames, one JSON object each. The first message of a client is `authenticate`; a connection
-without it is closed after ten seconds. Every client message may have an `id`, which comes back
-in its reply or its error.
+without it is closed after ten seconds. Every client message may have an `id`, which is repeated in
+its reply or error.
 
-Messages with `action` instead of `type` are those of the transaction interface; they work for the
-credentials that the operator keeps.
+Messages with `action` instead of `type` belong to the transaction interface and use the operator's
+credentials.
 
 A level is an object (`price`, `amount`, `exchanges`, `exchange_count`, `value`; with `split` also
 `amounts`, parallel to `exchanges`) or, with `levels: array`, `[price, amount]`; with `split` then
-`[price, amount, [[exchange, amount], ...]]`. In a delta the amount 0 means that the level is gone.
+`[price, amount, [[exchange, amount], ...]]`. In a delta, amount 0 removes the level.
 """
 _ADVICE = {
-    40: "Do not return unchanged.",
-    41: "Back off, then return.",
-    42: "Return at the time given.",
+    40: "Do not reconnect unchanged.",
+    41: "Reconnect with backoff.",
+    42: "Reconnect at the given time.",
 }
 
 
 class MessageDescription(Protocol):
-    """One message as the gateway describes it."""
+    """Description of one message by the gateway."""
 
     @property
     def name(self) -> str:
@@ -58,9 +58,9 @@ class WebSocketFacts(Struct, frozen=True):
 
     Args:
         messages: Every message.
-        errors: Every error code: the types it comes with, and when.
-        action_errors: Every error code that only actions have: its number, and when.
-        close_codes: Every close code and why it is sent.
+        errors: Every error code: its message types, and its meaning.
+        action_errors: Error codes of actions only: number and meaning.
+        close_codes: Every close code and its meaning.
     """
 
     messages: Sequence[MessageDescription]
@@ -72,7 +72,7 @@ class WebSocketFacts(Struct, frozen=True):
 def asyncapi_document(
     facts: WebSocketFacts, *, version: str, websocket_url: str, query_key: bool
 ) -> dict[str, Any]:
-    """Write the document."""
+    """Return the document."""
     messages = _by_id(facts.messages)
     at = urlsplit(websocket_url)
     return {
@@ -106,12 +106,12 @@ def asyncapi_document(
 
 
 def advice(code: int) -> str:
-    """What a client should do after a close code, by its first two digits."""
-    return _ADVICE.get(code // 100, "Fix the client, then return.")
+    """The recommended reaction to a close code, by its first two digits."""
+    return _ADVICE.get(code // 100, "Fix the client, then reconnect.")
 
 
 def _by_id(messages: Sequence[MessageDescription]) -> dict[str, MessageDescription]:
-    """Messages under unique names: two welcomes differ by their body, an action has it always."""
+    """Messages by unique name; the two welcomes and all actions are named by their bodies."""
     names = [message.name for message in messages if not _is_action(message)]
     return {
         m.name
@@ -122,7 +122,7 @@ def _by_id(messages: Sequence[MessageDescription]) -> dict[str, MessageDescripti
 
 
 def _is_action(message: MessageDescription) -> bool:
-    """Whether a client sends it with `action` instead of `type`."""
+    """Whether it is a client message with `action` instead of `type`."""
     return message.body.__struct_config__.tag_field == ACTION_FIELD
 
 
@@ -133,7 +133,10 @@ def _channel(path: str, messages: Iterable[str], *, query_key: bool) -> dict[str
         "messages": {name: _reference("components/messages", name) for name in messages},
     }
     if query_key:
-        key = {"type": "string", "description": "The older way to give the key; prefer a message."}
+        key = {
+            "type": "string",
+            "description": "The older way to send the key; prefer the `authenticate` message.",
+        }
         query = {"type": "object", "properties": {"api_key": key}}
         channel["bindings"] = {"ws": {"query": query}}
     return channel

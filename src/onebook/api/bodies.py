@@ -1,4 +1,4 @@
-"""The bodies of the REST API as the specification's tables name them; OpenAPI is made of these."""
+"""Request and response bodies of the REST API, named as in the specification."""
 
 from typing import Any, Literal
 
@@ -15,20 +15,20 @@ from onebook.model import Tier
 
 
 class AnswerBody(BaseModel):
-    """A body that we send: exactly these fields."""
+    """Base of response bodies: exactly the declared fields."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
 
 class Problem(BaseModel):
-    """The error body. Some errors add fields of their own, such as `supported_exchanges`."""
+    """The error body. Some errors have further fields, such as `supported_exchanges`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="allow")
 
     error: str
-    """A code for machines, in snake_case."""
+    """Machine-readable code, in snake_case."""
     message: str
-    """A sentence a person can act on."""
+    """Human-readable message."""
     timestamp: str
     """ISO 8601, UTC, milliseconds."""
 
@@ -40,7 +40,7 @@ class FailedProblem(Problem):
 
 
 class AuthenticateRequest(BaseModel):
-    """The request of endpoint 1."""
+    """Request body of endpoint 1."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -58,7 +58,7 @@ class Authenticated(AnswerBody):
     user_id: str
     user_tier: Tier
     expires_at: int
-    """Unix ms; exactly 24 hours after the session was made."""
+    """Unix ms; exactly 24 hours after the session was created."""
 
 
 class SessionStatus(AnswerBody):
@@ -75,7 +75,7 @@ class SessionStatus(AnswerBody):
 
 
 class NoSession(AnswerBody):
-    """A session that is not valid, without the reason."""
+    """An invalid session; the reason is not disclosed."""
 
     authenticated: Literal[False] = False
     message: str
@@ -85,7 +85,7 @@ class ExchangeEntry(AnswerBody):
     """One exchange of the transaction interface."""
 
     exchange_name: str
-    """What the field `exchange` takes elsewhere."""
+    """Value for the field `exchange` in requests."""
     display_name: str
     supported_transaction_types: list[str]
     requires_passphrase: bool
@@ -94,7 +94,7 @@ class ExchangeEntry(AnswerBody):
 
 
 class CredentialFacts(AnswerBody):
-    """What one exchange needs of a caller."""
+    """Credential requirements of one exchange."""
 
     has_internal_credentials: bool
     requires_user_credentials: bool
@@ -103,7 +103,7 @@ class CredentialFacts(AnswerBody):
 
 
 class CredentialAvailability(AnswerBody):
-    """Which exchanges the service holds credentials for."""
+    """The exchanges whose credentials are configured."""
 
     exchanges_with_internal_credentials: list[str]
     exchanges_requiring_user_credentials: list[str]
@@ -111,7 +111,7 @@ class CredentialAvailability(AnswerBody):
 
 
 class TransactionTypes(AnswerBody):
-    """The names that `transaction_types` takes."""
+    """Accepted values of `transaction_types`."""
 
     unified_types: dict[str, str]
     exchange_specific: dict[str, list[str]]
@@ -123,13 +123,14 @@ class HealthReport(AnswerBody):
     status: Literal["healthy", "degraded", "draining"]
     unified_api: Literal["operational", "unavailable"]
     available_exchanges: list[str]
-    """Exchanges whose transactions can be asked for now."""
+    """Number of exchanges whose transactions are available."""
     supported_exchanges: int
-    """How many the transaction interface has."""
+    """Number of exchanges in the transaction interface."""
     timestamp: str
     websocket_endpoint: str
     active_exchanges: int
-    """How many exchanges `get_exchanges` calls active: their books can be subscribed to."""
+    """Number of exchanges reported as active by `get_exchanges`, whose books can be subscribed
+    to."""
     version: str
 
 
@@ -142,7 +143,7 @@ class RootAuthentication(AnswerBody):
 
 
 class Root(AnswerBody):
-    """What this service is and how to begin."""
+    """Description of the service, with links to start from."""
 
     message: str
     websocket_endpoint: str
@@ -156,19 +157,19 @@ Responses = dict[int | str, dict[str, Any]]
 
 CODES = "x-error-codes"
 _WORDS = {
-    400: "The request is wrong; the message names the field.",
-    401: "Not authenticated, or no longer.",
-    404: "There is no such thing.",
-    405: "The path does not answer this method.",
-    413: "The body is over the limit, which the message names.",
-    429: "Too many requests; Retry-After says when to ask again.",
-    500: "Something went wrong on our side or at the exchange.",
-    503: "The service cannot answer this now.",
+    400: "Invalid request; the message names the field.",
+    401: "Not authenticated, or the session has expired.",
+    404: "Not found.",
+    405: "Method not allowed.",
+    413: "The body exceeds the limit given in the message.",
+    429: "Too many requests; retry after the time in Retry-After.",
+    500: "Internal error, or an error of the exchange.",
+    503: "The service cannot answer at the moment.",
 }
 
 
 def errors(*kinds: type[OnebookError], model: type[BaseModel] = Problem) -> Responses:
-    """The error answers of a route by status, each with its codes, for its OpenAPI entry."""
+    """The error responses of a route by status, with their codes, for its OpenAPI entry."""
     responses: Responses = {}
     for kind in kinds:
         new = {"model": model, "description": _WORDS[kind.status], CODES: []}

@@ -19,13 +19,13 @@ Body = TypeVar("Body", bound=BaseModel)
 _scheme = HTTPBearer(
     scheme_name="session",
     bearerFormat="obs_...",
-    description="The `session_token` that `POST /api/v1/authenticate` answers; it lasts 24 hours.",
+    description="The `session_token` returned by `POST /api/v1/authenticate`; valid for 24 hours.",
     auto_error=False,
 )
 
 
 async def services(request: Request) -> Services:
-    """The parts behind the routes of this app."""
+    """The services of this app."""
     found: Services = request.app.state.services
     return found
 
@@ -36,12 +36,12 @@ Documented = Annotated[HTTPAuthorizationCredentials | None, Security(_scheme)]
 
 
 def address(request: Request) -> str:
-    """The caller's address, as the server or a trusted proxy reports it."""
+    """The client address, as reported by the server or a trusted proxy."""
     return request.client.host if request.client else "unknown"
 
 
 async def caller(request: Request, parts: Parts, documented: Documented) -> RestSession:
-    """The session of a Bearer request, counted against its key's rate limit."""
+    """Authenticate a Bearer request and count it against the rate limit of its key."""
     given = request.headers.getlist("authorization")
     # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
     found = await parts.accounts.session(", ".join(given) if given else None, parts.now_ms())
@@ -75,7 +75,7 @@ def _count(request: Request, decision: Decision) -> None:
 
 
 async def read_body(request: Request, model: type[Body]) -> Body:
-    """The request body as a model: JSON, exact types, no unknown fields where it forbids them.
+    """Parse the JSON body into a model, with strict types.
 
     Raises:
         InvalidRequest: It is not; the message names the field.

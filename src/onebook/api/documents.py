@@ -1,4 +1,4 @@
-"""The documents that describe the service to machines: `/openapi.json` and `/asyncapi.json`."""
+"""The API descriptions `/openapi.json` and `/asyncapi.json`."""
 
 from functools import cache
 from typing import Any
@@ -15,30 +15,36 @@ from onebook.api.status import base_url, websocket_url
 
 SUMMARY = "One live order book across exchanges, one ledger across accounts."
 DESCRIPTION = """\
-Live order books merged from many exchanges come over WebSocket (`/asyncapi.json` describes it);
-sessions, usage and transactions over REST, which this document describes.
+Live order books merged from many exchanges are streamed over WebSocket (see `/asyncapi.json`);
+sessions, usage and transactions are served over REST, which this document describes.
 
 Times in `*_at`, `*_time` and transaction records are Unix milliseconds; all others are
 ISO 8601, UTC, with milliseconds. Every error has one body: `error`, `message`, `timestamp`.
 """
 TAGS = (
-    {"name": "sessions", "description": "An API key becomes a session of 24 hours."},
-    {"name": "usage", "description": "What a key has received in this period."},
-    {"name": "exchanges", "description": "What the transaction interface can do."},
+    {"name": "sessions", "description": "Exchange an API key for a session of 24 hours."},
+    {"name": "usage", "description": "Usage of a key in this billing period."},
+    {"name": "exchanges", "description": "Capabilities of the transaction interface."},
     {"name": "transactions", "description": "Transactions of exchange accounts in one format."},
-    {"name": "service", "description": "Health, and where to begin."},
+    {"name": "service", "description": "Health and entry points."},
 )
 RATE_HEADERS = {
     "RateLimit-Policy": "The limit: q requests in w seconds (IETF draft).",
-    "RateLimit": "What is left: r requests, all in t seconds; refused: one (IETF draft).",
-    "X-RateLimit-Limit": "Requests in a minute.",
-    "X-RateLimit-Remaining": "Requests left now.",
-    "X-RateLimit-Reset": "Seconds until all are left again; refused: until one is, as Retry-After.",
+    "RateLimit": (
+        "Remaining: r requests, reset in t seconds; if refused, t is the wait for one request "
+        "(IETF draft)."
+    ),
+    "X-RateLimit-Limit": "Requests per minute.",
+    "X-RateLimit-Remaining": "Remaining requests.",
+    "X-RateLimit-Reset": (
+        "Seconds until the full limit is available again; if refused, until one request is, "
+        "like Retry-After."
+    ),
 }
 
 
 def describe(app: FastAPI, services: Services) -> None:
-    """Give an app its documents and the routes that answer them."""
+    """Add the documents and their routes to an app."""
 
     @cache
     def openapi() -> dict[str, Any]:
@@ -57,7 +63,7 @@ def describe(app: FastAPI, services: Services) -> None:
 
 
 def asyncapi_of(services: Services, url: str) -> dict[str, Any]:
-    """The AsyncAPI document of a node that is reached at an address."""
+    """The AsyncAPI document of a node with a public address."""
     return asyncapi_document(
         services.websocket,
         version=__version__,
@@ -86,7 +92,7 @@ def _openapi(app: FastAPI, services: Services) -> dict[str, Any]:
 
 
 def _tidy(responses: dict[str, Any]) -> None:
-    """Correct the generated document: no route answers 422, and some answers have headers."""
+    """Correct the generated document: remove 422 responses and add response headers."""
     responses.pop("422", None)
     for response in responses.values():
         codes = response.pop(CODES, None)
@@ -96,12 +102,12 @@ def _tidy(responses: dict[str, Any]) -> None:
         responses["401"]["headers"] = {"WWW-Authenticate": _header("Always `Bearer`.")}
     if "429" in responses:
         responses["429"]["headers"] = {
-            "Retry-After": _header("Seconds until it is worth asking again.", required=True)
+            "Retry-After": _header("Seconds until a retry is useful.", required=True)
         } | {name: _header(text) for name, text in RATE_HEADERS.items()}
 
 
 def _name_codes(content: dict[str, Any], codes: list[str]) -> None:
-    """List the errors of a status at this operation."""
+    """Add the error codes of each status to an operation."""
     choices = content["schema"].get("anyOf", [content["schema"]])
     for at, choice in enumerate(choices):
         if choice["$ref"].endswith("Problem"):
@@ -111,7 +117,7 @@ def _name_codes(content: dict[str, Any], codes: list[str]) -> None:
 
 
 def _name_choices(operation: dict[str, Any], services: Services) -> None:
-    """List the exchanges and transaction types a request may name."""
+    """Add the valid exchanges and transaction types to the request schemas."""
     content = operation.get("requestBody", {}).get("content", {})
     fields = content.get("application/json", {}).get("schema", {}).get("properties", {})
     exchanges = services.transactions.exchanges

@@ -1,7 +1,6 @@
-"""The outermost layer of every HTTP answer: size limit, security headers, metrics, access log.
+"""Outermost ASGI middleware: size limit, security headers, metrics, access log, exceptions.
 
-The outermost ASGI middleware, and the only place that catches unhandled exceptions. It logs the
-route's template, never the path: the path of endpoint 3 holds a key.
+It logs the route's template, never the path, because the path of endpoint 3 contains a key.
 """
 
 import logging
@@ -50,7 +49,7 @@ log = logging.getLogger("onebook.api")
 
 @dataclass
 class RequestRecord:
-    """State of one request, for its log line, its metrics and its metered bytes."""
+    """State of one request for its log line, metrics and metered bytes."""
 
     started_s: float
     scope: Scope
@@ -69,7 +68,7 @@ class Edge:
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whatever happens below."""
+        """Answer one request, also if a route raises."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         # HEAD is GET without its body (RFC 9110 section 9.3.2): one route answers both. A copy,
@@ -103,7 +102,7 @@ class Edge:
             await self._problem(from_status(500), scope, receive, sender)
 
     def _answered_here(self, scope: Scope) -> bool:
-        """Whether this port answers a path: `/metrics` may have one of its own."""
+        """Whether this port serves a path, because `/metrics` may have its own port."""
         port = self._services.metrics_port
         return port is None or (scope["server"][1] == port) == (scope["path"] == METRICS_PATH)
 
@@ -174,7 +173,7 @@ def _client(scope: Scope) -> str:
 
 
 def template(scope: Scope) -> str:
-    """The path of the route that answered, with its parameters unfilled."""
+    """The path template of the route that answered."""
     path: str = getattr(scope.get("route"), "path", UNMATCHED)
     return path.replace(":path}", "}")
 

@@ -1,4 +1,4 @@
-"""Endpoints 4, 5 and 7: what the transaction interface can do, without a session."""
+"""Endpoints 4, 5 and 7: capabilities of the transaction interface, without a session."""
 
 from fastapi import APIRouter
 
@@ -24,7 +24,7 @@ router = APIRouter(
 
 @router.get("/api/v1/exchanges", summary="Exchanges with transactions")
 async def exchanges(parts: Parts) -> list[ExchangeEntry]:
-    """Answer the exchanges of the transaction interface. Order books have many more: see
+    """List the exchanges of the transaction interface. Order books are available for many more: see
     `get_exchanges` of the WebSocket interface.
     """
     return [ExchangeEntry(**exchange.body()) for exchange in parts.transactions.exchanges]
@@ -32,7 +32,7 @@ async def exchanges(parts: Parts) -> list[ExchangeEntry]:
 
 @router.get("/api/v1/exchanges/credentials", summary="Does the service hold credentials?")
 async def credentials(parts: Parts) -> CredentialAvailability:
-    """Answer for which exchanges the service holds credentials. No caller brings any.
+    """List the exchanges whose credentials are configured. No caller brings any.
 
     `testnet_available` is false here although the list of exchanges says true: the specification
     asks for both. It reads: a caller cannot bring testnet credentials.
@@ -56,7 +56,7 @@ async def credentials(parts: Parts) -> CredentialAvailability:
 
 @router.get("/api/v1/transactions/types", summary="Names of transaction types")
 async def transaction_types(parts: Parts) -> TransactionTypes:
-    """Answer the unified types and those of each exchange; requests may mix them."""
+    """List the unified types and those of each exchange; requests may mix them."""
     return TransactionTypes(
         unified_types=dict(UNIFIED_TYPES),
         exchange_specific={e.name: list(e.types) for e in parts.transactions.exchanges},

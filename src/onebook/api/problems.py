@@ -54,14 +54,13 @@ _MUST_BE = (
 
 
 class FailureRoute(APIRoute):
-    """A route whose error bodies say `success: false` before the members of all others."""
+    """A route whose error bodies start with `success: false`."""
 
     error_fields: Final[Mapping[str, Any]] = {"success": False}
 
 
 def error_fields(scope: Scope) -> Mapping[str, Any]:
-    """Fields that the route of a path adds to its error bodies, also if the error occurs before
-    routing."""
+    """Fields that the route of a path adds to its error bodies, also for errors before routing."""
     route = scope.get("route") or _route_of(scope)
     return getattr(route, "error_fields", {})
 

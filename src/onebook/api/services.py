@@ -1,4 +1,4 @@
-"""Dependencies of the REST API's routes, as values and callables; `app` fills them in."""
+"""Dependencies of the REST API's routes, as values and callables set by `app`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from onebook.transactions.service import Transactions
 
 
 class HealthFacts(Struct, frozen=True):
-    """The state of this node at one moment.
+    """State of this node.
 
     Args:
-        ready: Everything needed to serve is there (the store answers, feeds are running). A node
-            that drains still serves its open connections.
+        ready: Everything needed to serve is available (the store answers, feeds are running). A
+            node that drains still serves its open connections.
         draining: The node is shutting down and drains its clients.
-        active_exchanges: How many exchanges `get_exchanges` calls active.
-        problems: One sentence for each thing that is not as it should be; empty is healthy.
+        active_exchanges: Number of exchanges reported as active by `get_exchanges`.
+        problems: One sentence per problem; empty if healthy.
     """
 
     ready: bool
@@ -31,7 +31,7 @@ class HealthFacts(Struct, frozen=True):
 
     @property
     def status(self) -> Literal["healthy", "degraded", "draining"]:
-        """The word for it in `/api/v1/health`."""
+        """The status in `/api/v1/health`."""
         if self.draining:
             return "draining"
         return "healthy" if self.ready and not self.problems else "degraded"
@@ -46,10 +46,10 @@ class Services:
         transactions: The service behind endpoints 4 to 7 and 10.
         health: The state of this node now; must not block.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
-        settings: How the API presents itself.
+        settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
-        metrics_port: The port of `/metrics` and of nothing else; None: the public one.
-        metrics_token: What a request for `/metrics` must carry; "": no token is set.
+        metrics_port: The separate port of `/metrics`; None: the public port.
+        metrics_token: The token required for `/metrics`; "": none is set.
         exposition: The text of `/metrics`.
         now_ms: Wall clock, Unix ms.
         now_s: Monotonic clock, seconds.

@@ -46,7 +46,7 @@ router = APIRouter(tags=["sessions"])
     openapi_extra=body_schema(AuthenticateRequest),
 )
 async def authenticate(request: Request, parts: Parts) -> Authenticated:
-    """Answer a session token that lasts 24 hours. Earlier sessions of the key stay valid.
+    """Return a session token that is valid for 24 hours. Earlier sessions of the key stay valid.
 
     Ten failed attempts in a minute from one address are followed by 429 until the minute is over.
     """
@@ -65,7 +65,7 @@ async def authenticate(request: Request, parts: Parts) -> Authenticated:
 
 
 async def _api_key(request: Request) -> str | None:
-    """The key in the body; a body without one, even one that is not JSON, is a missing key."""
+    """The key in the body; any body without a key, even if not JSON, is a missing key."""
     try:
         body = AuthenticateRequest.model_validate_json(await request.body(), strict=True)
     except ValidationError:
@@ -93,7 +93,7 @@ _STATUS_401 = {
 async def session_status(
     request: Request, parts: Parts, documented: Documented
 ) -> SessionStatus | JSONResponse:
-    """Answer the session's account and expiry."""
+    """Return account and expiry of the session."""
     try:
         session = await caller(request, parts, documented)
     except (InvalidSession, SessionExpired):

@@ -1,4 +1,4 @@
-"""Endpoints 8 and 9, and what machines ask: `/livez`, `/readyz`, `/metrics`."""
+"""Endpoints 8 and 9, and the probes `/livez`, `/readyz` and `/metrics`."""
 
 import hmac
 import re
@@ -26,12 +26,12 @@ from onebook.transactions.availability import Availability
 
 WEBSOCKET_PATH = "/api/v1/ws"
 FEATURES = (
-    "One order book merged from many exchanges, live over WebSocket",
-    "Levels that say which exchanges stand at a price, and with how much",
-    "An exchange whose book cannot be trusted leaves the view at once, and says why",
-    "Full books or deltas with checksums, paced and compressed as a client asks",
+    "Live order books merged from many exchanges, over WebSocket",
+    "Attribution: exchanges and amounts at each price level",
+    "Invalid books are removed from the view at once, with the reason",
+    "Full books or deltas with checksums, with selectable interval and compression",
     "Transactions of exchange accounts in one format over REST",
-    "50 GB a month for every key, with live usage",
+    "50 GB per month and key, with live usage",
 )
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
@@ -54,10 +54,10 @@ machines = APIRouter(include_in_schema=False)
 
 
 async def facts_of(parts: Services) -> tuple[HealthFacts, list[str]]:
-    """The state of the node, and the exchanges whose transactions can be asked for now.
+    """The state of the node and the exchanges whose transactions are available.
 
-    That no credentials were set is a choice of the operator and no fault; that an exchange
-    refuses them, or cannot be reached, is one.
+    Missing credentials are the operator's choice and not a problem; credentials that an exchange
+    refuses, and an unreachable exchange, are.
     """
     facts = parts.health()
     availability = await parts.transactions.availability.all() if facts.ready else {}
@@ -76,10 +76,10 @@ async def facts_of(parts: Services) -> tuple[HealthFacts, list[str]]:
     responses=errors(InternalError),
 )
 async def health(parts: Parts) -> HealthReport:
-    """Answer whether the service is healthy, degraded (something is missing) or draining.
+    """Return whether the service is healthy, degraded or draining.
 
-    `unified_api` is operational while transactions of at least one exchange can be asked for: its
-    credentials are set, and the exchange did not refuse them the last time.
+    `unified_api` is operational while transactions of at least one exchange are available: its
+    credentials are set, and the exchange accepted them the last time.
     """
     facts, able = await facts_of(parts)
     return HealthReport(
@@ -102,7 +102,7 @@ async def health(parts: Parts) -> HealthReport:
 )
 @router.get("/api/v1", include_in_schema=False, dependencies=[ByAddress])
 async def root(request: Request, parts: Parts) -> Root:
-    """Answer where to connect and how to authenticate."""
+    """Return where to connect and how to authenticate."""
     example = websocket_url(base_url(request, parts))
     return Root(
         message="Onebook: one live order book across exchanges, one ledger across accounts.",
@@ -118,11 +118,11 @@ def _parameter(parts: Services) -> str:
     way = 'api_key of the first message: {"type": "authenticate", "api_key": "..."}'
     if not parts.query_key_allowed:
         return way
-    return f"{way}. The query parameter api_key is the older way: a URL ends up in logs"
+    return f"{way}. The query parameter api_key is the older way, but URLs end up in logs"
 
 
 def websocket_url(base: str) -> str:
-    """The address of the WebSocket of a service, from its HTTP address."""
+    """The WebSocket URL of a service with an HTTP URL."""
     return "ws" + base.rstrip("/").removeprefix("http") + WEBSOCKET_PATH
 
 
@@ -139,7 +139,7 @@ def base_url(request: Request, parts: Services) -> str:
 async def websocket() -> None:
     """Refuse a plain HTTP request; the server handles upgrades before routing."""
     raise UpgradeRequired(
-        "This is the address of the WebSocket: connect to it with a WebSocket client.",
+        "This path serves WebSocket connections only: use a WebSocket client.",
         headers=UPGRADE_HEADERS,
     )
 
@@ -162,7 +162,7 @@ async def readyz(parts: Parts) -> JSONResponse:
 
 @machines.get("/metrics")
 async def metrics(request: Request, parts: Parts) -> Response:
-    """Write every metric in the Prometheus text format, to those who may see it."""
+    """Return all metrics in the Prometheus text format, if the client is allowed to see them."""
     require_scraper(
         request,
         token=parts.metrics_token,
@@ -172,22 +172,22 @@ async def metrics(request: Request, parts: Parts) -> Response:
 
 
 def require_scraper(request: Request, *, token: str, private: bool) -> None:
-    """Let a request have the metrics: with the token, or from this machine and not by a proxy.
+    """Allow metrics only with the token, or to direct requests from this machine.
 
     Args:
-        token: Of `server.metrics_token`; "": none is set.
-        private: Whether it arrived at an address of metrics alone, where only a token is asked for.
+        token: Value of `server.metrics_token`; "": none is set.
+        private: Whether it arrived at the separate port of metrics, where only a token is required.
 
     Raises:
         MissingAuthorization: The token is absent or wrong.
-        NotFound: Metrics are for this machine alone.
+        NotFound: The request is from another machine and no token is set.
     """
     if _from_here(request) or (private and not token):
         return
     if not token:
         raise NotFound(
-            "/metrics is answered on this machine, at server.metrics_port, or with the "
-            "token of server.metrics_token."
+            "/metrics is available from this machine, at server.metrics_port, or with the token "
+            "of server.metrics_token."
         )
     given = request.headers.get("authorization", "").encode()
     if not hmac.compare_digest(given, f"Bearer {token}".encode()):
@@ -195,7 +195,7 @@ def require_scraper(request: Request, *, token: str, private: bool) -> None:
 
 
 def _from_here(request: Request) -> bool:
-    """Whether a program of this machine asks: what a proxy passes on carries a header of it."""
+    """Whether the request is from this machine and not from a proxy, which would add a header."""
     if any(name in request.headers for name in PROXY_HEADERS):
         return False
     try:

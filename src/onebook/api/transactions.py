@@ -1,8 +1,8 @@
 """Endpoints 6 and 10: validation of the operator's credentials, and transactions.
 
-The service holds the credentials; a request that has some is refused before any call to an
-exchange. Bodies of endpoint 10 count against the key's allowance. When the client disconnects, its
-run is cancelled.
+Credentials are configured by the operator; a request that contains some is refused before any call
+to an exchange. Bodies of endpoint 10 count against the key's allowance. When the client
+disconnects, its query is cancelled.
 """
 
 import asyncio
@@ -47,7 +47,9 @@ JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 PIECE_BYTES: Final = 262_144
 VARY: Final = {"Vary": "Accept"}
-OVER: Final = "The key's monthly data allowance is used up; /api/v1/data-usage says until when."
+OVER: Final = (
+    "The key's monthly data allowance is exhausted; see /api/v1/data-usage for the reset date."
+)
 
 router = APIRouter(tags=["transactions"], route_class=FailureRoute)
 log = logging.getLogger("onebook.api")
@@ -78,7 +80,7 @@ class ValidateRequest(BaseModel):
 
 
 def inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    """A JSON schema with its references written out, as OpenAPI takes it in the middle."""
+    """A JSON schema with its references inlined, for embedding in OpenAPI."""
     if isinstance(schema, list):
         return [inlined(part, definitions) for part in schema]
     if not isinstance(schema, dict):
@@ -117,13 +119,17 @@ def _answer_schema() -> dict[str, Any]:
 
 
 _OK: Final = {
-    "description": "The records, newest first. As a stream: one record a line, then one summary "
-    "line with everything else.",
+    "description": (
+        "The records, newest first. As a stream: one record per line, then a summary line with "
+        "everything else."
+    ),
     "content": {"application/json": {"schema": _answer_schema()}, NDJSON: {"schema": {}}},
 }
 _VALIDATED: Final = {
-    "description": "The exchange's answer. `success: false` is one too: the credentials "
-    "are not good, or there are none.",
+    "description": (
+        "The exchange's answer. It may be `success: false`, if the credentials are invalid or "
+        "missing."
+    ),
     "content": {
         "application/json": {
             "schema": {
@@ -150,7 +156,7 @@ _VALIDATED: Final = {
     openapi_extra=body_schema(ValidateRequest),
 )
 async def validate_credentials(request: Request, parts: Parts, session: Caller) -> JSONResponse:
-    """Check with the exchange that it accepts the credentials held by the service."""
+    """Verify the operator's credentials with the exchange."""
     asked = await read_body(request, ValidateRequest)
     found = await until_gone(
         request.receive,
@@ -179,9 +185,9 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
     openapi_extra=body_schema(TransactionsRequest),
 )
 async def transactions(request: Request, parts: Parts, session: Caller) -> Response:
-    """Transactions in one exact form, newest first, with what is covered.
+    """Return transactions in one exact form, newest first, with their coverage.
 
-    With `Accept: application/x-ndjson` they come as a stream, however many there are.
+    With `Accept: application/x-ndjson` any number of them is streamed.
     """
     asked = await read_body(request, TransactionsRequest)
     await _refuse_over(parts, session)
@@ -244,7 +250,7 @@ def _quality(parameters: list[str]) -> float:
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Await work; cancel it if the client disconnects first.
+    """Await a task; cancel it if the client disconnects first.
 
     Raises:
         ClientDisconnect: The client left.
@@ -269,7 +275,7 @@ async def _disconnect(receive: Receive) -> None:
 
 
 class BodyInPieces(Response):
-    """One body, sent in pieces: handing over many megabytes at once holds the event loop."""
+    """A body sent in pieces, because sending many megabytes at once blocks the event loop."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the body."""
@@ -285,8 +291,8 @@ class BodyInPieces(Response):
 class Lines(Response):
     """Streamed NDJSON body, counted in the meter.
 
-    A client that reads nothing for `unread_s` is disconnected, because its run counts against the
-    limit of concurrent runs.
+    A client that reads nothing for `unread_s` is disconnected, because its query counts against the
+    concurrency limit.
     """
 
     media_type = NDJSON
@@ -318,7 +324,7 @@ class Lines(Response):
         *,
         unread_s: float,
     ) -> "Lines":
-        """Wait for the first line: until then an error can still be an error status."""
+        """Wait for the first line; until then an error can still set the status."""
         try:
             first = await until_gone(receive, _first_of(lines))
         except BaseException:
@@ -347,7 +353,9 @@ class Lines(Response):
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         except TimeoutError:
             UNREAD.inc()
-            log.warning("Closed a transaction stream that was not read for %g s.", self._unread_s)
+            log.warning(
+                "Closed a transaction stream: the client read nothing for %g s.", self._unread_s
+            )
             raise ClientDisconnect from None
         self._meter.add(self._key_id, len(part))
 

@@ -1,7 +1,7 @@
-"""Endpoint 3: what a key has received in this period.
+"""Endpoint 3: usage of a key in this billing period.
 
-The specification puts the key in the path. It is written to no log, metric or error here
-(`edge.py` knows routes by their template), and the answer forbids caches and referrers.
+The specification puts the key in the path. It never appears in logs, metrics or errors (`edge.py`
+uses route templates), and the response forbids caching and referrers.
 """
 
 from typing import Annotated
@@ -35,7 +35,7 @@ async def data_usage(
     request: Request,
     parts: Parts,
 ) -> UsageReport:
-    """Answer the usage of a key. Counts against no limit; needs no session.
+    """Return the usage of a key. Counts against no limit; needs no session.
 
     Sixty unknown keys in a minute from one address are followed by 429.
     """

@@ -31,7 +31,9 @@ def reload_node(
             new = feeder.own_settings(new, overrides)
         if isinstance(node, feeder.Feeder):
             logs.configure(new.log.level, new.log.format, access=new.log.access)
-            log.info("SIGHUP: a feeds node reads its log settings again, others at a restart.")
+            log.info(
+                "SIGHUP: a feeds node reloads only its log settings; other settings need a restart."
+            )
             return
         ccxt_as_now = {"ccxt": settings.feeds.ccxt}
         wanted = feeder.exchanges_in_use(new.feeds.model_copy(update=ccxt_as_now), overrides)

@@ -180,7 +180,7 @@ def _extract(file: BinaryIO, place: Place, name: str, expected: str, target: Pat
             copy.write(chunk)
             left -= len(chunk)
     if digest_of(target) != expected:
-        raise ConfigError(f"{name} in the backup is damaged: its checksum does not fit.")
+        raise ConfigError(f"{name} in the backup is damaged: its checksum does not match.")
     return target
 
 

@@ -76,7 +76,7 @@ def set_credentials(
         typer.Option(help="PEM file of a self-generated key; default: prompt for a secret."),
     ] = None,
     no_check: Annotated[
-        bool, typer.Option("--no-check", help="Store without verifying them with the exchange.")
+        bool, typer.Option("--no-check", help="Store the credentials without verification.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Replace stored credentials without confirmation.")

@@ -91,7 +91,7 @@ async def record(
     settings: FeedSettings = FeedSettings(),  # noqa: B008 - frozen
     bytes_max: int = RECORDING_BYTES_MAX,
 ) -> Recorder:
-    """Record the books of some symbols of one exchange, until the time is over or the recording
+    """Record the books of some symbols of one exchange until the time is over or the recording
     ends.
 
     Raises:

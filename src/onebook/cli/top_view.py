@@ -40,8 +40,7 @@ class ExchangeLine(NamedTuple):
 
     @property
     def trouble(self) -> bool:
-        """Whether some of its books are not live; an exchange without books and connections is
-        idle."""
+        """Whether some of its books are not live; without books and connections it is idle."""
         down = not self.up and any(self.books.values())
         return down or any(self.books.get(each, 0) for each in (Health.STALE, Health.OFFLINE))
 

@@ -1,4 +1,4 @@
-"""The Python client: live merged books, transactions and usage in a few lines.
+"""Python client of Onebook: live merged books, transactions and usage.
 
     async with AsyncOnebook("http://127.0.0.1:8000", key) as client:
         async for view in client.watch("BTC/USDT", depth=10):
@@ -7,8 +7,8 @@
             else:
                 print(view.problem or view.stale_exchanges)
 
-`Onebook` is the same without asyncio; `watch` is the books alone. It imports nothing of the server,
-and can be copied out of it: it needs websockets, and httpx where REST is used.
+`Onebook` is the same without asyncio; `watch` streams only books. The package imports nothing of
+the server and can be copied out of it; it needs websockets, and httpx for REST.
 """
 
 from importlib import import_module

@@ -12,20 +12,20 @@ _SECURE = {"http": False, "ws": False, "https": True, "wss": True}
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a service answers REST requests and WebSocket connections."""
+    """REST and WebSocket URLs of a service."""
 
     rest: str
     websocket: str
 
 
 def addresses_of(url: str) -> Addresses:
-    """Read the address of a service, such as https://books.example or 127.0.0.1:8000.
+    """Parse the URL of a service, such as https://books.example or 127.0.0.1:8000.
 
-    The path of the API, or of its WebSocket, may be there already. Without a scheme a host with a
-    port is http://, one without is https://.
+    The path of the API or of its WebSocket may be included. Without a scheme, a host with a port
+    means http://, one without means https://.
 
     Raises:
-        Refused: It is not an address.
+        Refused: The URL is invalid.
     """
     given, url = url, _with_scheme(url)
     if not has_host(url, _SECURE):
@@ -42,10 +42,10 @@ def addresses_of(url: str) -> Addresses:
 
 
 def websocket_of(url: str) -> str:
-    """Return the WebSocket address of a service; one with a path of its own stays as it is.
+    """Return the WebSocket URL of a service; a custom path is kept.
 
     Raises:
-        Refused: It is not an address.
+        Refused: The URL is invalid.
     """
     websocket = addresses_of(url).websocket
     parts = urlsplit(url)

@@ -32,11 +32,11 @@ async def ask(
     *,
     ssl_context: ssl.SSLContext | None = None,
 ) -> dict[str, Any]:
-    """The reply to one message, which is of a type.
+    """Send one message and return its reply, which has a given type.
 
     Raises:
-        Refused: The service refuses it, or the address is wrong.
-        Unavailable: It could not be answered now, or the reply is invalid.
+        Refused: The service refuses it, or the URL is wrong. Unavailable: No answer at the moment,
+            or an invalid one.
     """
     try:
         async with opening(url, ssl_context, SILENCE_MAX_S) as ws:

@@ -1,7 +1,7 @@
-"""`Onebook`: the same client for programs without asyncio.
+"""`Onebook`: the client for programs without asyncio.
 
-An event loop in a background thread reads and answers pings while the caller computes; the caller
-gets the newest view.
+An event loop in a background thread reads messages and answers pings; the caller always gets the
+newest view.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ class ClosableIterator(Protocol[Value]):
 
 
 class Onebook:
-    """A client of one service. Enter it, or close it; one thread at a time may use it.
+    """A client of one service, for one thread at a time. Use it as a context manager or close it.
 
-    Methods, arguments and errors are those of `AsyncOnebook`.
+    Methods, arguments and errors are the same as in `AsyncOnebook`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Onebook:
         self.close()
 
     def close(self) -> None:
-        """Close every connection and end the thread."""
+        """Close all connections and stop the thread."""
         if self._closed:
             return
         self._closed = True
@@ -86,7 +86,7 @@ class Onebook:
         silence_max_s: float = SILENCE_MAX_S,
         **options: Any,
     ) -> "BlockingIterator[BookView]":
-        """Yield the newest view of each symbol, across reconnects; never ends by itself."""
+        """Yield the newest view of each symbol, across reconnects, until it is closed."""
         return BlockingIterator(
             self,
             self._client.watch(
@@ -101,27 +101,27 @@ class Onebook:
     def order_book(
         self, symbol: str, *, exchanges: Sequence[str] | str = "all", **options: Any
     ) -> BookView:
-        """The merged book of one symbol, once."""
+        """Request the merged book of one symbol once."""
         return self._run(self._client.order_book(symbol, exchanges=exchanges, **options))
 
     def exchanges(self) -> dict[str, Any]:
-        """The exchanges and whether their feeds are live."""
+        """List the exchanges and the state of their feeds."""
         return self._run(self._client.exchanges())
 
     def pairs(self, exchange: str | None = None) -> dict[str, Any]:
-        """The pairs of one exchange, or of all."""
+        """List the pairs of one exchange, or of all."""
         return self._run(self._client.pairs(exchange))
 
     def usage(self) -> KeyUsage:
-        """What the key has received of its monthly allowance."""
+        """Return usage and allowance of the key."""
         return self._run(self._client.usage())
 
     def health(self) -> dict[str, Any]:
-        """The health of the service."""
+        """Return the health of the service."""
         return self._run(self._client.health())
 
     def validate_credentials(self, exchange: str, *, testnet: bool = False) -> dict[str, Any]:
-        """Whether the exchange accepts the operator's credentials."""
+        """Verify the operator's credentials with the exchange."""
         return self._run(self._client.validate_credentials(exchange, testnet=testnet))
 
     def transactions(
@@ -135,7 +135,7 @@ class Onebook:
         partial_allowed: bool = False,
         **options: Any,
     ) -> "BlockingIterator[dict[str, Any]]":
-        """Yield every record of an exchange account, newest first."""
+        """Yield all records of an exchange account, newest first."""
         return BlockingIterator(
             self,
             self._client.transactions(
@@ -159,7 +159,7 @@ class Onebook:
         page_records: int = PAGE_RECORDS,
         **options: Any,
     ) -> "BlockingIterator[TransactionPage]":
-        """The same as pages, each with its coverage and its errors."""
+        """Yield transactions page by page, with coverage and errors."""
         return BlockingIterator(
             self,
             self._client.transaction_pages(
@@ -169,14 +169,14 @@ class Onebook:
 
     @property
     def _in_thread(self) -> bool:
-        """Whether this is the thread of the loop, where nothing may wait for it.
+        """Whether this is the event loop's thread, which must not wait for the loop.
 
-        The garbage collector ends iterators, and calls a caller's `__del__`, in any thread.
+        The garbage collector may run `__del__` in any thread.
         """
         return threading.current_thread() is self._thread
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work on the loop; Ctrl-C in the caller cancels it."""
+        """Run a coroutine on the loop and return its result; Ctrl-C cancels it."""
         future = self._begin(work)
         try:
             return self._result(future)

@@ -1,7 +1,7 @@
-"""Why there is no live view: the cause in one sentence, and whether a retry can help.
+"""Classifies failures: the cause in one sentence, and whether a retry can help.
 
-Close codes: 40xx are final, 41xx back off, 42xx return at the time the service named. Pure:
-exceptions and numbers in, sentences and pauses out.
+Close codes: 40xx are final, 41xx need backoff, 42xx reconnect at the time given by the service.
+Pure: exceptions and numbers in, sentences and pauses out.
 """
 
 import os
@@ -47,13 +47,13 @@ TRANSIENT_STATUSES = frozenset((408, 425, 429, *range(500, 600)))
 
 
 class ServiceError(Exception):
-    """What the client raises: `code` for programs, the message for people.
+    """Base of the client's exceptions: `code` for programs, the message for people.
 
     Args:
-        code: The service's error code, a close code as text, or one that a subclass lists.
+        code: The service's error code, a close code as text, or a code listed in a subclass.
         message: One sentence.
         details: Further fields of the service's error, such as `supported_exchanges`.
-        retry_after_s: When the service asks to try again; None where it does not say.
+        retry_after_s: Seconds after which the service suggests a retry, or None.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Refused(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """It failed now and may succeed later.
+    """A temporary failure; a retry may succeed.
 
     Codes of this client: unreachable, unknown_host, timeout, http_<status>, no_handshake,
     no_answer, no_progress, protocol_error.
@@ -89,7 +89,7 @@ class Unavailable(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class ViewProblem:
-    """Why a view is not live now; a retry is under way.
+    """The reason why a view is not live; the client is retrying.
 
     `code` is the service's error code, a close code as text, gap, or one of `Unavailable`.
     """
@@ -103,7 +103,7 @@ class ViewProblem:
 
 
 def has_host(url: str, schemes: Collection[str]) -> bool:
-    """Whether an address has one of these schemes, and a host and a port that can be looked up."""
+    """Whether a URL has one of these schemes and a valid host and port."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -114,20 +114,20 @@ def has_host(url: str, schemes: Collection[str]) -> bool:
 
 
 def shown(url: str) -> str:
-    """An address without its query and user, which may hold a key."""
+    """A URL without query and user, which may contain a key."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def place_of(url: str) -> str:
-    """Host and port of an address."""
+    """Host and port of a URL."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port or PORTS[parts.scheme]}"
 
 
 def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
-    """Classify an exception of connecting: code, sentence, seconds the service asks to wait.
+    """Classify a connection failure: code, message, seconds to wait on the service's request.
 
     Raises:
         Refused: Connecting again would fail in the same way.
@@ -182,7 +182,7 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
 
 
 def _proxy(parts: SplitResult) -> str:
-    """A further sentence where the environment sets a proxy: what failed may be that."""
+    """An additional sentence if the environment sets a proxy, which may be what failed."""
     proxies = getproxies()
     named = [name for name in PROXIES[parts.scheme] if proxies.get(name)]
     if not named or proxy_bypass(parts.hostname or ""):
@@ -212,11 +212,11 @@ def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:
 
 
 def closed(error: ConnectionClosed, cause: ViewProblem | None) -> tuple[str, str, int]:
-    """Classify a close: code, sentence, close code.
+    """Classify a closed connection: code, message, close code.
 
     Args:
         error: How the connection ended.
-        cause: The last error message of the service, which a close often follows.
+        cause: The last error message of the service, which often precedes a close.
 
     Raises:
         Refused: The close code is final.
@@ -244,12 +244,12 @@ def pause_s(
     *,
     draw: Callable[[], float] = random.random,
 ) -> float:
-    """Seconds until the next attempt: exponential with jitter, or what the service asked for.
+    """Seconds until the next attempt: exponential backoff with jitter, or the service's own value.
 
     Args:
-        number: The close code; NO_CLOSE_FRAME where nothing was opened.
+        number: The close code; NO_CLOSE_FRAME if no connection was opened.
         attempt: Failures in a row before this one.
-        given_s: What the service asked for: `reconnect_in_ms`, or Retry-After.
+        given_s: The service's `reconnect_in_ms` or Retry-After.
         draw: A random number from 0 to 1.
     """
     base_s = BACKOFF_BUSY_S if number in BUSY_CODES else BACKOFF_BASE_S

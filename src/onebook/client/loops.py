@@ -1,4 +1,4 @@
-"""The event loop that a client belongs to: its connections cannot be used from a second one."""
+"""Guards that a client is used from a single event loop, as its connections require."""
 
 import asyncio
 

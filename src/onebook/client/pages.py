@@ -1,4 +1,4 @@
-"""Pagination of transactions; pages report what could not be read."""
+"""Pagination of transactions; each page reports its coverage and errors."""
 
 import asyncio
 from collections import deque
@@ -20,10 +20,10 @@ Post = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class TransactionPage:
-    """One answer of the transaction interface.
+    """One page of transactions.
 
-    `coverage` says for each type from when on everything has been delivered by this page and those
-    before it; `errors` what could not be read, and whether the next page tries it again.
+    `coverage` gives for each type the time since which all records have been delivered by the pages
+    so far; `errors` lists what could not be read, and whether the next page retries it.
     """
 
     records: list[dict[str, Any]]
@@ -63,14 +63,13 @@ def request_of(
 
 
 class TransactionPages(AsyncIterator[TransactionPage]):
-    """Every page of a request, newest records first.
+    """Iterates over all pages of a request, newest records first.
 
-    A wait that is cancelled, or that raises `Unavailable`, loses nothing: the next one asks for the
-    same page.
+    After a cancellation or `Unavailable` nothing is lost: the next iteration requests the same page
+    again.
 
-    Raises, when it is iterated:
-        Refused: The service refuses the request.
-        Unavailable: The service cannot answer now, or further pages make no progress.
+    Raises, when it is iterated: Refused: The service refuses the request. Unavailable: The service
+        cannot answer at the moment, or pages make no progress.
     """
 
     def __init__(self, post: Post, request: Mapping[str, Any]) -> None:
@@ -109,10 +108,10 @@ class TransactionPages(AsyncIterator[TransactionPage]):
 
 
 class TransactionRecords(AsyncIterator[dict[str, Any]]):
-    """Every record of some pages; see `TransactionPages`.
+    """Iterates over all records of some pages; see `TransactionPages`.
 
-    Raises, when it is iterated:
-        Refused: `incomplete`, after the last record, where some could not be read.
+    Raises, when it is iterated: Refused: `incomplete`, after the last record, if some could not be
+        read.
     """
 
     def __init__(self, pages: TransactionPages, *, partial_allowed: bool) -> None:

@@ -1,4 +1,4 @@
-"""REST requests of one API key: a session that renews itself, retries, errors with their codes."""
+"""REST requests of one API key, with automatic session renewal, retries and error codes."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ _RENEWED = frozenset(("session_expired", "invalid_session"))
 
 
 class _NoKeys(logging.Filter):
-    """Drop the records of httpx that would show an API key: its log of requests has the path."""
+    """Drops httpx's log records, because their request paths would show an API key."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return _USAGE not in record.getMessage()
@@ -50,12 +50,12 @@ _NO_KEYS = _NoKeys()
 
 
 class RestClient:
-    """The HTTP side of a client. Close it.
+    """The HTTP side of a client; must be closed.
 
     Args:
         base: The address of the API, such as https://books.example/api/v1.
         api_key: The key that sessions are opened with.
-        attempts_max: Attempts of one request, where another may help.
+        attempts_max: Maximum attempts of one request.
         ssl_context: Trusted authorities; the system's by default.
     """
 
@@ -106,7 +106,7 @@ class RestClient:
         return answer
 
     async def usage(self) -> Any:
-        """The usage report; the key is part of the path, so the path is in no error."""
+        """The usage report; errors omit the path, because it contains the key."""
         report = await self.get(f"{_USAGE}{quote(self._api_key, safe='')}")
         require_field(self._base, report, "data_usage")
         require("usage report", report, USAGE)
@@ -115,11 +115,11 @@ class RestClient:
     async def _asked(
         self, method: str, path: str, body: Mapping[str, Any] | None, *, session: bool
     ) -> Any:
-        """Send a request again while that may help: new session, Retry-After, full jitter.
+        """Send a request, with retries: new session, Retry-After, full jitter.
 
         Raises:
             Refused: The service refuses the request, with the service's code.
-            Unavailable: It could not be answered; a later attempt may be.
+            Unavailable: All attempts failed; a later one may succeed.
         """
         self._loop.require()
         renewed = False
@@ -178,7 +178,7 @@ class RestClient:
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """Read a body raw and inflate it within the limit, which httpx does not do."""
+    """Read and inflate a body up to the size limit, which httpx does not support."""
     encodings = response.headers.get_list("content-encoding")
     try:
         return await read_body(response.aiter_raw(), encodings, bytes_max=BODY_BYTES_MAX)
@@ -190,7 +190,7 @@ async def _body(response: httpx.Response) -> bytes:
 
 
 def _cause(error: httpx.TransportError) -> Exception:
-    """The exception of the socket behind one of httpx, where there is one."""
+    """The socket exception behind an httpx exception, if any."""
     if isinstance(error, httpx.TimeoutException):
         return TimeoutError()
     cause: Exception = error
@@ -228,7 +228,7 @@ def _parsed(base: str, response: httpx.Response, content: bytes) -> Any:
 
 
 def require_field(base: str, answer: Any, name: str) -> None:
-    """Raise Refused where the answer lacks a field that the service always sends."""
+    """Raise Refused if the answer lacks a field that the service always sends."""
     if not isinstance(answer, dict) or name not in answer:
         raise Refused("not_onebook", f"{shown(base)} is not an Onebook service: check the URL.")
 

@@ -21,7 +21,7 @@ from onebook.client.watch import Symbols, ViewUpdates, watch
 
 
 class AsyncOnebook:
-    """A client of one service. Enter it, or close it.
+    """A client of one service. Use it as a context manager or close it.
 
     It belongs to the event loop that uses it first; from another one it raises RuntimeError.
 
@@ -30,8 +30,8 @@ class AsyncOnebook:
 
     Args:
         url: The service's address, such as https://books.example.
-        api_key: The key; it is sent in messages and headers, and in the path of `usage` alone.
-        attempts_max: Attempts of a REST request that may succeed later.
+        api_key: The key; sent in messages and headers, and in the path of `usage` only.
+        attempts_max: Maximum attempts of a REST request.
         ssl_context: Trusted authorities; the system's, or those of SSL_CERT_FILE, by default.
 
     Raises:
@@ -59,7 +59,7 @@ class AsyncOnebook:
         await self.close()
 
     async def close(self) -> None:
-        """Close the HTTP connections; an iteration closes its own when it ends."""
+        """Close the HTTP connections; iterators close their own connections."""
         if self._opened is not None:
             await self._opened.close()
             self._opened = None
@@ -88,7 +88,7 @@ class AsyncOnebook:
     async def order_book(
         self, symbol: str, *, exchanges: Sequence[str] | str = "all", **options: Any
     ) -> BookView:
-        """The merged book of one symbol, once; options are those of `watch`."""
+        """Request the merged book of one symbol once; options as for `watch`."""
         asked = {"type": "get_aggregated_orderbook", "symbol": symbol, "exchanges": exchanges}
         reply = await self._ask({**asked, **options}, "aggregated_orderbook_data")
         view = BookView(reply["symbol"])
@@ -96,24 +96,24 @@ class AsyncOnebook:
         return view
 
     async def exchanges(self) -> dict[str, Any]:
-        """The exchanges and whether their feeds are live."""
+        """List the exchanges and the state of their feeds."""
         return await self._data({"type": "get_exchanges"}, "exchanges_data")
 
     async def pairs(self, exchange: str | None = None) -> dict[str, Any]:
-        """The pairs of one exchange, or of all."""
+        """List the pairs of one exchange, or of all."""
         asked = {"type": "get_pairs"} | ({"exchange": exchange} if exchange else {})
         return await self._data(asked, "pairs_data")
 
     async def usage(self) -> KeyUsage:
-        """What the key has received of its monthly allowance."""
+        """Return usage and allowance of the key."""
         return KeyUsage.read(await self._rest.usage())
 
     async def health(self) -> dict[str, Any]:
-        """The health of the service."""
+        """Return the health of the service."""
         return dict(await self._rest.get("/health"))
 
     async def validate_credentials(self, exchange: str, *, testnet: bool = False) -> dict[str, Any]:
-        """Whether the exchange accepts the operator's credentials."""
+        """Verify the operator's credentials with the exchange."""
         body = {"exchange": exchange, "testnet": testnet}
         return dict(await self._rest.post("/transactions/validate-credentials", body))
 
@@ -128,25 +128,25 @@ class AsyncOnebook:
         partial_allowed: bool = False,
         **options: Any,
     ) -> TransactionRecords:
-        """Iterate over the records of an exchange account, newest first, page after page.
+        """Iterate over the records of an exchange account, newest first.
 
-        Numbers are exact: `Decimal`, and text beside it. What failed and may succeed is asked for
-        again, so that such records come late. A wait that is cancelled, or that raises
-        `Unavailable`, loses nothing: the next one goes on.
+        Numbers are exact (`Decimal`). Failed parts are requested again if a retry may succeed, so
+        their records arrive late. After a cancellation or `Unavailable` nothing is lost: the next
+        iteration continues.
 
         Args:
             exchange: Such as bybit.
-            types: Unified and exchange names, or one; none: all but ledger and holdings.
+            types: Unified or exchange-specific names; default: all but ledger and holdings.
             start: Oldest time, inclusive, with a time zone, or Unix ms; none: 30 days before `end`.
             end: Newest time, inclusive; none: now.
-            page_records: Records of one request, up to 10,000.
-            partial_allowed: Whether to end without an exception where records are missing.
+            page_records: Records per request, up to 10,000.
+            partial_allowed: Whether to end without an exception if records are missing.
             options: testnet, include_raw, verify.
 
         Raises:
             Refused: The service refuses the request; `incomplete`, after the last record, where
                 not all could be read: `details` has the errors and the coverage.
-            Unavailable: The service or the exchange cannot answer now.
+            Unavailable: The service or the exchange cannot answer at the moment.
         """
         found = self.transaction_pages(
             exchange, types, start=start, end=end, page_records=page_records, **options
@@ -163,7 +163,7 @@ class AsyncOnebook:
         page_records: int = PAGE_RECORDS,
         **options: Any,
     ) -> TransactionPages:
-        """The same as pages, each with its coverage and its errors; see `transactions`."""
+        """Iterate over transactions page by page, with coverage and errors; see `transactions`."""
         request = request_of(
             exchange, types, start=start, end=end, page_records=page_records, options=options
         )

@@ -44,10 +44,10 @@ ERRORS = frozenset(("error", "authentication_error", "subscription_error", "data
 async def opening(
     url: str, context: ssl.SSLContext | None, silence_max_s: float
 ) -> AsyncIterator[ClientConnection]:
-    """Open a connection; one that answers no ping for `silence_max_s` is closed.
+    """Open a connection; it is closed if it answers no ping for `silence_max_s`.
 
-    It is closed with 1000 however the block ends: websockets sends 1011, an internal error, when an
-    exception or a cancellation ends it, which is how a loop over views ends.
+    It is always closed with code 1000: websockets would send 1011 (internal error) if the block
+    ends by exception or cancellation, as loops over views do.
     """
     connecting = connect(
         url,
@@ -67,7 +67,7 @@ async def opening(
 
 
 class WatchedView(NamedTuple):
-    """A view, the options of its subscription, and the shapes of the messages that these bring."""
+    """A view, its subscription options, and the resulting message shapes."""
 
     view: BookView
     options: Mapping[str, Any]
@@ -75,15 +75,15 @@ class WatchedView(NamedTuple):
 
 
 def watched(symbol: str, options: Mapping[str, Any]) -> WatchedView:
-    """A subscription without a book."""
+    """Create the view of a subscription, without a book yet."""
     return WatchedView(BookView(symbol), options, shapes_of(options))
 
 
 class ViewSession:
     """The subscriptions of one connection.
 
-    Every message names its symbol as `id`, so that an error names its view. An error
-    about none is about the connection: it is the `cause` of the close that follows.
+    Every message has its symbol as `id`, so that errors identify their view. An error without `id`
+    concerns the connection and becomes the `cause` of the close that follows.
     """
 
     def __init__(self, ws: ClientConnection, held: Sequence[WatchedView]) -> None:
@@ -100,7 +100,7 @@ class ViewSession:
 
     @property
     def reconnect_s(self) -> float | None:
-        """In how many seconds the service wants this client back; None if it named no time."""
+        """Seconds after which the service wants this client to reconnect; None if unspecified."""
         # From the message on: a service that drains closes at the time that it named.
         return None if self._reconnect_at is None else max(0.0, self._reconnect_at - self._now_s())
 
@@ -114,10 +114,10 @@ class ViewSession:
             await self._subscribe(symbol)
 
     async def views(self) -> AsyncGenerator[BookView, None]:
-        """Yield each view that a message changed.
+        """Yield each view changed by a message.
 
         Raises:
-            Refused: The service refused what this client asked for.
+            Refused: The service refused a request of this client.
             Unavailable: The service did not answer in time, or sent an invalid message.
             ConnectionClosed: The connection ended.
         """
@@ -144,7 +144,7 @@ class ViewSession:
                     self.cause = ViewProblem("server_shutdown", "The service is restarting.")
 
     async def _updated(self, view: BookView, message: dict[str, Any]) -> bool:
-        """Apply an update; after a gap, ask for a full one. Returns whether the view changed."""
+        """Apply an update, or request a full one after a gap; returns whether the view changed."""
         if message["type"] == "aggregated_orderbook_delta" and not view.live:
             return False  # a full update is under way
         if message["type"] != "exchange_status":
@@ -160,7 +160,7 @@ class ViewSession:
         return True
 
     async def _failed(self, kind: str, message: dict[str, Any]) -> list[BookView]:
-        """Handle an error message; returns the views that are not live because of it."""
+        """Handle an error message; returns the views it invalidates."""
         retry_s = seconds(message.get("retry_after", 0))
         problem = ViewProblem(message.get("error", kind), message["message"], retry_s)
         held = self.held.get(str(message.get("id", message.get("symbol"))))
@@ -181,7 +181,7 @@ class ViewSession:
         return []
 
     def _accepted(self, message: dict[str, Any]) -> None:
-        """The service may write the symbol in another way, such as in capitals."""
+        """Accept the service's spelling of the symbol, such as in capitals."""
         symbol = str(message.get("id"))
         held = self.held.get(symbol)
         if held is not None:
@@ -199,7 +199,7 @@ class ViewSession:
         return min([*due, *filter(None, [self._closed_by_s])], default=None)
 
     async def _act_on_time(self) -> None:
-        """Repeat subscriptions that were put off by the service; fail overdue ones."""
+        """Repeat subscriptions postponed by the service; fail overdue ones."""
         now_s = self._now_s()
         if self.cause and self._closed_by_s is not None and self._closed_by_s <= now_s:
             raise Refused(self.cause.code, self.cause.message)
@@ -225,7 +225,7 @@ class ViewSession:
 
 
 def _shape_of(kind: str, held: WatchedView | None) -> Any:
-    """The shape of a message; of an update that no subscription is for, only its symbol is read."""
+    """The shape of a message; of an update without subscription, only the symbol is read."""
     if held is None and kind in _UPDATES:
         return _UNASKED
     return (_SHAPES if held is None else held.shapes).get(kind, {})
@@ -247,12 +247,12 @@ def unanswered() -> Unavailable:
 
 
 def seconds(number: int | Decimal, per_second: int = 1) -> float:
-    """A time that the service names, within the bounds of what a client waits for."""
+    """A time given by the service, bounded to what a client waits for."""
     return float(min(RETRY_AFTER_MAX_S * per_second, max(0, number))) / per_second
 
 
 def details_of(message: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an error message beside its code and its sentence."""
+    """The fields of an error message other than code and message."""
     shown = ("type", "error", "message", "timestamp", "id")
     return {name: value for name, value in message.items() if name not in shown}
 
@@ -261,7 +261,7 @@ def decoded(frame: str | bytes) -> dict[str, Any]:
     """Parse a message without binary floats.
 
     Raises:
-        Refused: It is no message of this service.
+        Refused: It is not a message of this service.
     """
     try:
         message = exact(frame)

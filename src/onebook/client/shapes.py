@@ -1,4 +1,4 @@
-"""Shapes of messages and answers of the service, checked before they are used.
+"""Validation of the service's messages and answers before they are used.
 
 A shape is a type, or several; {name: shape} for an object, where "name?" may be absent and EVERY
 stands for all names; [shape] for a list; or a function that returns what is wrong.
@@ -47,7 +47,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def fault_of(value: Any, shape: Any) -> str | None:
-    """Which part of a value is missing or of another type, and what it should be; None: no part."""
+    """Describe the first missing or mistyped part of a value; None if it is valid."""
     if isinstance(shape, dict):
         return _object_fault(value, shape)
     if isinstance(shape, list):
@@ -80,10 +80,10 @@ def _first(faults: Any) -> str | None:
 
 
 def require(kind: str, value: Any, shape: Any) -> None:
-    """Check what the service sent.
+    """Validate a message of the service.
 
     Raises:
-        Unavailable: It has another shape.
+        Unavailable: It is invalid.
     """
     if found := fault_of(value, shape):
         sentence = f"The service sent an invalid {kind}: {found.removeprefix('.').strip()}."
@@ -120,9 +120,9 @@ _DATA: dict[str, Any] = {"data": {}}
 
 
 def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The shapes of messages by type, for a subscription with these options.
+    """The shapes of messages by type, for given subscription options.
 
-    What the client does not read may have any shape.
+    Parts that the client does not read may have any shape.
     """
     extras = {
         "ages": {EVERY: int},
@@ -162,7 +162,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _level_of(*, split: bool) -> Callable[[Any], str | None]:
-    """The shape of a level. They are most of a message, so no function is called for each part."""
+    """The shape of a level, checked without a call per part because most of a message is levels."""
 
     def fault(raw: Any) -> str | None:
         match raw:

@@ -19,22 +19,22 @@ class KeyUsage:
 
     @property
     def remaining_bytes(self) -> int:
-        """What may still be received; never negative."""
+        """Remaining bytes of the allowance; never negative."""
         return max(0, self.limit_bytes - self.used_bytes)
 
     @property
     def exceeded(self) -> bool:
-        """Whether nothing is delivered until the allowance is renewed."""
+        """Whether the allowance is exhausted until its renewal."""
         return self.used_bytes > self.limit_bytes
 
     @property
     def share(self) -> float:
-        """Used part of the allowance; 1.0 is all of it."""
+        """Used fraction of the allowance; 1.0 means all."""
         return self.used_bytes / self.limit_bytes if self.limit_bytes else 1.0
 
     @classmethod
     def read(cls, report: Mapping[str, Any]) -> "KeyUsage":
-        """Read the body of GET /data-usage."""
+        """Parse the body of GET /data-usage."""
         data = report["data_usage"]
         return cls(
             username=report["username"],

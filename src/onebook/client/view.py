@@ -1,4 +1,4 @@
-"""A client's copy of one view: applies full updates and deltas, verifies the checksum.
+"""Client-side copy of one view: applies full updates and deltas and verifies the checksum.
 
 
 Pure: messages in, books out. Numbers are `Decimal`, exactly as the service printed them.
@@ -18,7 +18,7 @@ CHECKSUM_LEVELS = 25
 class ViewLevel:
     """One price of the merged book, with its attribution.
 
-    `amounts` is parallel to `exchanges`, and empty unless the subscription asked for `split`.
+    `amounts` is parallel to `exchanges`, and empty unless `split` was requested.
     """
 
     price: Decimal
@@ -29,15 +29,14 @@ class ViewLevel:
 
 @dataclass(slots=True)
 class BookView:
-    """The merged book of one symbol as the service last described it, best levels first.
+    """The latest merged book of one symbol, best levels first.
 
-    `live` is False, and the view empty, from a lost connection until the next full update;
-    `problem` is why. A live view may have no levels, or one side alone: the exchanges that are not
-    live are in `stale_exchanges`; `rejected` has those that were asked for and are not served, with
-    the reason, such as "unknown_exchange". `ages` (milliseconds) and `coverage` ({"bids": price,
-    "asks": price}, None for a side that is wholly known) are by exchange, and empty unless the
-    subscription asked for them; `fill` ({"buy": [...], "sell": [...]}) is the cost of each size
-    asked for.
+    From a lost connection until the next full update, `live` is False, the view is empty and
+    `problem` has the reason. A live view may have no levels, or only one side: `stale_exchanges`
+    lists the exchanges that are not live, `rejected` the requested exchanges that are not served,
+    with the reason, such as "unknown_exchange". `ages` (milliseconds) and `coverage` ({"bids":
+    price, "asks": price}, None for a completely known side) are by exchange, and empty unless
+    requested; `fill` ({"buy": [...], "sell": [...]}) is the cost of each requested size.
     """
 
     symbol: str
@@ -56,10 +55,10 @@ class BookView:
     update_number: int = 0
 
     def apply(self, message: dict[str, Any]) -> bool:
-        """Take one update, delta or status message.
+        """Apply an update, delta or status message.
 
         Returns:
-            Whether the view can be trusted; False asks for a `resync`.
+            Whether the view is valid; if False, send `resync`.
         """
         if message["type"] == "exchange_status":
             self.states[message["exchange"]] = message["state"]
@@ -73,7 +72,7 @@ class BookView:
         return True
 
     def lose(self, problem: ViewProblem) -> None:
-        """Invalidate the view until the next full update, because of a problem."""
+        """Invalidate the view until the next full update."""
         self.live = False
         self.problem = problem
         self.bids, self.asks = [], []
@@ -119,7 +118,7 @@ def _joined(old: list[ViewLevel], changes: Any) -> list[ViewLevel]:
 
 
 def _level(raw: Any) -> ViewLevel:
-    """Read an object level or an array level; whole numbers arrive as ints."""
+    """Parse an object level or an array level; whole numbers arrive as ints."""
     if isinstance(raw, dict):
         price, amount = raw["price"], raw["amount"]
         exchanges, amounts = raw["exchanges"], raw.get("amounts", ())

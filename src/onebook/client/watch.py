@@ -1,4 +1,4 @@
-"""Stream of merged books: reconnects by the close code, yields the newest view."""
+"""Stream of merged books: reconnects according to the close code, yields the newest view."""
 
 import asyncio
 import logging
@@ -50,30 +50,30 @@ def watch(
     ssl_context: ssl.SSLContext | None = None,
     **options: Any,
 ) -> "ViewUpdates":
-    """Iterate over a symbol's views after each change, across reconnects; never ends by itself.
+    """Iterate over the views of symbols after each change, across reconnects, until closed.
 
     A caller that is slower than the service gets the newest view of each symbol, never a queue of
     old ones; what was yielded does not change afterwards. A view is also yielded when it stops
     being live and on each failed attempt to connect: then `view.live` is False and `view.problem`
-    says why, with a code, and when the next attempt is. The first failure of a series is logged as
-    a warning of `onebook.client`.
+    has the code, the reason and the time of the next attempt. The first failure of a series is
+    logged as a warning of `onebook.client`.
 
     Args:
-        url: The service's address, such as https://books.example or 127.0.0.1:8000, or that of its
+        url: The URL of the service, such as https://books.example or 127.0.0.1:8000, or of its
             WebSocket.
-        api_key: The key; it is sent in a message, never in the address.
-        symbols: Pairs such as BTC/USDT, or one; or pairs with options of their own, which go before
-            those of all: {"BTC/USDT": {"depth": 5}, "ETH/USDT": {}}.
+        api_key: The key; sent in a message, never in the URL.
+        symbols: Pairs such as BTC/USDT, or one; or a mapping of pairs to their own options, which
+            take precedence: {"BTC/USDT": {"depth": 5}, "ETH/USDT": {}}.
         exchanges: Names, or "all".
-        attempts_max: Failures in a row after which `Unavailable` is raised; None for no end.
-        silence_max_s: Seconds after which a connection that answers no ping is given up.
+        attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
+        silence_max_s: Seconds without an answer to a ping before the connection is closed.
         ssl_context: Trusted authorities for wss://; the system's by default.
         options: Subscribe options: depth, interval_ms, mode, levels, split, group, ages,
             coverage, fill.
 
     Raises:
-        Refused: A retry would fail in the same way: a wrong address or path, an untrusted
-            certificate, a key, symbol or option that is not accepted, a used-up allowance.
+        Refused: A retry would fail in the same way: wrong URL, untrusted certificate, rejected key,
+            symbol or option, exhausted allowance.
         Unavailable: `attempts_max` attempts failed.
         TypeError: The options of a symbol are not a mapping.
     """
@@ -89,7 +89,7 @@ def watch(
 
 
 def _watched(symbols: Symbols, common: dict[str, Any]) -> list[WatchedView]:
-    """What to subscribe to; options of a symbol replace those of all."""
+    """The subscriptions; options of a symbol take precedence over the common ones."""
     if isinstance(symbols, str):
         symbols = [symbols]
     named = symbols if isinstance(symbols, Mapping) else {each: {} for each in symbols}
@@ -102,11 +102,11 @@ def _watched(symbols: Symbols, common: dict[str, Any]) -> list[WatchedView]:
 
 
 class ViewUpdates(AsyncIterator[BookView]):
-    """The views of `watch`: connects at the first wait, and holds the connection until `aclose`.
+    """The iterator of `watch`: connects at the first iteration and stays connected until `aclose`.
 
-    One that nothing refers to any more, as after an `async for`, closes itself. A wait may be
-    cancelled, as by `asyncio.wait_for(anext(views), 1)`: the next one goes on. An exception of
-    `watch` ends the connection, and is raised again by every further wait.
+    It closes itself when the last reference is dropped, as after an `async for`. An iteration may
+    be cancelled, as by `asyncio.wait_for(anext(views), 1)`; the next one continues. An exception
+    closes the connection and is raised again by every further iteration.
     """
 
     def __init__(self, link: "_Link") -> None:
@@ -142,14 +142,14 @@ class ViewUpdates(AsyncIterator[BookView]):
             await asyncio.gather(self._running, return_exceptions=True)
 
     def __del__(self) -> None:
-        """Close the connection where a loop was left: the collector may run in another thread."""
+        """Close the connection after a loop was left; the collector may run in another thread."""
         running = self._running
         if running is not None and not running.done() and not running.get_loop().is_closed():
             running.get_loop().call_soon_threadsafe(running.cancel)
 
 
 class _Newest:
-    """The newest view of each symbol that the caller has not taken yet."""
+    """The newest view of each symbol that was not yielded yet."""
 
     def __init__(self) -> None:
         self.views: dict[str, BookView] = {}
@@ -160,13 +160,13 @@ class _Newest:
         self.changed.set()
 
     def take(self) -> BookView:
-        """Returns a copy, because updates continue while the caller uses it."""
+        """Return a copy, because updates continue while the caller uses it."""
         view = self.views.pop(next(iter(self.views)))
         return replace(view, states=dict(view.states))
 
 
 class _Link:
-    """Runs one connection after the other, and puts changed views into `newest`."""
+    """Maintains the connection with reconnects, and puts changed views into `newest`."""
 
     def __init__(
         self,
@@ -213,13 +213,13 @@ class _Link:
             await asyncio.sleep(wait_s)
 
     def ended(self, task: asyncio.Task[None]) -> None:
-        """Wake the caller when `run` has ended; one that has left does not read its exception."""
+        """Wake the caller when `run` has ended; the exception may remain unread."""
         if not task.cancelled():
             task.exception()
         self.newest.changed.set()
 
     async def _connected(self) -> tuple[str, str, int, float | None]:
-        """Hold one connection until it ends: code, sentence, close code, seconds to wait."""
+        """Run one connection until it ends: code, message, close code, seconds to wait."""
         session: ViewSession | None = None
         try:
             async with opening(self.url, self.ssl_context, self.silence_max_s) as ws:

@@ -203,7 +203,9 @@ class LevelShape(Struct, frozen=True, gc=False):
         elif self.form is LevelForm.ROW:
             _check(cells, _within(cells, 0, COLUMNS_MAX - 1))
             if self.side is not None and self.signed:
-                raise ValueError("A shape has a column for the side, or a sign, not both.")
+                raise ValueError(
+                    "A shape may have either a column for the side or a sign, not both."
+                )
         else:
             fields = [self.bids_field, self.asks_field]
             _check(cells, _within(cells, 1, FIELD_NUMBER_MAX))
@@ -215,7 +217,7 @@ class LevelShape(Struct, frozen=True, gc=False):
         if not _within([self.price_scale, self.amount_scale], 0, SCALE_MAX):
             raise ValueError(f"The point is moved by 0 to {SCALE_MAX} decimals, not {self!r}.")
         if self.amount_scale and self.amount_decimals is not None:
-            raise ValueError("Amounts are scaled or cut, not both.")
+            raise ValueError("Amounts may be either scaled or cut, not both.")
 
 
 def _check(cells: Sequence[int | str], right: bool) -> None:

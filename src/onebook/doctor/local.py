@@ -103,7 +103,8 @@ def _settings_file(path: Path) -> Iterator[Finding]:
 
 
 def _secrets(settings: Settings) -> Iterator[Finding]:
-    """Files that others may not read; the pepper and the master key are checked by preflight."""
+    """Checks files that must not be readable by others; preflight checks the pepper and master
+    key."""
     database = _database_file(settings)
     sensitive = {
         "the database": database,

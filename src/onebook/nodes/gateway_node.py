@@ -395,7 +395,7 @@ class RemoteSupervisor:
                 self._settings.isolated_s,
             )
         else:
-            log.info("NATS reaches this node again: clients are accepted.")
+            log.info("NATS is reachable again: accepting clients.")
         self.on_isolated(isolated)
 
     def _tick(self, now: float) -> None:

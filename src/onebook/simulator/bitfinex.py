@@ -47,7 +47,7 @@ PAIRS_PATH: Final = "/v2/conf/pub:list:pair:exchange"
 
 
 def status(system: str) -> str:
-    """The message that maintenance begins, or that it is over."""
+    """The message that announces the start or end of maintenance."""
     over = system == "online"
     words = "Maintenance ended" if over else "Entering in Maintenance mode"
     return _event("info", code=20_061 if over else 20_060, msg=words)

@@ -43,7 +43,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def require_current(connection: Connection) -> bool:
-    """Check that the schema is that of this release; False where there is none yet.
+    """Check that the schema is that of this release; returns False if the database is empty.
 
     Raises:
         ConfigError: It is that of another release.

@@ -60,7 +60,7 @@ class FillPart(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """What a market order of a size would trade against the levels that are known.
+    """The simulated execution of a market order against the known levels.
 
     `size` is the amount or, with `by` "notional", the amount of the quote currency that was asked
     for. `amount` and `notional` are what the levels give of it: all of it where `complete`. An

@@ -114,7 +114,8 @@ class StreamMembers:
         )
 
     def coverage_json(self) -> bytes:
-        """Where each live exchange ends: its outermost known bid and ask, null for a whole side."""
+        """The horizon of each live exchange: its outermost known bid and ask, null for a complete
+        side."""
         return b"{%b}" % b",".join(map(_coverage_json, self.books))
 
     def ends(self) -> list[BookEnds]:

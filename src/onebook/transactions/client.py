@@ -95,7 +95,7 @@ class Call(Struct, frozen=True):
 
 
 class Then(StrEnum):
-    """What the client does about a failure that an answer states."""
+    """The client's reaction to a failure reported in an answer."""
 
     RAISE = "raise"
     RETRY = "retry"  # after a backoff
@@ -477,7 +477,7 @@ def _url(host: ExchangeHost, call: Call) -> httpx.URL:
 def _spent(failure: SourceFailed) -> SourceFailed:
     return SourceFailed(
         FailureReason.BUDGET_SPENT,
-        f"{failure.message} Too many retries were needed; ask again later.",
+        f"{failure.message} Too many retries; try again later.",
         exchange_code=failure.exchange_code,
         retryable=True,
     )

@@ -1,8 +1,8 @@
-"""The pages: the first page with the live book, and the documentation. No build step, no CDN.
+"""The web pages: the live book and the documentation. No build step, no CDN.
 
-Static files are plain ES modules and CSS; `docs.py` writes the page of the API from the OpenAPI
-and AsyncAPI documents, `chapters.py` the others from the Markdown of `docs/`. What is served is
-decided by `routes.py`.
+Static files are plain ES modules and CSS; `docs.py` renders the API page from the OpenAPI and
+AsyncAPI documents, `chapters.py` the others from the Markdown in `docs/`. `routes.py` lists the
+served files.
 """
 
 from onebook.web.docs import DocumentedLimit, TransactionSection

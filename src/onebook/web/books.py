@@ -14,17 +14,18 @@ NAMES: Final = ("kraken", "okx")
 DEPTH: Final = 20
 
 FORMS: Final = """\
-`levels` and `split` say how a level is written. Numbers are exact decimals: `value` is price x
-amount, cut to 10 decimals; the volumes are sums over the delivered levels; all that speaks of an
-empty side is null.
+`levels` and `split` say how a level is written. Numbers are exact decimals:
+`value` is price x amount, cut to 10 decimals; the volumes are sums over the delivered levels;
+values that need an empty side are null.
 """
 DELTAS: Final = """\
-With `mode: delta` the first update is the whole view; every later message holds the changed levels
-only. Put each level in the place of the one with its price; an amount of 0 means that the level is
-gone. `market_stats`, `stale_exchanges` and, on request, `ages`, `coverage` and `fill` are always
-those of the whole view.
-`previous_update_number` must be the number of the update before: if it is not, or the checksum
-differs, send `resync` and go on from the update that answers it.
+With `mode: delta` the first update is the whole view; every later message
+contains only the changed levels. Each level replaces the one with the same price; an amount of 0
+removes the level. `market_stats`, `stale_exchanges` and, on request, `ages`, `coverage` and `fill`
+are always those of the whole view.
+`previous_update_number` must be the number of the update
+before: if it is not, or the checksum differs, send `resync` and continue from the update that
+answers it.
 """
 CHECKSUM: Final = """\
 Of the view after the delta take the 25 best bids, best first, then the 25 best asks, best first.
@@ -43,7 +44,7 @@ def checksum(bids, asks):  # dicts of price text to amount text
 
 
 def forms() -> Iterator[tuple[str, str]]:
-    """Every form of a level: its options, and a book written so."""
+    """A sample book in every form of a level, with its options."""
     for levels in ("object", "array"):
         for split in (False, True):
             view, _ = _merged(arrays=levels == "array", split=split)
@@ -62,7 +63,7 @@ def delta() -> tuple[str, str, str]:
 
 
 def checksum() -> str:
-    """The text that the checksum of the book after the delta is made of, and the checksum."""
+    """The checksum of the book after the delta, and its input text."""
     view, change = _merged(arrays=True)
     change()
     book = json.loads(view.full(b"{", b"}"), parse_float=str, parse_int=str)
@@ -71,7 +72,7 @@ def checksum() -> str:
 
 
 def _merged(*, arrays: bool, split: bool = False) -> tuple[Any, Any]:
-    """A view of two books, and what changes one of them."""
+    """A merged view of two books, and a change of one of them."""
     okx, kraken = core.Book(), core.Book()
     okx.replace(*OKX)
     kraken.replace(*KRAKEN)
@@ -86,7 +87,7 @@ def _merged(*, arrays: bool, split: bool = False) -> tuple[Any, Any]:
 
 
 def _shown(document: bytes) -> str:
-    """A document with a line for each level."""
+    """Format a document with one line per level."""
     text = document.decode()
     for name in ('"bids":[', '"asks":['):
         text = text.replace(name, f"{name}\n    ")

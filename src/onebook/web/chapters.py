@@ -1,6 +1,6 @@
 """Serves the pages of `docs/`: table of contents, rendered pages, search index.
 
-They are shipped as package data (`content`, in the repository a link to `docs/`) and read once.
+The pages are package data (`content`, in the repository a link to `docs/`) and read once.
 """
 
 import re
@@ -30,7 +30,7 @@ GROUPS: Final = (
 
 
 class Hit(Struct, frozen=True):
-    """A section as the search finds it."""
+    """A section in the search index."""
 
     url: str
     page: str
@@ -39,7 +39,7 @@ class Hit(Struct, frozen=True):
 
 
 class Chapters:
-    """Every page, by the path of its file and by its address.
+    """All pages, by file path and by URL.
 
     Args:
         folder: Where the pages are.
@@ -61,7 +61,7 @@ class Chapters:
         self.page = lru_cache(RENDERED_MAX)(self._page)
 
     def contents(self) -> Iterator[ContentsEntry]:
-        """Every page but those of single exchanges and of decisions, in groups."""
+        """The table of contents by group, without the pages of single exchanges and decisions."""
         for title, begins in GROUPS:
             found = [path for path in self.texts if path.startswith(begins) and _listed(path)]
             own = [ContentsEntry(self._titles[path], url_of(path)) for path in found]
@@ -71,7 +71,7 @@ class Chapters:
                 yield ContentsEntry(title, own[0].href, inner if len(own) > 1 else ())
 
     def search_index(self, openapi: Mapping[str, Any]) -> Sequence[Hit]:
-        """Every section of every page, and every operation of the REST interface."""
+        """Search entries for every section of every page and every REST operation."""
         return [*_operations(openapi), *(hit for path in self.texts for hit in self._hits(path))]
 
     def _rendered(self, path: str) -> Rendered:
@@ -90,7 +90,7 @@ class Chapters:
         return document(page.title, contents=groups, main=[page.html])
 
     def _hits(self, path: str) -> Iterator[Hit]:
-        """The sections of a page. Read by line, because parsing every page would take a second."""
+        """The sections of a page, found by line because parsing every page would take a second."""
         url, title = url_of(path), self._titles[path]
         taken: set[str] = set()
         heading, anchor, lines, fenced = title, "", list[str](), False

@@ -1,8 +1,7 @@
-"""The documentation page: one HTML document from the OpenAPI and the AsyncAPI document.
+"""The API page: one HTML document from the OpenAPI and AsyncAPI documents.
 
-Written on the server, so that it can be read without internet, without scripts and with a
-browser's own search. All of it comes from the code: fields, limits, errors and close
-codes come from the documents, nothing is repeated by hand.
+Rendered on the server, so that it works offline, without scripts and with the browser's own search.
+Fields, limits, errors and close codes are generated from the code.
 """
 
 import json
@@ -38,7 +37,7 @@ class TransactionSection(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of the page: its anchor, its title, and the entries of its table of contents."""
+    """A part of the page: anchor, title and entries of the table of contents."""
 
     anchor: str
     title: str
@@ -54,7 +53,7 @@ def render(
     limits: Sequence[DocumentedLimit],
     guides: Iterable[ContentsEntry] = (),
 ) -> str:
-    """Write the page; `guides` stand first in its contents."""
+    """Render the page; `guides` come first in the table of contents."""
     parts = [
         _beginning(),
         *_rest(openapi),
@@ -88,14 +87,14 @@ def _beginning() -> Part:
         for anchor, title, text, sample in SAMPLES
     ]
     entries = [(anchor, title) for anchor, title, _, _ in SAMPLES]
-    return Part("begin", "How to begin", entries, join(*blocks))
+    return Part("begin", "Getting started", entries, join(*blocks))
 
 
 # REST
 
 
 def _rest(openapi: Document) -> Iterator[Part]:
-    """One part for each tag of the OpenAPI document."""
+    """A part for each tag of the OpenAPI document."""
     for group in openapi.get("tags", []):
         found = list(_operations(openapi, group["name"]))
         if found:
@@ -162,7 +161,7 @@ def _response(status: str, response: Document, schemas: Schemas) -> Html:
 
 
 def _choices(schema: Document, schemas: Schemas) -> list[Document]:
-    """The bodies a response may have; of a list, what it is a list of."""
+    """The possible bodies of a response; for a list, the type of its entries."""
     schema = schemas.resolve(schema)
     if schema.get("type") == "array":
         return _choices(schema["items"], schemas)
@@ -171,7 +170,7 @@ def _choices(schema: Document, schemas: Schemas) -> list[Document]:
 
 
 def _codes(schema: Document) -> Content:
-    """The error codes that come with a status of an operation: its schema names them."""
+    """The error codes of a status of an operation, from its schema."""
     parts = [part for each in schema.get("anyOf", [schema]) for part in each.get("allOf", [])]
     fields = [
         part["properties"]["error"] for part in parts if "error" in part.get("properties", {})
@@ -205,9 +204,9 @@ def _exchanges(exchanges: Sequence[TransactionSection]) -> Part:
             "article",
             tag("h3", exchange.display),
             prose(
-                f"Give `{exchange.name}` as `exchange`. The service holds the credentials: send "
-                "none. These are its own transaction types; they may be mixed with the unified "
-                "names of `GET /api/v1/transactions/types`."
+                f"Give `{exchange.name}` as `exchange`. Do not send credentials; the operator "
+                "configures them. These are the exchange's own transaction types; they may be "
+                "mixed with the unified names of `GET /api/v1/transactions/types`."
             ),
             tag("ul", *(tag("li", tag("code", name)) for name in exchange.types)),
             id=f"tag-{exchange.name}",
@@ -222,7 +221,7 @@ def _exchanges(exchanges: Sequence[TransactionSection]) -> Part:
 
 
 def _websocket(side: str, title: str, asyncapi: Document) -> Part:
-    """The messages that one side sends."""
+    """The messages sent by one side."""
     operations = asyncapi["operations"]
     clients = {name for name, each in operations.items() if each["action"] == "receive"}
     schemas = Schemas(asyncapi)
@@ -264,7 +263,7 @@ def _replies(operation: Document) -> Content:
 
 
 def _books() -> Part:
-    """How a book is written, in every form, and how to keep one from deltas."""
+    """The forms of a book, and how to maintain one from deltas."""
     forms = [join(tag("h3", title), code(example)) for title, example in books.forms()]
     before, delta, after = books.delta()
     content = join(
@@ -309,7 +308,7 @@ def _errors(asyncapi: Document) -> Part:
         prose("Every error body has `error`, `message` and `timestamp`; some have more."),
         table(("Code", "Status", "When"), rest),
         tag("h3", "Over WebSocket", id="errors-websocket"),
-        prose("An error has the `id` of the message that it answers."),
+        prose("An error repeats the `id` of the message that it answers."),
         table(("Code", "Message type", "When"), socket),
     )
     entries = [("errors-rest", "Over REST"), ("errors-websocket", "Over WebSocket")]
@@ -325,7 +324,10 @@ def _close_codes(asyncapi: Document) -> Part:
         (tag("code", code), each["why"], each["client"])
         for code, each in asyncapi["x-close-codes"].items()
     ]
-    rule = prose("40xx: do not return unchanged. 41xx: back off. 42xx: return at the time given.")
+    rule = prose(
+        "40xx: do not reconnect unchanged. 41xx: reconnect with backoff. 42xx: reconnect at the "
+        "given time."
+    )
     content = join(rule, table(("Code", "Why", "What to do"), rows))
     return Part("close-codes", "Close codes", [], content)
 

@@ -7,7 +7,7 @@ from onebook.web.markup import Content, Html, tag
 
 
 class ContentsEntry(NamedTuple):
-    """A line of a table of contents, with those below it."""
+    """An entry of a table of contents, with its sub-entries."""
 
     title: str
     href: str
@@ -35,7 +35,7 @@ SEARCH = Html(
 
 
 def document(title: str, *, contents: Sequence[ContentsEntry], main: Sequence[Content]) -> str:
-    """Write a whole page."""
+    """Render a whole page."""
     head = tag("head", HEAD, tag("title", f"{title} - Onebook"))
     columns = tag(
         "div", _contents(contents), tag("main", *main, id="text", tabindex="-1"), class_="columns"

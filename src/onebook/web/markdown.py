@@ -34,7 +34,7 @@ class Heading(NamedTuple):
 
 
 class Rendered(NamedTuple):
-    """A page: its title, its headings below that, its HTML."""
+    """A rendered page: title, headings and HTML."""
 
     title: str
     headings: Sequence[Heading]
@@ -42,7 +42,7 @@ class Rendered(NamedTuple):
 
 
 def url_of(path: str) -> str:
-    """Where a page or an image of `docs/`, by its path there, is served."""
+    """The URL of a page or image of `docs/`, by its path."""
     page, suffix = posixpath.splitext(path)
     if suffix != ".md":
         return f"/docs/{path}"
@@ -68,7 +68,7 @@ def render(text: str, path: str) -> Rendered:
 
 
 def served_here(text: str) -> str:
-    """Put the address of the node that serves a page in place of the one that the page states."""
+    """Replace the address stated in a page by that of the node that serves it."""
     if (stated := _ADDRESS.search(text)) is None:
         return text
     text = text.replace(f"ws{stated[1]}", PLACEHOLDER_WS_URL)
@@ -76,7 +76,7 @@ def served_here(text: str) -> str:
 
 
 def anchor_of(title: str, taken: set[str]) -> str:
-    """The anchor of a heading; another of the same title gets a number."""
+    """The anchor of a heading; repeated titles are numbered."""
     base = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
     anchor, number = base, 0
     while anchor in taken:
@@ -87,7 +87,7 @@ def anchor_of(title: str, taken: set[str]) -> str:
 
 
 def link_of(href: str, path: str) -> str:
-    """A link of a page as it is served; to what is not in `docs/`, one to the repository."""
+    """The served form of a link; links outside `docs/` point to the repository."""
     if _FOREIGN.match(href) or href.startswith(("#", "/")):
         return href
     target, mark, anchor = href.partition("#")
@@ -115,17 +115,17 @@ def _relocate(token: Token, path: str) -> None:
 
 
 def _dropped(*_: Any) -> str:
-    """HTML of a page is not passed on."""
+    """Drop HTML in a page."""
     return ""
 
 
 def _code(renderer: Any, tokens: Sequence[Token], at: int, *_: Any) -> str:
-    """A block of code that is reached and scrolled by keyboard."""
+    """A code block that can be focused and scrolled by keyboard."""
     return f'<pre tabindex="0"><code>{escape(tokens[at].content)}</code></pre>\n'
 
 
 def _heading(renderer: Any, tokens: Sequence[Token], at: int, *_: Any) -> str:
-    """A cell of a table's head; one without text heads nothing."""
+    """A cell of a table head; an empty one is not a header."""
     opens = tokens[at].nesting == 1
     name = "th" if tokens[at + 1 if opens else at - 1].content else "td"
     return f'<{name} scope="col">' if opens and name == "th" else f"<{'' if opens else '/'}{name}>"

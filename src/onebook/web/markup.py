@@ -7,7 +7,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ def _written(piece: str) -> str:
 
 
 def prose(text: str) -> Html:
-    """Paragraphs with `code` in them: as much of Markdown as our docstrings use."""
+    """Paragraphs with `code`: the part of Markdown used by our docstrings."""
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
     return join(*(tag("p", inline(paragraph)) for paragraph in paragraphs))
 
@@ -45,7 +45,7 @@ def inline(text: str) -> Html:
 
 
 def table(head: tuple[str, ...], rows: list[tuple[Content, ...]]) -> Html:
-    """A table that scrolls by itself where the page is narrow."""
+    """A table that scrolls horizontally on narrow pages."""
     cells = [tag("th", name, scope="col") if name else tag("td") for name in head]
     lines = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
     body = tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *lines))

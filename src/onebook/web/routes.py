@@ -45,14 +45,14 @@ class Asset(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """What the pages show of the service.
+    """Data of the service shown on the pages.
 
     Args:
         openapi: Gives the OpenAPI document.
         asyncapi: Gives the AsyncAPI document.
         exchanges: The exchanges of the transaction interface.
         limits: Every limit and setting.
-        base_url: Gives the address that a request reached this service at.
+        base_url: Returns the URL at which a request reached this service.
     """
 
     openapi: Callable[[], dict[str, Any]]
@@ -63,7 +63,7 @@ class Site:
 
 
 def pages(site: Site) -> APIRouter:
-    """Make the routes of the pages, for the application to include."""
+    """Create the routes of the pages."""
     router = APIRouter(include_in_schema=False)
     assets = load_assets()
     chapters = Chapters()
@@ -125,7 +125,7 @@ def pages(site: Site) -> APIRouter:
 
 
 def load_assets() -> dict[str, Asset]:
-    """Read every static file once; other files are not served."""
+    """Read all static files once; no other files are served."""
     files = [path for folder in FOLDERS for path in (HERE / folder).rglob("*") if path.is_file()]
     return {
         path.relative_to(HERE).as_posix(): asset_of(path.read_bytes(), path.suffix)
@@ -144,7 +144,7 @@ def tag_of(content: bytes) -> str:
 
 
 def answer(request: Request, asset: Asset) -> Response:
-    """Answer a file, or 304 where it has not changed (RFC 9110 section 13.1.2)."""
+    """Send a file, or 304 if it has not changed (RFC 9110 section 13.1.2)."""
     headers = {
         "ETag": asset.etag,
         "Cache-Control": "no-cache",

@@ -52,15 +52,15 @@ SAMPLES = (
     (
         "begin-curl",
         "A session, with curl",
-        "The operator issues an API key. REST calls that need to know you take a session token, "
-        "which the key is exchanged for.",
+        "The operator issues an API key. REST calls that require authentication use a session "
+        "token, for which the key is exchanged.",
         CURL,
     ),
     (
         "begin-python",
         "A live book, in Python",
-        "The WebSocket takes the key itself, as the first message. Replies may come in between "
-        "updates, so look at `type` first.",
+        "On the WebSocket the key is sent in the first message. Replies may arrive between "
+        "updates, so check `type` first.",
         PYTHON,
     ),
     (

@@ -1,7 +1,7 @@
-"""JSON Schemas as rows for people, and as an example.
+"""Renders JSON Schemas as documentation rows and as examples.
 
-Knows the part of JSON Schema that pydantic and msgspec write; `$ref` is followed in the document
-that holds it.
+Supports the subset of JSON Schema that pydantic and msgspec generate; `$ref` is resolved within its
+document.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _SAMPLES = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "nul
 
 
 class Field(NamedTuple):
-    """One field: its dotted name, its type in words, and what it means."""
+    """One field: dotted name, type in words, and meaning."""
 
     name: str
     kind: str
@@ -36,7 +36,7 @@ class Schemas:
         self._document = document
 
     def resolve(self, schema: Schema) -> Schema:
-        """Follow references; what stands beside one is kept, and the parts of allOf are joined."""
+        """Resolve references, keeping members beside them, and merge the parts of allOf."""
         if "$ref" in schema:
             return self.resolve(self._at(schema["$ref"])) | {
                 name: value for name, value in schema.items() if name != "$ref"
@@ -60,7 +60,7 @@ class Schemas:
         return joined | {name: value for name, value in schema.items() if name != "allOf"}
 
     def fields(self, schema: Schema, prefix: str = "", depth: int = 0) -> Iterator[Field]:
-        """Every field of an object, those of objects within it under dotted names."""
+        """All fields of an object, nested ones under dotted names."""
         schema = self.resolve(schema)
         required = schema.get("required", [])
         for name, value in schema.get("properties", {}).items():
@@ -71,7 +71,7 @@ class Schemas:
                     yield from self.fields(inner, f"{prefix}{name}{mark}.", depth + 1)
 
     def _inner(self, schema: Schema) -> Iterator[tuple[Schema, str]]:
-        """The objects that a field holds, with what their names get."""
+        """The nested objects of a field, with the prefix of their names."""
         choices = [self.resolve(choice) for choice in schema.get("anyOf", [schema])]
         for choice in choices:
             items = self.resolve(choice.get("items") or {})
@@ -105,7 +105,7 @@ class Schemas:
         return " ".join(part for part in parts if part)
 
     def _limits(self, schema: Schema) -> Iterator[str]:
-        """The limits of a value, of the choices it is one of, and of the entries of a list."""
+        """The limits of a value, of its alternatives, and of the entries of a list."""
         schema = self.resolve(schema)
         yield from (_limit(name, schema[name]) for name in _LIMITS if name in schema)
         for choice in schema.get("anyOf", ()):
@@ -114,7 +114,7 @@ class Schemas:
             yield f"Each: {limit[0].lower()}{limit[1:]}"
 
     def example(self, schema: Schema, *, whole: bool = False) -> Any:
-        """A value that fits: its own example if it has one. Optional fields only if `whole`."""
+        """A valid value, preferably its own example; optional fields only if `whole`."""
         schema = self.resolve(schema)
         for found in ([schema["const"]] if "const" in schema else [], *_own_examples(schema)):
             if found:

@@ -192,8 +192,8 @@ class Book:
         """Check the top; reject a jump by `ABSURD_FACTOR` once, accept it if it repeats.
 
         Absurd is a bid far above the mid before or an ask far below it: whole books that leap. A
-        side that thins out in the other direction is how small markets look. Floats are exact
-        enough here, and the same in both implementations.
+        side that thins out in the other direction is how small markets look. Floats are precise
+        enough here, and identical in both implementations.
         """
         if self.crossed:
             return CROSSED

@@ -96,7 +96,7 @@ def _level(shape: LevelShape, cells: Sequence[Any]) -> tuple[int | None, Row | N
 
 def _side(name: Any) -> int:
     if type(name) is not str or name not in SIDES:
-        raise LevelError("A row of the level text names no side.")
+        raise LevelError("A row of the level text has no side.")
     return SIDES[name]
 
 
@@ -123,7 +123,9 @@ def _members(row: Any, shape: LevelShape) -> list[Any]:
         raise LevelError("A row of the level text is not an object.")
     found = [member for member in row if member[0] in names]
     if len(found) != len(names) or len(members := dict(found)) != len(names):
-        raise LevelError(f"A row of the level text has not one each of {', '.join(names)}.")
+        raise LevelError(
+            f"A row of the level text must have exactly one each of {', '.join(names)}."
+        )
     if len(row) > len(names):
         _ignore([value for name, value in row if name not in names])
     return [members[name] for name in names]

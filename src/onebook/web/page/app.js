@@ -222,7 +222,7 @@ function showPanels() {
 function addNext() {
   const names = [...USUAL.filter((name) => !counts.size || counts.has(name)), ...counts.keys()];
   const symbol = names.find((name) => !site.taken(name, null));
-  if (!symbol) return notice("Every symbol that is listed is shown.");
+  if (!symbol) return notice("All listed symbols are shown.");
   const panel = addPanel(panelOf(symbol));
   panel.subscribe();
   panel.linked = link === "live";

@@ -146,7 +146,7 @@ export class Cost {
       const held = fill.by === "amount" ? fill.amount : fill.notional;
       return `${SIDES[at]} side holds ${sixDigits(held)} of ${sixDigits(fill.size)} ${unit}`;
     });
-    this.#complain(short.length ? `Not enough on the books: the ${short.join(", the ")}. The figures are for what is there.` : "");
+    this.#complain(short.length ? `Not enough on the books: the ${short.join(", the ")}. The figures are for the available amount.` : "");
     const names = [...new Set(found.flatMap((fill) => fill.uncovered))].sort();
     write(this.#uncovered, names.length
       ? `The books of ${names.join(", ")} are not known this far out: the real cost may be lower.`

@@ -63,7 +63,7 @@ const startSearch = (form) => {
     }
     if (query !== asked) return; // typed on meanwhile
     const more = hits.length > SHOWN_MAX ? `, the best ${SHOWN_MAX} shown` : "";
-    count.textContent = hits.length ? `${hits.length} found${more}` : `Nothing holds all of “${query}”.`;
+    count.textContent = hits.length ? `${hits.length} found${more}` : `No page contains all of “${query}”.`;
     list.replaceChildren(...hits.slice(0, SHOWN_MAX).map((hit) => {
       const link = element("a", "", { href: hit.url });
       const where = hit.heading === hit.page ? hit.page : `${hit.page}: ${hit.heading}`;

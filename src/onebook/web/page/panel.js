@@ -366,7 +366,7 @@ export class Panel {
 
   /** What a purchase or a sale up to a level comes to. */
   #readOut(level, side, spoken) {
-    let text = "Point at a level, tap it, or use the arrow keys to see what lies up to it.";
+    let text = "Point at a level, tap it, or use the arrow keys to see the total up to it.";
     if (level && !this.#withdrawn) {
       const [base, quote] = this.wanted.symbol.split("/");
       const to = side === "asks" ? "Buying up to" : "Selling down to";
