@@ -40,7 +40,7 @@ from onebook.core.types import NumberError
 from onebook.errors import ConfigError, InvalidRequest
 from onebook.feeds.recording import RecordingError, read
 from onebook.files import TEXT_BYTES_MAX, read_toml
-from onebook.gateway import actions
+from onebook.gateway import commands
 from onebook.inflate import (
     BodyReader,
     MessageInflater,
@@ -58,7 +58,7 @@ from onebook.nodes.nats_credentials import text_of
 from onebook.nodes.payloads import PayloadReader
 from onebook.preflight import tls_faults
 from onebook.rest import retry_after_s
-from onebook.simulator.scripts import scripts
+from onebook.simulator.kit.scripts import scripts
 from onebook.times import ms_of_iso, s_of_http_date
 from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.api import BybitApi, signature
@@ -284,7 +284,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "recording to be served",
-        ("simulator/scripts.py",),
+        ("simulator/kit/scripts.py",),
         in_file(lambda path: scripts([path])),
         *(RecordingError, 160 << 20, "the reader of recordings", (RECORDING,)),
     ),
@@ -330,12 +330,12 @@ DECODERS: Final = (
     *(
         Decoder(
             f"action {name}",
-            ("gateway/actions.py",),
-            text(partial(actions.parse, action=name)),
-            *(actions.ActionRefused, 64 * KIB, "gateway.message_bytes_max"),
+            ("gateway/commands.py",),
+            text(partial(commands.parse, action=name)),
+            *(commands.ActionRefused, 64 * KIB, "gateway.message_bytes_max"),
             (b'{"action":"%s","exchange":"bybit","id":1}' % name.encode(),),
         )
-        for name in actions.ACTIONS
+        for name in commands.ACTIONS
     ),
     Decoder(
         "answer of Bybit",
@@ -436,9 +436,9 @@ ELSEWHERE: Final = {
 OURS: Final = {
     "accounts/keys.py": "computes checksums only",
     "backup/databases.py": "its own copies",
-    "gateway/action_runner.py": "an answer that this node encoded",
+    "gateway/transactions.py": "an answer that this node encoded",
     "gateway/messages.py": "encodes",
-    "exchanges/quality.py": "files of the package",
+    "exchanges/kit/quality.py": "files of the package",
     "feeds/ccxt/client.py": "commands of our own connector",
     "web/*.py": "pages of the package",
     "workers/nats_server.py": "the ports file of its own nats-server",

@@ -1,0 +1,223 @@
+"""Executes the messages with `action`: transactions over the WebSocket.
+
+Each runs in a task of its own and sends its replies through the connection, which counts their
+bytes for the key. The credentials are the operator's. A connection has at most `actions_max` under
+way; they end with it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Final, cast
+
+from msgspec import Struct, json
+
+from onebook.accounts import Key
+from onebook.config import GatewaySettings
+from onebook.errors import ExchangeFailed, InternalError, OnebookError, RateLimitExceeded
+from onebook.gateway.commands import (
+    ActionRefused,
+    GetExchangesAction,
+    SubscribeTransactionsAction,
+    UnsubscribeTransactionsAction,
+    ValidateCredentialsAction,
+    message_of,
+    refused,
+    typed,
+)
+from onebook.streams import Clock
+from onebook.transactions.request import TransactionsRequest
+from onebook.transactions.run import Run
+from onebook.transactions.service import Transactions
+
+log = logging.getLogger("onebook.gateway")
+
+Send = Callable[[bytes], None]
+
+
+class _Running(Struct, eq=False):
+    """An action under way; `exchange` is that of a transaction subscription."""
+
+    task: asyncio.Task[None]
+    exchange: str | None
+
+
+class ActionRunner:
+    """Executes actions; the owner of an action is its connection. Stop it."""
+
+    def __init__(
+        self, transactions: Transactions, *, settings: GatewaySettings, clock: Clock
+    ) -> None:
+        self._transactions = transactions
+        self._settings = settings
+        self._clock = clock
+        self._running: dict[Hashable, set[_Running]] = {}
+
+    def begin(self, owner: Hashable, send: Send, key: Key, body: Any) -> None:
+        """Execute an action; its replies are sent when they come."""
+        handler = _HANDLERS[type(body)]
+        if handler is None:
+            send(self._unsubscribed(owner, body))
+            return
+        running = self._running.get(owner, set())
+        if len(running) >= self._settings.actions_max:
+            message = f"A connection may have {self._settings.actions_max} actions under way."
+            refusal = ActionRefused("rate_limit_exceeded", message, retry_after=1)
+            send(refused(refusal, body.id, self._now_ms()))
+            return
+        work = self._run(handler, send, key, body)
+        one = _Running(
+            asyncio.get_running_loop().create_task(work, name=f"action {type(body).__name__}"),
+            body.exchange if isinstance(body, SubscribeTransactionsAction) else None,
+        )
+        self._running.setdefault(owner, running).add(one)
+        one.task.add_done_callback(lambda _: self._ended(owner, one))
+
+    def cancel(self, owner: Hashable) -> None:
+        """The connection has ended: cancel its actions."""
+        for one in self._running.get(owner, ()):
+            one.task.cancel()
+
+    async def stop(self) -> None:
+        """Stop everything."""
+        tasks = [one.task for running in self._running.values() for one in running]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, owner: Hashable, one: _Running) -> None:
+        running = self._running[owner]
+        running.discard(one)
+        if not running:
+            del self._running[owner]
+
+    async def _run(self, handler: "Handler", send: Send, key: Key, body: Any) -> None:
+        try:
+            await handler(self, send, key, body)
+        except OnebookError as error:
+            send(refused(_refusal_of(error), body.id, self._now_ms()))
+        except Exception:
+            log.exception("An action failed.")
+            failure = InternalError("Internal error; it has been logged.")
+            send(refused(_refusal_of(failure), body.id, self._now_ms()))
+
+    # Handlers
+
+    async def _get_exchanges(self, send: Send, _: Key, body: GetExchangesAction) -> None:
+        entries = [entry.body() for entry in self._transactions.exchanges]
+        reply = {"type": "exchanges_response", "exchanges": entries}
+        send(message_of(reply, body.id, self._now_ms()))
+
+    async def _validate(self, send: Send, key: Key, body: ValidateCredentialsAction) -> None:
+        found = await self._transactions.validate(
+            body.exchange.strip().lower(), testnet=bool(body.testnet), key_id=key.key_id
+        )
+        reply = {"type": "validation_response"} | found.body()
+        send(message_of(reply, body.id, self._now_ms()))
+
+    async def _subscribe(self, send: Send, key: Key, body: SubscribeTransactionsAction) -> None:
+        request = TransactionsRequest(
+            exchange=body.exchange.strip().lower(),
+            transaction_types=body.transaction_types or [],
+            testnet=bool(body.testnet),
+            start_time=body.start_time,
+            end_time=body.end_time,
+            limit=self._settings.action_records_default if body.limit is None else body.limit,
+            cursor=body.cursor or None,
+            include_raw=bool(body.include_raw),
+        )
+        if not 1 <= cast(int, request.limit) <= self._settings.action_records_max:
+            message = f"limit: must be from 1 to {self._settings.action_records_max:,}."
+            send(refused(ActionRefused("invalid_parameters", message), body.id, self._now_ms()))
+            return
+        query = self._transactions.plan(request, key_id=key.key_id)
+        progress = _Progress(self._clock, self._settings.action_progress_s, send, body)
+        answer = await self._transactions.fetch(query, key_id=key.key_id, on_batch=progress)
+        send(typed(answer, "transaction_response", body.id))
+        found = json.decode(answer, type=_Outcome)
+        done = {
+            "type": "transaction_complete",
+            "exchange": request.exchange,
+            "success": True,
+            "total_transactions": found.total_transactions,
+            "partial": found.partial,
+            "next_cursor": found.next_cursor,
+        }
+        send(message_of(done, body.id, self._now_ms()))
+
+    def _unsubscribed(self, owner: Hashable, body: UnsubscribeTransactionsAction) -> bytes:
+        wanted = body.exchange and body.exchange.strip().lower()
+        stopped = [
+            one
+            for one in self._running.get(owner, ())
+            if one.exchange is not None and wanted in (None, one.exchange.strip().lower())
+        ]
+        for one in stopped:
+            one.task.cancel()
+        plural = "" if len(stopped) == 1 else "s"
+        reply = {
+            "type": "transaction_unsubscribe_response",
+            "success": bool(stopped),
+            "message": f"Stopped {len(stopped)} transaction subscription{plural}.",
+        }
+        return message_of(reply, body.id, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._clock.wall_us() // 1_000
+
+
+Handler = Callable[[ActionRunner, Send, Key, Any], Awaitable[None]]
+
+_HANDLERS: Final[dict[type, Handler | None]] = {
+    GetExchangesAction: ActionRunner._get_exchanges,
+    ValidateCredentialsAction: ActionRunner._validate,
+    SubscribeTransactionsAction: ActionRunner._subscribe,
+    UnsubscribeTransactionsAction: None,  # answered at once, whatever is under way
+}
+
+
+class _Outcome(Struct):
+    """What the completion repeats of an answer."""
+
+    total_transactions: int
+    partial: bool
+    next_cursor: str | None
+
+
+class _Progress:
+    """Sends how far a transaction subscription has come, at most once in `interval_s`."""
+
+    def __init__(
+        self, clock: Clock, interval_s: float, send: Send, body: SubscribeTransactionsAction
+    ) -> None:
+        self._clock = clock
+        self._interval_s = interval_s
+        self._send = send
+        self._body = body
+        self._sent_s = float("-inf")
+
+    def __call__(self, run: Run) -> None:
+        now_s = self._clock.monotonic()
+        if now_s - self._sent_s < self._interval_s:
+            return
+        self._sent_s = now_s
+        query = run.query
+        progress = {
+            "type": "transaction_progress",
+            "exchange": query.request.exchange,
+            "total_transactions": run.totals.count,
+            "came_to": run.came_to_ms,
+            "start_time": query.from_ms,
+            "end_time": query.to_ms,
+            "waiting_s": round(run.waiting_s, 3),
+        }
+        self._send(message_of(progress, self._body.id, self._clock.wall_us() // 1_000))
+
+
+def _refusal_of(error: OnebookError) -> ActionRefused:
+    extra = {name: value for name, value in error.details.items() if name.startswith("supported")}
+    if error.retry_after_s is not None:
+        extra["retry_after"] = max(1, -int(-error.retry_after_s // 1))
+    elif isinstance(error, RateLimitExceeded | ExchangeFailed):
+        extra["retry_after"] = 1
+    return ActionRefused(error.code, error.message, **extra)
