@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "src/onebook/exchanges/evidence.toml"
+EVIDENCE = ROOT / "src/onebook/exchanges/kit/evidence.toml"
 PAGES = ROOT / "docs/reference/exchanges"
 REFERENCE = ROOT / "docs/reference"
 CONNECTION = REFERENCE / "connection.md"
@@ -18,7 +18,7 @@ def write() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from docs.examples import pages as shown
     from docs.examples import with_programs
-    from onebook.exchanges import quality
+    from onebook.exchanges.kit import quality
     from onebook.gateway import lifecycle
     from reference.code_pages import code_pages, index
     from reference.evidence import collected, written
