@@ -41,7 +41,7 @@ from onebook.errors import ConfigError, InvalidRequest
 from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
 from onebook.feeds.recording import RecordingError, read
 from onebook.files import TEXT_BYTES_MAX, read_toml
-from onebook.gateway import actions
+from onebook.gateway import commands
 from onebook.inflate import BodyReader, Uninflatable, inflated
 from onebook.library import replay
 from onebook.livecheck.forms import FORM_BYTES_MAX, form_of
@@ -325,12 +325,12 @@ DECODERS: Final = (
     *(
         Decoder(
             f"action {name}",
-            ("gateway/actions.py",),
-            text(partial(actions.parse, action=name)),
-            *(actions.ActionRefused, 64 * KIB, "gateway.message_bytes_max"),
+            ("gateway/commands.py",),
+            text(partial(commands.parse, action=name)),
+            *(commands.ActionRefused, 64 * KIB, "gateway.message_bytes_max"),
             (b'{"action":"%s","exchange":"bybit","id":1}' % name.encode(),),
         )
-        for name in actions.ACTIONS
+        for name in commands.ACTIONS
     ),
     Decoder(
         "answer of Bybit",
@@ -431,7 +431,7 @@ ELSEWHERE: Final = {
 OURS: Final = {
     "accounts/keys.py": "computes checksums only",
     "backup/databases.py": "its own copies",
-    "gateway/action_runner.py": "an answer that this node encoded",
+    "gateway/transactions.py": "an answer that this node encoded",
     "gateway/messages.py": "encodes",
     "exchanges/quality.py": "files of the package",
     "feeds/ccxt/client.py": "commands of our own connector",
