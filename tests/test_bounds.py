@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onebook import config
 from onebook.accounts.limits import AddressLimit, RateLimiter
-from onebook.accounts.usage_report import mark_of
+from onebook.accounts.usage import mark_of
 from onebook.config import Settings
 from onebook.errors import ConfigError
 from onebook.gateway.processor import CommandProcessor, KeyViews

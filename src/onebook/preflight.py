@@ -28,7 +28,7 @@ from onebook.exchanges import channel_of
 from onebook.feeds import ccxt
 from onebook.files import read_bounded
 from onebook.nodes import nats_login
-from onebook.store.engine import open_engine
+from onebook.store.database import open_engine
 from onebook.transactions.credentials import master_keys
 
 CERT: Final = "server.tls_cert_file"

@@ -47,8 +47,8 @@ from onebook.gateway.processor import HANDLERS, KEYLESS
             {"fill": {"amounts": ["1e3"]}},
             'fill: amounts must be positive decimal text, such as "0.5", not "1e3".',
         ),
-        ({"more": 1}, 'There is no field "more".'),
-        ({"fill": {"more": 1}}, 'There is no field "more".'),
+        ({"more": 1}, 'Unknown field "more".'),
+        ({"fill": {"more": 1}}, 'Unknown field "more".'),
         ({"id": [1]}, "id: must be text or a number."),
         ({"symbol": 7}, 'symbol: must be a pair such as "BTC/USDT", of at most 64 characters.'),
     ],
@@ -160,7 +160,7 @@ def test_fields_are_read():
 @pytest.mark.parametrize(
     ("text", "action", "error", "words"),
     [
-        ('{"action":"transfer"}', "transfer", "invalid_action", "There is no action"),
+        ('{"action":"transfer"}', "transfer", "invalid_action", "Unknown action"),
         (
             '{"action":"subscribe_transactions"}',
             "subscribe_transactions",

@@ -175,12 +175,12 @@ def test_unknown_exchanges_are_rejected_and_the_rest_is_subscribed(alice):
         {
             "exchange": "mtgox",
             "reason": "unknown_exchange",
-            "detail": 'There is no exchange "mtgox".',
+            "detail": 'Unknown exchange "mtgox".',
         },
         {
             "exchange": "-quadriga",
             "reason": "unknown_exchange",
-            "detail": 'There is no exchange "quadriga".',
+            "detail": 'Unknown exchange "quadriga".',
         },
         {"exchange": "coinbase", "reason": "symbol_not_traded"},
     ]
@@ -188,7 +188,7 @@ def test_unknown_exchanges_are_rejected_and_the_rest_is_subscribed(alice):
 
 def test_an_exchange_that_others_have_is_answered_with_what_to_use_instead(alice):
     sentence = (
-        'There is no exchange "binanceusdm". It lists derivatives, and Onebook has spot books:'
+        'Unknown exchange "binanceusdm". It lists derivatives, and Onebook has spot books:'
         " use binance."
     )
     request = {"type": "subscribe_aggregated", "symbol": "BTC/USDT"}
@@ -232,7 +232,7 @@ def test_a_symbol_that_only_excluded_exchanges_trade_is_invalid_symbol(alice):
     for exchanges in (["all", "-binance"], ["okx", "binance", "-binance"]):
         (refusal,) = alice.says(**subscribe, exchanges=exchanges)
         assert refusal["error"] == "invalid_symbol"
-        assert refusal["message"] == 'None of these exchanges trades "DOGE/USDT".'
+        assert refusal["message"] == 'None of these exchanges lists "DOGE/USDT".'
     unread(alice, "bybit")
     (refusal,) = alice.says(**subscribe, exchanges=["all", "-binance"])
     assert (refusal["error"], refusal["exchange"]) == ("exchange_unavailable", "bybit")

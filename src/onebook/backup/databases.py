@@ -14,7 +14,8 @@ from typing import Final
 from sqlalchemy.engine import URL, make_url
 
 from onebook.errors import ConfigError
-from onebook.store import Store, tls
+from onebook.store import Store
+from onebook.store.database import tls_variables, tls_words
 
 SQLITE: Final = "sqlite"
 POSTGRESQL: Final = "postgresql"
@@ -30,7 +31,7 @@ def kind_of(url: str) -> str:
     Raises:
         ConfigError: None that we know.
     """
-    return POSTGRESQL if Store(url).path is None else SQLITE
+    return POSTGRESQL if Store(url).database.path is None else SQLITE
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
@@ -109,4 +110,4 @@ def _environment(url: URL) -> dict[str, str]:
         "PGDATABASE": url.database,
     }
     given = {name: str(value) for name, value in values.items() if value is not None}
-    return {**given, **tls.as_variables(tls.tls_words(url))}
+    return {**given, **tls_variables(tls_words(url))}

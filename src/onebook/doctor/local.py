@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from onebook import __version__, http, preflight
-from onebook.accounts.spill import unlocked, usage_place
+from onebook.accounts.usage import unlocked, usage_place
 from onebook.build import missing_extensions
 from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
@@ -50,7 +50,9 @@ def _settings(settings: Settings, faults: list[str], file: Path | None) -> Itera
     for each in found:
         yield fault("settings", each, "Correct it and run onebook config check.")
     if not found:
-        yield ok("settings", f"{file or 'Defaults, onebook.toml and environment'}: no fault found.")
+        yield ok(
+            "settings", f"{file or 'Defaults, onebook.toml and environment'}: no errors found."
+        )
 
 
 def _versions() -> Iterator[Finding]:
@@ -124,7 +126,7 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
 
 def _database_file(settings: Settings) -> Path | None:
     try:
-        return Store(settings.store.url).path
+        return Store(settings.store.url).database.path
     except ConfigError:
         return None  # reported already
 

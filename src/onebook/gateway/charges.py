@@ -1,13 +1,11 @@
 """Metering of connections: delivered bytes go to the meter of the key, once per flush."""
 
 from collections.abc import Hashable, Iterable
+from dataclasses import asdict
 from typing import Final, Protocol
 
-from msgspec import structs
-
 from onebook.accounts import Key, UsageReport
-from onebook.accounts.usage import Meter
-from onebook.accounts.usage_report import gib
+from onebook.accounts.usage import Meter, gib
 from onebook.gateway import metrics
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.effects import Effects, SendText, ending
@@ -76,9 +74,7 @@ class Charges:
         return encode(
             DataLimitWarning(
                 message=f"{usage.usage_percentage:g} % of the monthly data allowance is used.",
-                data_usage=WarnedUsage(
-                    **structs.asdict(usage), exceeded_by_gb=gib(max(0, exceeded_bytes))
-                ),
+                data_usage=WarnedUsage(**asdict(usage), exceeded_by_gb=gib(max(0, exceeded_bytes))),
                 action_required=USE_LESS if exceeded_bytes < 0 else USED_UP,
                 reset_date=report.billing_period.reset_date,
                 timestamp=iso_us(self._clock.wall_us()),

@@ -229,14 +229,14 @@ def _choose(
             raise _not_known_yet(symbol, unread)
         raise CommandRefused(
             "invalid_symbol",
-            f"None of these exchanges trades {shown(symbol)}.",
+            f"None of these exchanges lists {shown(symbol)}.",
             symbol=symbol,
             suggested_symbols=directory.suggest(symbol, asked),
         )
     if len(accepted) > MEMBERS_MAX:
         raise _bad(
-            f"exchanges: a view merges at most {MEMBERS_MAX} exchanges, and {len(accepted)} of"
-            f" these trade {symbol}; name fewer."
+            f"exchanges: a view merges at most {MEMBERS_MAX} exchanges, and {len(accepted)} of "
+            f"these list {symbol}; request fewer."
         )
     return accepted, _rejected(selection, trading, unread)
 
@@ -246,8 +246,8 @@ def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
     names = sorted(unread)
     return CommandRefused(
         "exchange_unavailable",
-        f"The instruments of {', '.join(names)} are not known yet; try {shown(symbol)} again"
-        " shortly.",
+        f"The instrument lists of {', '.join(names)} are not loaded yet; retry {shown(symbol)} "
+        "shortly.",
         symbol=symbol,
         exchange=names[0],
         retry_after=LIST_RETRY_S,
@@ -266,7 +266,7 @@ def _none_known(directory: Directory, selection: ExchangeSelection) -> CommandRe
 
 def no_exchange(name: str) -> str:
     """Say that there is no such exchange, and what to use instead where that is known."""
-    return f"There is no exchange {shown(name)}. {instead_of(name)}".rstrip()
+    return f"Unknown exchange {shown(name)}. {instead_of(name)}".rstrip()
 
 
 def _rejected(
@@ -300,11 +300,11 @@ def _shortest(group: str | None) -> str:
         raise _bad('group: must be a price step as decimal text, such as "0.5".')
     step = Decimal(group)
     if not step:
-        raise _bad("group: must be more than 0.")
+        raise _bad("group: must be greater than 0.")
     text = f"{step:f}"
     shortest = text.rstrip("0").rstrip(".") if "." in text else text
     if len(shortest.partition(".")[2]) > GROUP_DECIMALS_MAX:
-        raise _bad(f"group: has at most {GROUP_DECIMALS_MAX} decimals.")
+        raise _bad(f"group: must have at most {GROUP_DECIMALS_MAX} decimals.")
     return shortest
 
 

@@ -167,7 +167,7 @@ class CommandProcessor:
             )
         handler = HANDLERS.get(head.type)
         if handler is None:
-            raise CommandRefused("unknown_type", f"There is no message of type {shown(head.type)}.")
+            raise CommandRefused("unknown_type", f"Unknown message type {shown(head.type)}.")
         try:
             return handler, DECODERS[head.type].decode(text)
         except msgspec.ValidationError as error:
@@ -239,7 +239,7 @@ class CommandProcessor:
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
             raise CommandRefused(
                 "subscription_limit_exceeded",
-                f"A connection may have {self.settings.subscriptions_max} subscriptions.",
+                f"A connection may have at most {self.settings.subscriptions_max} subscriptions.",
                 symbol=key.symbol,
             )
         self._require_room(key, previous)
@@ -275,7 +275,8 @@ class CommandProcessor:
         if self.fetching >= self.settings.looks_max:
             raise CommandRefused(
                 "subscription_limit_exceeded",
-                f"A connection may wait for {self.settings.looks_max} books at one time.",
+                f"A connection may have at most {self.settings.looks_max} unanswered book "
+                "requests.",
                 symbol=body.symbol,
             )
         chosen = completed(body, self.subscriptions.get(body.symbol))
@@ -328,7 +329,7 @@ class CommandProcessor:
         if not self.views.has_room(self.key.key_id, view, views_max, instead_of=previous):
             raise CommandRefused(
                 "subscription_limit_exceeded",
-                f"This key may have {views_max:,} different views at one time.",
+                f"This key may have at most {views_max:,} different views at a time.",
                 symbol=view.symbol,
             )
 
@@ -337,7 +338,7 @@ class CommandProcessor:
         if key is None:
             raise CommandRefused(
                 "no_subscription",
-                f"{shown(symbol)} is not subscribed on this connection.",
+                f"This connection has no subscription to {shown(symbol)}.",
                 symbol=symbol,
             )
         return key
@@ -377,9 +378,11 @@ def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
         refusal = CommandRefused("invalid_message", sentence(error, commands.Head))
         return commands.Head(id=_id_alone(text)), refusal
     except (msgspec.DecodeError, RecursionError):
-        return commands.Head(), CommandRefused("invalid_message", "A message is one JSON object.")
+        return commands.Head(), CommandRefused(
+            "invalid_message", "A message must be a JSON object."
+        )
     if head.type is None and head.action is None:
-        return head, CommandRefused("invalid_message", "A message has a type.")
+        return head, CommandRefused("invalid_message", "A message must have a type.")
     return head, None
 
 

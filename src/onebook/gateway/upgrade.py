@@ -38,7 +38,7 @@ REFUSALS: Final = {
     HTTPStatus.BAD_REQUEST: ("invalid_request", "This is not a WebSocket handshake of RFC 6455."),
     HTTPStatus.METHOD_NOT_ALLOWED: (
         "method_not_allowed",
-        "This path does not answer that method; see the Allow header.",
+        "This path does not support the method; see the Allow header.",
     ),
     HTTPStatus.REQUEST_URI_TOO_LONG: (
         "request_too_large",
@@ -54,7 +54,7 @@ REFUSALS: Final = {
     ),
     HTTPStatus.INTERNAL_SERVER_ERROR: (
         "internal_server_error",
-        "Something went wrong on our side; it has been logged.",
+        "Internal error; it has been logged.",
     ),
 }
 
