@@ -91,7 +91,9 @@ async def test_what_is_sent_is_counted(tmp_path):
         await client.say(**SUBSCRIBE)
         await client.kind("transaction_complete")
         async with asyncio.timeout(PATIENCE_S):
-            while (counted := sum(each.total for each in connections)) < client.received_bytes:
+            while (
+                counted := sum(each.output.total for each in connections)
+            ) < client.received_bytes:
                 await asyncio.sleep(0.02)
         assert counted >= client.received_bytes > 10_000
 
