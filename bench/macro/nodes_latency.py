@@ -31,7 +31,7 @@ from websockets.asyncio.client import connect
 
 from nodes import cpu_of, nats_server
 from onebook import app, config, feeder
-from onebook.exchanges.contract import Delta
+from onebook.exchanges.kit import Delta
 from onebook.model import Health
 from timing import report
 

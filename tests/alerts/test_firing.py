@@ -30,15 +30,10 @@ from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import DAY_MS, Tier
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
-from onebook.simulator.account.serving import serving
-from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
-    SimulatedKey,
-)
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.serving import serving
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.streams import streams
 from onebook.transactions.credentials import Credentials
 from steady import PATIENCE_S, waited_s

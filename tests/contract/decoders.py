@@ -58,7 +58,7 @@ from onebook.nodes.nats_credentials import text_of
 from onebook.nodes.payloads import PayloadReader
 from onebook.preflight import tls_faults
 from onebook.rest import retry_after_s
-from onebook.simulator.scripts import scripts
+from onebook.simulator.kit.scripts import scripts
 from onebook.times import ms_of_iso, s_of_http_date
 from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.api import BybitApi, signature
@@ -284,7 +284,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "recording to be served",
-        ("simulator/scripts.py",),
+        ("simulator/kit/scripts.py",),
         in_file(lambda path: scripts([path])),
         *(RecordingError, 160 << 20, "the reader of recordings", (RECORDING,)),
     ),
@@ -438,7 +438,7 @@ OURS: Final = {
     "backup/databases.py": "its own copies",
     "gateway/transactions.py": "an answer that this node encoded",
     "gateway/messages.py": "encodes",
-    "exchanges/quality.py": "files of the package",
+    "exchanges/kit/quality.py": "files of the package",
     "feeds/ccxt/client.py": "commands of our own connector",
     "web/*.py": "pages of the package",
     "workers/nats_server.py": "the ports file of its own nats-server",

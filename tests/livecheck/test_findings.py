@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from onebook.books import Books
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.livecheck import ExchangeReport, FindingKind
 from onebook.livecheck.findings import FRAMES_MIN, exchange_report
 from onebook.livecheck.forms import Redactor

@@ -29,12 +29,12 @@ from livecheck.drift import (
 )
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 from onebook.livecheck import ExchangeReport, FindingKind, LiveCheck
 from onebook.livecheck.run import SYMBOLS, defaults, own_hosts
-from onebook.simulator.board import Now
-from onebook.simulator.front import system_now
-from onebook.simulator.server import SimulatedExchange, SimulatedExchanges
+from onebook.simulator.kit import Now
+from onebook.simulator.kit.front import system_now
+from onebook.simulator.kit.server import SimulatedExchange, SimulatedExchanges
 
 SECONDS = 8.0
 SETTINGS = FeedSettings(frame_bytes_max=1 << 20)

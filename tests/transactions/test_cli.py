@@ -23,7 +23,7 @@ from onebook.cli.common import console
 from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.times import iso_ms
 from onebook.transactions.reconciliation import (
     Break,

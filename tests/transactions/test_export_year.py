@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from onebook.model import DAY_MS
-from onebook.simulator.account.amounts import shown
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.simulator.accounts.amounts import shown
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.times import iso_ms
 from onebook.transactions.export import FORMS as WRITTEN
 from onebook.transactions.export import writer

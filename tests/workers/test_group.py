@@ -20,7 +20,7 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.errors import ConfigError
 from onebook.model import Tier
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from onebook.workers import serve
 from steady import PATIENCE_S

@@ -10,7 +10,7 @@ from onebook import feeder, feeds, http, logs, preflight, reload
 from onebook.app.node import Node
 from onebook.config import ExchangeSettings, Settings
 from onebook.errors import ConfigError
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 
 log = logging.getLogger("onebook.app")
 

@@ -17,7 +17,7 @@ from onebook.config import ServerSettings, Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
 from onebook.errors import ConfigError
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 from onebook.feeds import enabled
 from onebook.times import s_of_http_date
 
