@@ -433,7 +433,7 @@ DECODERS: Final = (
 ELSEWHERE: Final = {
     "exchanges/*.py": "contract/test_fuzz.py: lists, frames and bodies of every connector",
     "core/*": "core/test_levels.py and contract/test_fuzz.py: levels of every connector",
-    "gateway/frames.py": "gateway/test_inbound.py: frames of clients",
+    "gateway/frames.py": "gateway/test_connection.py: frames of clients",
     "gateway/connection.py": "gateway/test_connection.py: messages that are not UTF-8",
     "gateway/processor.py": "gateway/test_processor.py: messages of clients",
 }

@@ -40,7 +40,7 @@ def fail(*arguments, **options):
     raise RuntimeError("no frame of " + SECRET)
 
 if way == "frames":
-    from onebook.gateway.inbound import Inbound
+    from onebook.gateway.connection import Inbound
 
     Inbound.received = fail
 elif way == "handshake":

@@ -88,10 +88,10 @@ class Echo(ClientConnection):
             except UnicodeDecodeError:
                 self.end(1007, "the message is not UTF-8")
                 return
-            self.send_text(data)
+            self.output.send_text(data)
         else:
             frame = frames.text_frame(data)
-            self.write(bytes((0x82,)) + frame[1:])
+            self.output.write(bytes((0x82,)) + frame[1:])
 
 
 async def main(port):

@@ -165,7 +165,9 @@ class Node:
 
         def nothing_left():
             self.gateway.charges.settle_all()
-            return not any(each.sent for each in self.gateway.connections if each.processor.key)
+            return not any(
+                each.output.sent for each in self.gateway.connections if each.processor.key
+            )
 
         await settled(nothing_left)
 

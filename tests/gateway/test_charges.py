@@ -49,12 +49,12 @@ async def test_data_limit_warning_at_authentication_above_80_percent(tmp_path):
 async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_within_it(node, key):
     async with node.client(key) as client:
         (connection,) = node.gateway.connections
-        before = connection.sent + connection.total
+        before = connection.output.sent + connection.output.total
         first, second = (frames.text_frame(each) for each in (b"x" * 500, b"y" * 70_000))
-        connection.sent += 500 + 70_000
-        connection.out = (first, second)
+        connection.output.sent += 500 + 70_000
+        connection.output.out = (first, second)
         connection.end(4200, "test")
-        assert connection.sent + connection.total == before
+        assert connection.output.sent + connection.output.total == before
         assert await client.closed() == 4200
 
 

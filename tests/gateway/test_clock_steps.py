@@ -68,7 +68,7 @@ async def test_connected_clients_notice_timestamps_and_nothing_else(node, key, s
             await settled(lambda: len(node.gateway.connections) == 1)
         await tick(node)
         [connection] = node.gateway.connections
-        assert await billed(node) >= connection.total > 0
+        assert await billed(node) >= connection.output.total > 0
         assert not node.accounts.meter.pending_bytes()
 
 
@@ -97,7 +97,7 @@ async def test_a_peer_that_answers_no_ping_is_closed_in_its_time(node, key, step
         node.clock.put_forward(node.settings.ping_interval_s)
         for _ in range(round(node.settings.ping_interval_s)):
             node.later(0.0)
-        assert connection.ended
+        assert connection.output.ended
         assert connection.code == 4108
 
 

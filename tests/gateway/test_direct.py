@@ -95,7 +95,7 @@ class Peer:
         return texts, self.data[start:]
 
     def has_all_that_was_metered(self):
-        metered = self.connection.sent + self.connection.total
+        metered = self.connection.output.sent + self.connection.output.total
         return sum(map(len, self.frames()[0])) == metered
 
     def numbers(self):
@@ -118,12 +118,12 @@ class Storm:
         return json.dumps({"type": "numbered", "n": self.count, "x": "x" * size}).encode()
 
     def listening(self):
-        return [p for p in self.peers if not p.connection.ended]
+        return [p for p in self.peers if not p.connection.output.ended]
 
     def say(self):
         for peer in self.dice.sample(self.peers, 2):
-            if not peer.connection.ended:
-                peer.connection.send_text(self.payload())
+            if not peer.connection.output.ended:
+                peer.connection.output.send_text(self.payload())
                 peer.expected.append(self.count)
 
     def ping(self):
@@ -135,7 +135,7 @@ class Storm:
         for _ in range(self.dice.choice((1, 1, 3))):
             payload = self.payload()
             for peer in self.listening():
-                if not peer.connection.behind:
+                if not peer.connection.output.behind:
                     peer.expected.append(self.count)
             stream = self.dice.choice(self.streams)
             if self.dice.random() < 0.5:
@@ -143,7 +143,7 @@ class Storm:
             else:
                 self.fanout.publish(stream, payload, stream.full)
         self.fanout.flush()
-        self.fell_behind |= any(peer.connection.behind for peer in self.listening())
+        self.fell_behind |= any(peer.connection.output.behind for peer in self.listening())
 
     def stall(self):
         self.dice.choice(self.peers).reads.clear()
@@ -206,8 +206,8 @@ async def judge(raging):
         await settled(peer.has_all_that_was_metered)
         assert peer.numbers() == peer.expected
         assert not peer.frames()[1]
-        assert not peer.connection.behind
-        assert not raging.fanout.missed(peer.connection)
+        assert not peer.connection.output.behind
+        assert not raging.fanout.missed(peer.connection.output)
     assert raging.fell_behind, "the test must reach flow control"
     assert raging.fanout.conflated_total, "the test must reach skipped updates"
 
@@ -229,9 +229,9 @@ import sys
 sys.modules["onebook.gateway._direct"] = None
 import pytest
 from onebook.gateway import direct
-from onebook.gateway.connection import ClientConnection
+from onebook.gateway.fanout import ClientOutput
 assert not direct.COMPILED
-assert issubclass(ClientConnection, direct.PurePeer)
+assert issubclass(ClientOutput, direct.PurePeer)
 words = ["-k", "overtake and transport", "--no-cov", "-p", "no:cacheprovider"]
 # anyio is a plugin of pytest and is imported here before it.
 words += ["-W", "ignore:Module already imported"]
@@ -363,7 +363,7 @@ def test_any_number_of_peers_get_each_what_is_theirs(write_each, pairs, count):
 
 async def open_fds(folder, **options):
     async with gateway(folder, **options) as node, node.client():
-        return [connection.direct_fd for connection in node.gateway.connections]
+        return [connection.output.direct_fd for connection in node.gateway.connections]
 
 
 @pytest.mark.parametrize(("allowed", "direct_sockets"), [(True, 1), (False, 0)])

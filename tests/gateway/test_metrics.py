@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 from onebook.gateway import metrics
-from onebook.gateway.metrics import GatewayReport, GatewayTotals
+from onebook.gateway.gateway import GatewayReport
+from onebook.gateway.metrics import GatewayTotals
 
 
 class Open:
@@ -24,8 +25,7 @@ def value(metric, *labels):
 def test_counts_are_published_once():
     totals, fanout = GatewayTotals(), SimpleNamespace(conflated_total=5)
     slow, ending = (
-        SimpleNamespace(behind=True, ended=False),
-        SimpleNamespace(behind=True, ended=True),
+        SimpleNamespace(output=SimpleNamespace(behind=True, ended=ended)) for ended in (False, True)
     )
     report = GatewayReport(connections=[slow, ending], streams=Open(), fanout=fanout, totals=totals)
     totals.messages = 11

@@ -43,7 +43,7 @@ class Slow:
         """Publish until the sleeper's buffers are full."""
         self.sleeper.socket.transport.pause_reading()
         for _ in range(UPDATES_MAX):
-            if self.connection.behind:
+            if self.connection.output.behind:
                 return
             await self.update()
         raise AssertionError("the sleeper's buffers never filled up")
@@ -87,7 +87,7 @@ async def test_a_client_that_does_not_read_is_skipped_and_the_others_are_not_del
     assert numbers == [*range(int(numbers[0]), int(numbers[0]) + 50)]
     assert slow.node.gateway.fanout.conflated_total == conflated + 50
     assert slow.connection.transport.get_write_buffer_size() <= held <= 256 * 1_024
-    assert len(slow.node.gateway.fanout.missed(slow.connection)) == 1
+    assert len(slow.node.gateway.fanout.missed(slow.connection.output)) == 1
 
 
 async def test_it_gets_the_newest_book_when_it_reads_again_and_never_a_delta_with_a_hole(slow):
@@ -102,7 +102,7 @@ async def test_it_gets_the_newest_book_when_it_reads_again_and_never_a_delta_wit
             assert message["previous_update_number"] == previous
         previous = int(message["update_number"])
     assert message["type"] == "aggregated_orderbook_update"
-    assert not slow.node.gateway.fanout.missed(slow.connection)
+    assert not slow.node.gateway.fanout.missed(slow.connection.output)
     following = await slow.update()
     assert (await slow.sleeper.until_book()) == following
 
@@ -124,7 +124,7 @@ async def test_subscribing_twice_while_behind_owes_one_book(slow):
     client = slow.connection.processor
     (key,) = client.subscriptions.values()
     slow.connection.execute([OpenView(key, key)])
-    assert len(slow.node.gateway.fanout.missed(slow.connection)) == 1
+    assert len(slow.node.gateway.fanout.missed(slow.connection.output)) == 1
 
 
 async def test_statuses_are_not_queued_for_a_client_behind(slow):
@@ -138,9 +138,9 @@ async def test_statuses_are_not_queued_for_a_client_behind(slow):
 async def test_nothing_read_for_10_s_closes_4108(slow):
     await slow.fall_asleep()
     slow.node.later(9.9)
-    assert not slow.connection.ended
+    assert not slow.connection.output.ended
     slow.node.later(0.2)
-    assert slow.connection.ended
+    assert slow.connection.output.ended
     assert slow.connection.code == 4108
     slow.node.later(5.1)
     await settled(lambda: slow.connection.lost)
@@ -152,7 +152,7 @@ async def test_a_client_that_reads_a_little_stays(slow):
     for _ in range(5):
         slow.connection.keepalive._unread_bytes += 1  # as if one byte was read since the last look
         slow.node.later(9)
-    assert not slow.connection.ended
+    assert not slow.connection.output.ended
 
 
 async def test_a_late_answer_to_our_ping_does_not_end_a_client_that_reads_again(slow):
@@ -161,7 +161,7 @@ async def test_a_late_answer_to_our_ping_does_not_end_a_client_that_reads_again(
     slow.node.clock.put_forward(19)
     slow.sleeper.socket.transport.resume_reading()
     await slow.sleeper.until_book()
-    await settled(lambda: not slow.connection.behind)
+    await settled(lambda: not slow.connection.output.behind)
     assert not slow.connection.keepalive.ping_at
 
 

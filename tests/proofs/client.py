@@ -7,9 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from onebook.accounts import Key
-from onebook.gateway.effects import SendText
+from onebook.gateway.effects import CloseView, FetchBook, OpenView, ResendBook, SendText
+from onebook.gateway.fanout import ClientOutput
 from onebook.gateway.gateway import Gateway
-from onebook.gateway.subscriber import Subscriber
+from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.model import KeyStatus, Tier
 from onebook.streams import StreamKey
 from proofs.viewer import Broken, Viewer
@@ -36,11 +37,19 @@ class Pipe:
         return taken
 
 
-class Wire(Subscriber):
+SERVED: dict[type, Callable[..., None]] = {
+    OpenView: SubscriptionManager.open,
+    CloseView: SubscriptionManager.close,
+    FetchBook: SubscriptionManager.fetch,
+    ResendBook: SubscriptionManager.resend,
+}
+
+
+class Wire(ClientOutput):
     """The outgoing side of a connection, without a socket."""
 
-    def __init__(self, gateway: Gateway, *, packed: bool) -> None:
-        super().__init__(gateway.parts.make_processor(), packed=packed)
+    def __init__(self, *, packed: bool) -> None:
+        super().__init__(packed=packed)
         self.transport = Pipe()
 
     def transmit(self, data: bytes) -> None:
@@ -59,11 +68,13 @@ class Client:
         self._ids: dict[str, str] = {}  # symbol: the view's id
         self._looks: dict[int, StreamKey] = {}
         self._sent = 0
-        self.wire = Wire(gateway, packed=packed)
+        self.output = self.wire = Wire(packed=packed)
+        self.processor = gateway.parts.make_processor()
+        self.fetches: set[Callable[[], None]] | None = None
         key = Key(
             name, "account", "user", Tier.ENTERPRISE, KeyStatus.ACTIVE, "ob_live_0000", 0, None
         )
-        self.wire.processor.authenticated(key, session_id=name)
+        self.processor.authenticated(key, session_id=name)
 
     def subscribe(self, key: StreamKey) -> None:
         self._say("subscribe_aggregated", key)
@@ -154,11 +165,11 @@ class Client:
         if number is not None:
             message["id"] = number
         parts = self._gateway.parts
-        for effect in self.wire.processor.received(json.dumps(message), now=parts.now()):
+        for effect in self.processor.received(json.dumps(message), now=parts.now()):
             if isinstance(effect, SendText):
                 self.wire.send_text(effect.payload)
             else:
-                parts.subscriptions.execute(self.wire, effect)
+                SERVED[type(effect)](parts.subscriptions, self, effect)
 
 
 def messages(data: bytes) -> list[bytes]:

@@ -8,10 +8,8 @@ of the new one.
 import asyncio
 import logging
 import uuid
-from collections.abc import Hashable
 from typing import Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from onebook.accounts import Accounts, Key
@@ -24,45 +22,15 @@ from onebook.errors import (
     RateLimitExceeded,
 )
 from onebook.gateway import effects, liveness, metrics
-from onebook.gateway.charges import Charged, Charges
+from onebook.gateway.charges import Charges
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.commands import Id
-from onebook.gateway.effects import Effects, MessageTime, VerifyKey
-from onebook.gateway.liveness import Probed
-from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.effects import Effects, KeyVerdict, MessageTime, VerifyKey
 from onebook.gateway.reference import AuthenticationSuccess, success_of
-from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.streams import Clock
 
 log = logging.getLogger("onebook.gateway")
-
-
-class KeyVerdict(Struct, frozen=True):
-    """Result of looking up a key: found, or the error that closes the connection."""
-
-    message_id: Id
-    key: Key | None = None
-    opened_by: bytes = b""
-    refusal: Effects = ()
-
-
-class Candidate(Probed, Charged, Hashable, Protocol):
-    """A connection that sent a key."""
-
-    address: str
-    processor: CommandProcessor
-
-    def end(self, code: int, reason: str) -> None:
-        """Send a close frame."""
-
-    def abort(self) -> None:
-        """Close the socket at once."""
-
-    def execute(self, effects: Effects) -> None:
-        """Send, or end the connection."""
-
-    def verdict_received(self, verdict: KeyVerdict) -> None:
-        """The key was verified, or could not be."""
 
 
 class KeyPeers(Protocol):
@@ -104,7 +72,7 @@ class Authenticator:
         settings: GatewaySettings,
         *,
         accounts: Accounts,
-        connections: ConnectionRegistry[Candidate],
+        connections: ConnectionRegistry,
         charges: Charges,
         clock: Clock,
         peers: KeyPeers | None = None,
@@ -119,7 +87,7 @@ class Authenticator:
         self._pong_awaited: set[asyncio.Event] = set()  # set by the next pong
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def verify(self, connection: Candidate, command: VerifyKey) -> None:
+    def verify(self, connection: ClientPort, command: VerifyKey) -> None:
         """Start verifying a key; the connection gets the verdict later."""
         opened_by = self._accounts.fingerprint(command.api_key)
         if connection.processor.key is not None and connection.processor.opened_by == opened_by:
@@ -137,10 +105,10 @@ class Authenticator:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    async def _verify(self, connection: Candidate, command: VerifyKey) -> None:
+    async def _verify(self, connection: ClientPort, command: VerifyKey) -> None:
         connection.verdict_received(await self._verdict(connection, command))
 
-    async def _verdict(self, connection: Candidate, command: VerifyKey) -> KeyVerdict:
+    async def _verdict(self, connection: ClientPort, command: VerifyKey) -> KeyVerdict:
         try:
             key = await self._verified(connection, command)
             if await self._replace_dead(connection, key):
@@ -171,7 +139,7 @@ class Authenticator:
             self._unavailable = True
         return effects.keys_unavailable(now=now, message_id=message_id)
 
-    async def _verified(self, connection: Candidate, command: VerifyKey) -> Key:
+    async def _verified(self, connection: ClientPort, command: VerifyKey) -> Key:
         async with asyncio.timeout(self._settings.verify_timeout_s):
             return await self._accounts.verify_key(
                 command.api_key, self._clock.wall_us() // 1_000, address=connection.address
@@ -179,7 +147,7 @@ class Authenticator:
 
     # The connection limit of a key
 
-    async def _replace_dead(self, connection: Candidate, key: Key) -> bool:
+    async def _replace_dead(self, connection: ClientPort, key: Key) -> bool:
         """At a key's connection limit, close a dead connection; whether that took a ping."""
         connections_max = self._connections_max(key)
 
@@ -223,14 +191,14 @@ class Authenticator:
         if dead is None:
             return False
         dead.end(CloseCode.SLOW, "no pong")
-        dead.abort()
+        dead.output.abort()
         metrics.REPLACED.inc()
         self.leave(dead)
         return True
 
     # Applying a verdict
 
-    def admit(self, connection: Candidate, verdict: KeyVerdict) -> Effects | None:
+    def admit(self, connection: ClientPort, verdict: KeyVerdict) -> Effects | None:
         """Give a connection its key; None, or the last messages where the key is at its limit."""
         key, processor = verdict.key, connection.processor
         assert key is not None
@@ -261,7 +229,7 @@ class Authenticator:
         for connection in group[self.peers.allowed_here(key_id, connections_max) :]:
             connection.execute(effects.connection_limit(connections_max, now=self._now()))
 
-    def welcome(self, connection: Candidate, verdict: KeyVerdict) -> Effects:
+    def welcome(self, connection: ClientPort, verdict: KeyVerdict) -> Effects:
         """The reply to an accepted key, with a warning or the close where its allowance is used."""
         assert verdict.key is not None
         processor = connection.processor
@@ -281,7 +249,7 @@ class Authenticator:
         limits = self._accounts.settings.tiers.of(key.tier)
         return success_of(key, session_id, limits, report)
 
-    def leave(self, connection: Candidate) -> None:
+    def leave(self, connection: ClientPort) -> None:
         """Detach a connection from its key, and charge the bytes delivered with it."""
         self._charges.settle(connection)
         key = connection.processor.key

@@ -1,8 +1,8 @@
 """Metering of connections: delivered bytes go to the meter of the key, once per flush."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Final, Protocol
+from typing import Final
 
 from onebook.accounts import Key, UsageReport
 from onebook.accounts.usage import Meter, gib
@@ -10,8 +10,7 @@ from onebook.gateway import metrics
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.effects import Effects, SendText, ending
 from onebook.gateway.messages import encode
-from onebook.gateway.processor import CommandProcessor
-from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
 from onebook.streams import Clock, iso_us
 
@@ -20,38 +19,24 @@ USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe 
 USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
 
 
-class Charged(Hashable, Protocol):
-    """A connection whose delivered bytes are counted."""
-
-    processor: CommandProcessor
-
-    def take_delivered(self) -> int:
-        """Payload bytes that the peer has got since the last call."""
-
-    def take_written(self) -> int:
-        """The same with those that it has not acknowledged."""
-
-
 class Charges:
     """Charges keys for the bytes delivered to their connections; reports used allowances."""
 
-    def __init__(
-        self, *, meter: Meter, connections: ConnectionRegistry[Charged], clock: Clock
-    ) -> None:
+    def __init__(self, *, meter: Meter, connections: ConnectionRegistry, clock: Clock) -> None:
         self._meter = meter
         self._connections = connections
         self._clock = clock
 
-    def settle(self, connection: Charged) -> None:
+    def settle(self, connection: ClientPort) -> None:
         """Charge the bytes delivered to one connection since the last call; free without a key."""
         self._charge((connection,))
 
-    def hand_over(self, connection: Charged) -> None:
+    def hand_over(self, connection: ClientPort) -> None:
         """Charge everything written to a connection that gets another key, acknowledged or not.
 
         What its next key pays begins after it; without a key it was free.
         """
-        self._add(connection.processor.key, connection.take_written())
+        self._add(connection.processor.key, connection.output.take_written())
 
     def settle_all(self) -> None:
         """Charge the bytes delivered to all connections, in one sum per key."""
@@ -93,11 +78,11 @@ class Charges:
         )
         return ending(CloseCode.DATA_LIMIT, "data limit exceeded", encode(notice))
 
-    def _charge(self, connections: Iterable[Charged]) -> None:
+    def _charge(self, connections: Iterable[ClientPort]) -> None:
         """Charge connections of one key."""
         delivered, key = 0, None
         for connection in connections:
-            delivered += connection.take_delivered()
+            delivered += connection.output.take_delivered()
             key = connection.processor.key
         self._add(key, delivered)
 

@@ -3,18 +3,28 @@
 uvicorn passes a WebSocket upgrade to the protocol that `Gateway.protocol` creates: it calls
 `connection_made`, then `data_received` with the upgrade request and everything after it.
 `lifecycle` has the states; what a client's messages mean is decided in `processor`.
+
+Input is processed in turns of the event loop (`scheduler.Turns`). While it waits, the socket is not
+read, so that TCP flow control stops the client.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Final, Protocol, cast
+
+from websockets.extensions.permessage_deflate import PerMessageDeflate
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN as PARSER_OPEN
+from websockets.protocol import SERVER
+from websockets.protocol import Protocol as FrameParser
 
 from onebook import logs
 from onebook.config import GatewaySettings
 from onebook.gateway import frames, metrics
-from onebook.gateway.authentication import Authenticator, KeyVerdict
+from onebook.gateway.authentication import Authenticator
 from onebook.gateway.codes import OFFENCES, CloseCode
 from onebook.gateway.commands import ActionRefused, refused
 from onebook.gateway.effects import (
@@ -22,6 +32,7 @@ from onebook.gateway.effects import (
     Effects,
     EndConnection,
     FetchBook,
+    KeyVerdict,
     MessageTime,
     OpenView,
     ResendBook,
@@ -30,24 +41,30 @@ from onebook.gateway.effects import (
     VerifyKey,
     authentication_timeout,
 )
-from onebook.gateway.fanout import Fanout
+from onebook.gateway.fanout import ClientOutput, Fanout
 from onebook.gateway.keepalive import NEVER, Keepalive
 from onebook.gateway.lifecycle import (
     BEFORE_OPEN,
+    READING,
     Action,
     ConnectionEvent,
     ConnectionState,
     transition,
 )
 from onebook.gateway.processor import CommandProcessor
-from onebook.gateway.reader import FrameReader
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.gateway.scheduler import TICK_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
-from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrader
+from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrader, library_log
 from onebook.streams import Clock
 
+# Bytes scanned for the peer's close frame after ours; then reading stops. Each frame counts as at
+# least so many bytes, because it costs time.
+CLOSING_BYTES_MAX: Final = 65_536
+CLOSING_FRAME_BYTES: Final = 1_024
+PIECES_MAX: Final = 16  # reads without a whole frame; after them a pause between two reads
+PIECE_PAUSE_S: Final = 0.01
 ABNORMAL: Final = 1006
 
 log = logging.getLogger("onebook.gateway")
@@ -67,7 +84,7 @@ class ConnectionParts:
 
     settings: GatewaySettings
     clock: Clock
-    connections: "ConnectionRegistry[Any]"
+    connections: ConnectionRegistry
     turns: Turns
     scheduler: Scheduler
     upgrader: Upgrader
@@ -84,31 +101,50 @@ class ConnectionParts:
         return MessageTime(self.clock.monotonic(), self.clock.wall_us())
 
 
-class ClientConnection(FrameReader):
-    """A connected peer; `state` is changed by `_move` alone."""
+class ClientConnection(asyncio.Protocol):
+    """A connected client: its state, its input, its timers; `output` is the sending side.
+
+    `state` is changed by `_move` alone. `fetches` cancel its unanswered requests for books.
+    """
 
     __slots__ = (
+        "_clock",
+        "_closing_bytes",
         "_deadline_s",
         "_handshake",
+        "_inbound",
         "_parts",
+        "_paused",
+        "_pieces",
+        "_rest",
+        "_scheduler",
         "_server_connections",
+        "_settings",
         "_slots",
+        "_turns",
         "address",
         "code",
+        "fetches",
         "keepalive",
         "opened_at",
+        "output",
+        "processor",
+        "queued",
+        "state",
+        "transport",
     )
 
     def __init__(
         self, parts: ConnectionParts, config: Any, server_state: Any, app_state: Any, **_: Any
     ) -> None:
-        super().__init__(
-            parts.make_processor(),
-            settings=parts.settings,
-            clock=parts.clock,
-            turns=parts.turns,
-            scheduler=parts.scheduler,
-        )
+        self.processor = parts.make_processor()
+        self.output = ClientOutput()
+        self.fetches: set[Callable[[], None]] | None = None
+        self.state = ConnectionState.HANDSHAKE
+        self._settings = parts.settings
+        self._clock = parts.clock
+        self._turns = parts.turns
+        self._scheduler = parts.scheduler
         self._parts = parts
         self._server_connections = server_state.connections
         self._handshake: Handshake | None = parts.upgrader.begin()
@@ -118,27 +154,50 @@ class ClientConnection(FrameReader):
         self.code = ABNORMAL
         self.keepalive = Keepalive(parts.settings)
         self.opened_at = 0.0
+        self.queued = False  # there is input for the next turns of the event loop; set by `Turns`
+        self._paused = False  # input waits for a short time, because too much came
+        self._rest = b""  # bytes that came in and are not yet acted on
+        self._pieces = 0  # reads since the last whole frame
+        self._closing_bytes = 0  # that came in after our close frame
+        self._inbound: Inbound | None = None  # of a message that is not complete
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the socket over from the HTTP protocol."""
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = self.output.transport = cast(asyncio.Transport, transport)
         self._server_connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
         self._server_connections.discard(self)
-        self._write_ended(failed=exc is not None)
-        self.ended = True
+        self.output.write_ended(failed=exc is not None)
+        self.output.ended = True
         self._move(ConnectionEvent.SOCKET_CLOSED)
         self._turns.forget(self)
         for slot in self._slots:
             slot.leave()
 
+    def data_received(self, data: bytes) -> None:
+        """Process the complete frames in the receive buffer."""
+        self._rest = self._rest + data if self._rest else data
+        if self.output.ended:
+            self._await_close(len(data))
+            return
+        if self._pieces >= PIECES_MAX and not self._paused:
+            # A read without a complete frame costs as much as one with: let bytes gather in the
+            # kernel.
+            self._pause(PIECE_PAUSE_S)
+        self._pieces += 1
+        self._turns.read(self)
+
+    def eof_received(self) -> bool:
+        """The peer sends no more: close."""
+        return False
+
     def pause_writing(self) -> None:
         """The peer is a slow consumer: stop reading from it too, so that no replies pile up."""
-        self.behind = True
+        self.output.behind = True
         now_s = self._clock.monotonic()
         self.keepalive.fell_behind(self.transport.get_write_buffer_size(), now_s)
         self._scheduler.call_by(self, now_s + TICK_S)
@@ -146,9 +205,9 @@ class ClientConnection(FrameReader):
 
     def resume_writing(self) -> None:
         """The peer reads again: send the newest book of each stream it missed."""
-        self.behind = False
+        self.output.behind = False
         self.keepalive.caught_up()
-        self._parts.fanout.caught_up(self)
+        self._parts.fanout.caught_up(self.output)
         self._resume_input()
 
     def shutdown(self) -> None:
@@ -163,7 +222,12 @@ class ClientConnection(FrameReader):
     @property
     def silent_since_s(self) -> float:
         """Since when it has not answered or, where it is behind, not read; 0 if neither."""
-        return self.keepalive.progress_at if self.behind else self.keepalive.ping_at
+        return self.keepalive.progress_at if self.output.behind else self.keepalive.ping_at
+
+    @property
+    def lost(self) -> bool:
+        """Whether the socket is closed."""
+        return self.state is ConnectionState.CLOSED
 
     # The state machine
 
@@ -202,7 +266,7 @@ class ClientConnection(FrameReader):
             if effects is None:
                 effects = self._parts.authenticator.welcome(self, verdict)
         self.execute(effects or ())
-        if not self.ended:
+        if not self.output.ended:
             self._move(ConnectionEvent.KEY_ACCEPTED)
 
     def _drop_deadline(self, _: object) -> None:
@@ -234,7 +298,7 @@ class ClientConnection(FrameReader):
         self.transport.close()
 
     def _abort(self, _: object) -> None:
-        self.abort()
+        self.output.abort()
 
     def _unregister(self, _: object) -> None:
         parts, key = self._parts, self.processor.key
@@ -249,7 +313,7 @@ class ClientConnection(FrameReader):
             key_id=key.key_id if key is not None else None,
             close_code=self.code,
             duration_ms=round((self._clock.monotonic() - self.opened_at) * 1e3, 1),
-            sent_bytes=self.total,
+            sent_bytes=self.output.total,
         )
         access.info("WebSocket ended with %d", self.code, extra=fields)
 
@@ -257,53 +321,53 @@ class ClientConnection(FrameReader):
         """Handle timers: the deadline of the state, stalled reading, pings."""
         if now_s >= self._deadline_s:
             self._move(ConnectionEvent.DEADLINE_PASSED)
-        if self.ended:
+        if self.output.ended:
             return self._deadline_s if self._deadline_s < NEVER else None
         keepalive = self.keepalive
         next_s = min(self._deadline_s, keepalive.due_s)
-        if self.behind:
+        if self.output.behind:
             self._check_progress(now_s)
             next_s = min(next_s, now_s + TICK_S, max(now_s, keepalive.stalled_at_s))
-        if now_s >= keepalive.due_s and not self.ended:
+        if now_s >= keepalive.due_s and not self.output.ended:
             keepalive.ping_passed(now_s)
             self._ping_or_end(now_s)
-            next_s = min(self._deadline_s, keepalive.due_s, next_s if self.behind else NEVER)
+            next_s = min(self._deadline_s, keepalive.due_s, next_s if self.output.behind else NEVER)
         return next_s
 
     def _check_progress(self, now_s: float) -> None:
         if not self.keepalive.stalled(self.transport.get_write_buffer_size(), now_s):
             return
         if self.state in BEFORE_OPEN:
-            self.abort()  # the peer does not read the HTTP response either
+            self.output.abort()  # the peer does not read the HTTP response either
         else:
             self.end(CloseCode.SLOW, "nothing was read")
 
     def _ping_or_end(self, now_s: float) -> None:
         # A slow consumer's pong is late; its reading progress is checked instead.
-        if self.behind:
+        if self.output.behind:
             return
         if not self.keepalive.ping_at:
             self.ping(now_s)
         elif self.keepalive.unanswered(now_s):
             self.end(CloseCode.SLOW, "no pong")
 
-    # Writing
+    # Pings and the close frame
 
     def ping(self, now_s: float) -> None:
         """Measure the round trip; the answer must come before the next ping."""
-        self.transmit(frames.ping_frame(self.keepalive.ping(now_s)))
+        self.output.transmit(frames.ping_frame(self.keepalive.ping(now_s)))
 
     def end(self, code: int, reason: str) -> None:
         """Send a close frame; the socket closes with the peer's answer or in time."""
-        if self.ended:
+        if self.output.ended:
             return
         frame = frames.close_frame(code, reason)
-        self.transmit(frame)
+        self.output.transmit(frame)
         self._close_sent(code, len(frame))
 
     def _close_sent(self, code: int, last_bytes: int) -> None:
         self.code = code
-        self._last_frame_written(last_bytes)
+        self.output.last_frame_written(last_bytes)
         self._move(ConnectionEvent.CLOSE_SENT)
 
     # Effects of commands
@@ -321,20 +385,27 @@ class ClientConnection(FrameReader):
         """The key was verified, or could not be."""
         self._move(ConnectionEvent.VERDICT_RECEIVED, verdict)
 
-    def _serve(self, effect: FetchBook | ResendBook) -> None:
-        self._parts.subscriptions.execute(self, effect)
+    def _fetch_book(self, effect: FetchBook) -> None:
+        self._parts.subscriptions.fetch(self, effect)
+
+    def _resend_book(self, effect: ResendBook) -> None:
+        self._parts.subscriptions.resend(self, effect)
 
     def _run_action(self, effect: RunAction) -> None:
         parts, key = self._parts, self.processor.key
         assert key is not None
         if parts.actions is not None:
-            parts.actions.begin(self, self.send_text, key, effect.body)
+            parts.actions.begin(self, self.output.send_text, key, effect.body)
             return
         refusal = ActionRefused("invalid_action", "This node has no transaction interface.")
-        self.send_text(refused(refusal, effect.body.id, parts.clock.wall_us() // 1_000))
+        self.output.send_text(refused(refusal, effect.body.id, parts.clock.wall_us() // 1_000))
 
-    def _change_views(self, effect: OpenView | CloseView) -> None:
-        self._parts.subscriptions.execute(self, effect)
+    def _open_view(self, effect: OpenView) -> None:
+        self._parts.subscriptions.open(self, effect)
+        self._pace_changes()
+
+    def _close_view(self, effect: CloseView) -> None:
+        self._parts.subscriptions.close(self, effect)
         self._pace_changes()
 
     def _pace_changes(self) -> None:
@@ -375,6 +446,120 @@ class ClientConnection(FrameReader):
         parts.totals.messages += 1
         self.execute(self.processor.received(text, now=parts.now(), latency_ms=latency_ms))
 
+    # Input, in turns of the event loop
+
+    def read(self, ends_at: float) -> bool:
+        """Process received input within the budget of one turn; whether there is more."""
+        if self.state in BEFORE_OPEN:
+            if not self._paused and self.state is ConnectionState.HANDSHAKE:
+                data, self._rest = self._rest, b""
+                self._rest = self._upgrade_received(data)
+            self._turns.spend()
+            return bool(self._rest) and self._may_act()
+        output, buffer, start, more = self.output, self._rest, 0, False
+        for _ in range(self._settings.turn_frames_max):
+            more = False
+            if output.ended or not self._may_act():
+                break
+            end = frames.frame_end(buffer, start, self.processor.message_bytes_max)
+            if not end:
+                break
+            frame = buffer[start:end]
+            start = end
+            self._pieces = 0
+            more = start < len(buffer)
+            self._frame_received(frame)
+            if start >= self._settings.turn_bytes_max or self._clock.monotonic() >= ends_at:
+                break
+        self._rest = buffer[start:] if start else buffer
+        if self.output.ended:
+            self._await_close(0)
+            return False
+        return more and self._may_act()
+
+    def pace_reading(self) -> None:
+        """Read from the socket, or pause, by the state of the connection."""
+        if self.lost or self.transport.is_closing():
+            return
+        if self.queued or not self._may_act():
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def _may_act(self) -> bool:
+        return not (self._paused or self.output.behind) and self.state in READING
+
+    def _resume_input(self, _: object = None) -> None:
+        self.pace_reading()
+        if not self.lost and self._may_act():
+            self._turns.read(self)
+
+    def _pause(self, seconds: float) -> None:
+        """Stop processing and reading the client's input for a while."""
+        self._paused = True
+        self.pace_reading()
+        self._scheduler.after(seconds, self._unpause)
+
+    def _unpause(self) -> None:
+        self._paused = False
+        self._resume_input()
+
+    # Frames
+
+    def _frame_received(self, frame: bytes) -> None:
+        inbound = self._inbound
+        if inbound is None or is_close(frame):
+            inbound = Inbound(
+                packed=self.output.packed, message_bytes_max=self.processor.message_bytes_max
+            )
+        for kind, data in inbound.received(frame):
+            if self.output.ended:
+                break
+            self._incoming(kind, data)
+        self._inbound = inbound if inbound.begun else None
+        self._answer_frame(inbound)
+
+    def _incoming(self, kind: "Incoming", data: bytes) -> None:
+        if kind is Incoming.TEXT or kind is Incoming.BINARY:
+            self.message(data, text=kind is Incoming.TEXT)
+        elif kind is not Incoming.PONG or not self.pong(data):
+            self.useless_frame()
+
+    def _answer_frame(self, inbound: "Inbound") -> None:
+        """Send what RFC 6455 requires: pongs, and the close after a close or an error."""
+        last = b""
+        for data in inbound.to_send():
+            if self.output.ended:
+                return
+            if data:
+                self.output.transmit(data)
+                last = data
+        code = inbound.close_code
+        if code is not None and not self.output.ended:
+            self._close_sent(code, len(last))
+            self.output.half_close()
+
+    def _await_close(self, came: int) -> None:
+        """Look for the peer's close frame after ours; end reading at `CLOSING_BYTES_MAX`."""
+        if self.state is not ConnectionState.CLOSING:
+            self._rest = b""
+            return
+        self._closing_bytes += came
+        buffer, start = self._rest, 0
+        while self._closing_bytes < CLOSING_BYTES_MAX:
+            end = frames.frame_end(buffer, start, self.processor.message_bytes_max)
+            if not end:
+                self._rest = buffer[start:]
+                return
+            if is_close(buffer[start:end]):
+                self._rest = b""
+                self._move(ConnectionEvent.CLOSE_RECEIVED)
+                return
+            start = end
+            self._closing_bytes += CLOSING_FRAME_BYTES
+        self._rest = b""
+        self._move(ConnectionEvent.INPUT_EXCEEDED)
+
     # The upgrade
 
     def _upgrade_received(self, data: bytes) -> bytes:
@@ -405,13 +590,13 @@ class ClientConnection(FrameReader):
         self._handshake = None
         if answer.slot is not None:
             self.hold_slot(answer.slot)
-        self.transmit(answer.data)
+        self.output.transmit(answer.data)
         if not answer.accepted:
             metrics.CONNECTS.labels(str(int(answer.status))).inc()
             self._move(ConnectionEvent.UPGRADE_REFUSED)
             return
-        self.packed = answer.packed
-        self._tune_socket(self._settings)
+        self.output.packed = answer.packed
+        self.output.tune_socket(self._settings)
         self._move(ConnectionEvent.UPGRADE_ACCEPTED, answer)
 
     def _peer(self) -> str:
@@ -437,12 +622,92 @@ ACTIONS: Final[dict[Action, Callable[[ClientConnection, Any], None]]] = {
 }
 
 EFFECTS: Final[dict[type, Callable[[ClientConnection, Any], None]]] = {
-    SendText: lambda connection, effect: connection.send_text(effect.payload),
+    SendText: lambda connection, effect: connection.output.send_text(effect.payload),
     VerifyKey: ClientConnection._verify_key,
-    OpenView: ClientConnection._change_views,
-    CloseView: ClientConnection._change_views,
-    FetchBook: ClientConnection._serve,
-    ResendBook: ClientConnection._serve,
+    OpenView: ClientConnection._open_view,
+    CloseView: ClientConnection._close_view,
+    FetchBook: ClientConnection._fetch_book,
+    ResendBook: ClientConnection._resend_book,
     RunAction: ClientConnection._run_action,
     EndConnection: lambda connection, effect: connection.end(effect.code, effect.reason),
 }
+
+
+NO_STATUS: Final = 1005
+_DATA: Final = frozenset((Opcode.TEXT, Opcode.BINARY, Opcode.CONT))
+
+
+class Incoming(Enum):
+    """Result of parsing one frame."""
+
+    TEXT = auto()  # a whole message
+    BINARY = auto()
+    FRAGMENT = auto()  # a part of a message; it costs as much as one, and may be empty
+    PING = auto()
+    PONG = auto()
+
+
+class Inbound:
+    """The parser of one connection, with the incomplete message."""
+
+    __slots__ = ("_opcode", "_parser", "_payload", "begun")
+
+    def __init__(self, *, packed: bool, message_bytes_max: int) -> None:
+        self._parser = FrameParser(
+            SERVER, state=PARSER_OPEN, max_size=message_bytes_max, logger=library_log
+        )
+        if packed:
+            self._parser.extensions = [PerMessageDeflate(True, True, 15, 15)]
+        self._payload = bytearray()
+        self._opcode = Opcode.TEXT
+        self.begun = False  # a message has begun and is not complete
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the incomplete message."""
+        return len(self._payload)
+
+    def received(self, data: bytes) -> Iterator[tuple[Incoming, bytes]]:
+        """Parse a complete frame; a close frame or an error sets `close_code`."""
+        self._parser.receive_data(data)
+        for event in self._parser.events_received():
+            frame = cast(Frame, event)
+            if frame.opcode in _DATA:
+                yield from self._data(frame)
+            elif frame.opcode is Opcode.PONG:
+                yield Incoming.PONG, bytes(frame.data)
+            elif frame.opcode is not Opcode.CLOSE:
+                yield Incoming.PING, b""
+
+    def to_send(self) -> list[bytes]:
+        """Frames that RFC 6455 requires in answer: pongs, the close after a close or an error."""
+        return self._parser.data_to_send()
+
+    @property
+    def close_code(self) -> int | None:
+        """The code of the close frame that is among `to_send`; None where there is none."""
+        if self._parser.state is PARSER_OPEN:
+            return None
+        sent = self._parser.close_sent
+        return sent.code if sent is not None else NO_STATUS
+
+    def _data(self, frame: Frame) -> Iterator[tuple[Incoming, bytes]]:
+        if frame.opcode is not Opcode.CONT:
+            if frame.fin:
+                yield _kind(frame.opcode), bytes(frame.data)
+                return
+            self._opcode = frame.opcode
+        self._payload += frame.data
+        self.begun = not frame.fin
+        yield Incoming.FRAGMENT, b""
+        if frame.fin:
+            yield _kind(self._opcode), bytes(self._payload)
+
+
+def _kind(opcode: Opcode) -> Incoming:
+    return Incoming.TEXT if opcode is Opcode.TEXT else Incoming.BINARY
+
+
+def is_close(frame: bytes) -> bool:
+    """Whether a frame closes the connection; it may come in the middle of a message."""
+    return frame[0] & 0x0F == Opcode.CLOSE

@@ -5,35 +5,20 @@ For good when the node stops, or for as long as the node has no books to show (`
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from onebook.config import GatewaySettings
 from onebook.gateway.charges import Charges
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.messages import encode
-from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import ServerShutdown
 from onebook.streams import Clock, iso_us
 
 DRAIN_STEP_S: Final = 0.1
 SHUTDOWN: Final = "This node shuts down; connect again at the time given."
 ISOLATED: Final = "This node receives no books now; connect again at the time given."
-
-
-class Drained(Hashable, Protocol):
-    """A connection that can be drained."""
-
-    ended: bool
-
-    def send_text(self, payload: bytes) -> None:
-        """Send one text message."""
-
-    def end(self, code: int, reason: str) -> None:
-        """Send a close frame."""
-
-    def abort(self) -> None:
-        """Close the socket at once."""
 
 
 class Drain:
@@ -43,7 +28,7 @@ class Drain:
         self,
         settings: GatewaySettings,
         *,
-        connections: ConnectionRegistry[Drained],
+        connections: ConnectionRegistry,
         charges: Charges,
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -83,7 +68,7 @@ class Drain:
         while len(self._connections) and self._clock.monotonic() < give_up_s:
             await self._sleep(DRAIN_STEP_S)
         for connection in self._connections:
-            connection.abort()
+            connection.output.abort()
         self._charges.settle_all()
 
     async def _send_away(self, drain_s: float, message: str, reason: str) -> None:
@@ -93,10 +78,10 @@ class Drain:
                 await self._sleep(min(wait_s, DRAIN_STEP_S))
             connection.end(CloseCode.DRAINING, reason)
 
-    def _announce(self, drain_s: float, message: str) -> list[tuple[float, Drained]]:
+    def _announce(self, drain_s: float, message: str) -> list[tuple[float, ClientPort]]:
         """Announce reconnect times, spread evenly so that clients do not reconnect together."""
         timestamp = iso_us(self._clock.wall_us())
-        connections = [each for each in self._connections if not each.ended]
+        connections = [each for each in self._connections if not each.output.ended]
         random.shuffle(connections)
         leaving = []
         for position, connection in enumerate(connections, start=1):
@@ -106,6 +91,6 @@ class Drain:
                 reconnect_in_ms=round(after_s * 1_000),
                 timestamp=timestamp,
             )
-            connection.send_text(encode(notice))
+            connection.output.send_text(encode(notice))
             leaving.append((after_s, connection))
         return leaving

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from onebook.accounts import Key
 from onebook.config import GatewaySettings
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.commands import Id
@@ -81,6 +82,15 @@ Effect = (
     SendText | VerifyKey | OpenView | CloseView | FetchBook | ResendBook | RunAction | EndConnection
 )
 Effects = Iterable[Effect]
+
+
+class KeyVerdict(Struct, frozen=True):
+    """Result of looking up a key: found, or the error that closes the connection."""
+
+    message_id: Id
+    key: Key | None = None
+    opened_by: bytes = b""
+    refusal: Effects = ()
 
 
 class CommandRefused(Exception):

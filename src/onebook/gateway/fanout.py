@@ -7,10 +7,117 @@ no client delays another.
 """
 
 from collections.abc import Callable
+from typing import Final
 
+from onebook import sockets
+from onebook.config import GatewaySettings
 from onebook.gateway import direct, frames, metrics
-from onebook.gateway.subscriber import Subscriber
+from onebook.gateway.direct import Peer
 from onebook.streams import Stream
+
+IPPROTO_TCP: Final = 6
+
+
+class ClientOutput(Peer):
+    """The sending side of one client: writes frames and counts the delivered bytes.
+
+    It extends `Peer` because the compiled fan-out reads its fields without Python. `packed`:
+    permessage-deflate was negotiated. `total` are the payload bytes that the client got.
+    """
+
+    __slots__ = ("_fd", "_last_bytes", "_undelivered", "packed", "total")
+
+    def __init__(self, *, packed: bool = False) -> None:
+        super().__init__()
+        self.packed = packed
+        self.total = 0
+        self._fd = -1
+        self._last_bytes = 0  # of the close frame, the last thing that we send
+        self._undelivered: int | None = None  # at the end
+
+    def send_text(self, payload: bytes) -> None:
+        """Send one text message."""
+        self.write(frames.deflated_frame(payload) if self.packed else frames.text_frame(payload))
+
+    def write(self, frame: bytes) -> None:
+        """Send one built frame after those of this tick, unless a close frame was sent."""
+        if self.ended:
+            return
+        self.sent += frames.payload_length(frame)
+        if self.out is not None:
+            frame, self.out = b"".join((*self.out, frame)), None
+        self.transmit(frame)
+
+    def transmit(self, data: bytes) -> None:
+        """Write bytes to the transport."""
+        self.buffered = True
+        self.transport.write(data)
+
+    def abort(self) -> None:
+        """Abort the connection; bytes that were not delivered are not charged."""
+        if self._undelivered is None:
+            self._undelivered = self.unacknowledged()
+        self.transport.abort()
+
+    def unacknowledged(self) -> int:
+        """Bytes that were written and that the peer has not acknowledged."""
+        if self._undelivered is not None:
+            return self._undelivered
+        if self._fd < 0:
+            return 0
+        unsent = self.transport.get_write_buffer_size() + sockets.unacknowledged(self._fd)
+        return max(0, unsent - self._last_bytes)
+
+    def take_delivered(self) -> int:
+        """Payload bytes that the peer has got since the last call."""
+        if not self.sent:
+            return 0
+        delivered = max(0, self.sent - self.unacknowledged())
+        self.sent -= delivered
+        self.total += delivered
+        return delivered
+
+    def take_written(self) -> int:
+        """Payload bytes since the last call, also those that the peer has not acknowledged."""
+        written, self.sent = self.sent, 0
+        self.total += written
+        return written
+
+    def tune_socket(self, settings: GatewaySettings) -> None:
+        """Set up an open socket: bound its buffers, and send directly where possible."""
+        self.transport.set_write_buffer_limits(high=settings.write_buffer_bytes_max)
+        sock = self.transport.get_extra_info("socket")
+        if sock is None:
+            return
+        self._fd = sock.fileno()
+        # Unsent bytes in the kernel become stale as ours do: keep the buffer small.
+        sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
+        encrypted = self.transport.get_extra_info("sslcontext") is not None
+        if settings.direct_send_allowed and not encrypted:
+            self.direct_fd = self._fd
+
+    def write_ended(self, *, failed: bool) -> None:
+        """The socket is closed: settle how many bytes did not reach the peer."""
+        if self._undelivered is None:
+            # After a failed write the size of the transport's buffer is unknown.
+            self._undelivered = self.sent if failed and self.buffered else self.unacknowledged()
+
+    def last_frame_written(self, last_bytes: int) -> None:
+        """A close frame was written: nothing may follow it."""
+        self.ended = True
+        self._last_bytes = last_bytes
+        if self.out is not None:
+            # Pending frames of this tick are not written after a close frame.
+            self.sent -= min(self.sent, sum(map(frames.payload_length, self.out)))
+            self.out = None
+
+    def half_close(self) -> None:
+        """Shut down sending, but read until the peer closes, so that it gets our close frame."""
+        if self.transport.can_write_eof():
+            self._last_bytes += 1  # the kernel counts the end of the stream
+            self.transport.write_eof()
+        else:
+            self.transport.close()
 
 
 class StreamSubscribers:
@@ -20,14 +127,14 @@ class StreamSubscribers:
 
     def __init__(self) -> None:
         # In order of arrival, which is roughly the order of their sockets in kernel memory.
-        self.plain: dict[Subscriber, None] = {}
-        self.packed: dict[Subscriber, None] = {}
+        self.plain: dict[ClientOutput, None] = {}
+        self.packed: dict[ClientOutput, None] = {}
         self._number = 0
         self._frames: dict[bool, bytes] = {}
 
-    def of(self, subscriber: Subscriber) -> dict[Subscriber, None]:
+    def of(self, client: ClientOutput) -> dict[ClientOutput, None]:
         """The clients that get the same frame as this one."""
-        return self.packed if subscriber.packed else self.plain
+        return self.packed if client.packed else self.plain
 
     def whole(self, stream: Stream, *, packed: bool) -> bytes:
         """The newest book as one frame, built once for all that need it."""
@@ -49,19 +156,19 @@ class Fanout:
         *,
         join_bytes_max: int,
         monotonic: Callable[[], float],
-        write_each: Callable[[list[Subscriber]], None],
+        write_each: Callable[[list[ClientOutput]], None],
     ) -> None:
         self.conflated_total = 0
         self._write_each = write_each
         self._join_bytes_max = join_bytes_max
         self._monotonic = monotonic
         self._subscribers: dict[Stream, StreamSubscribers] = {}
-        self._missed: dict[Subscriber, set[Stream]] = {}  # updates of a client that is behind
-        self._touched: list[Subscriber] = []
+        self._missed: dict[ClientOutput, set[Stream]] = {}  # updates of a client that is behind
+        self._touched: list[ClientOutput] = []
         self._published: list[Stream] = []
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
-        """Give an update to every subscriber of the stream (the hot path)."""
+        """Give an update to every client of the stream (the hot path)."""
         self._broadcast(self._subscribers[stream], stream, payload)
         self._published.append(stream)
 
@@ -87,58 +194,58 @@ class Fanout:
         if subscribers.packed:
             self._spread(subscribers.packed, missed, frames.deflated_frame(payload))
 
-    def _spread(self, peers: dict[Subscriber, None], missed: Stream | None, frame: bytes) -> None:
+    def _spread(self, peers: dict[ClientOutput, None], missed: Stream | None, frame: bytes) -> None:
         size = frames.payload_length(frame)
         behind = direct.spread(peers, frame, size, self._touched, self._join_bytes_max)
         if missed is not None:
-            for subscriber in behind:
-                self._skip(subscriber, missed)
+            for client in behind:
+                self._skip(client, missed)
 
-    def _skip(self, subscriber: Subscriber, stream: Stream) -> None:
+    def _skip(self, client: ClientOutput, stream: Stream) -> None:
         self.conflated_total += 1
-        self._missed.setdefault(subscriber, set()).add(stream)
+        self._missed.setdefault(client, set()).add(stream)
 
     # Subscribers
 
-    def join(self, subscriber: Subscriber, stream: Stream) -> None:
+    def join(self, client: ClientOutput, stream: Stream) -> None:
         """A client subscribes; it gets the newest book if there is one."""
         subscribers = self._subscribers.get(stream)
         if subscribers is None:
             subscribers = self._subscribers[stream] = StreamSubscribers()
-        subscribers.of(subscriber)[subscriber] = None
+        subscribers.of(client)[client] = None
         if not stream.update_number:
             return
-        if subscriber.behind:
-            self._skip(subscriber, stream)
+        if client.behind:
+            self._skip(client, stream)
         else:
-            subscriber.write(subscribers.whole(stream, packed=subscriber.packed))
+            client.write(subscribers.whole(stream, packed=client.packed))
 
-    def leave(self, subscriber: Subscriber, stream: Stream) -> None:
+    def leave(self, client: ClientOutput, stream: Stream) -> None:
         """A client unsubscribes."""
         subscribers = self._subscribers[stream]
-        subscribers.of(subscriber).pop(subscriber, None)
+        subscribers.of(client).pop(client, None)
         if not (subscribers.plain or subscribers.packed):
             del self._subscribers[stream]
-        missed = self._missed.get(subscriber)
+        missed = self._missed.get(client)
         if missed is not None:
             missed.discard(stream)
             if not missed:
-                del self._missed[subscriber]
+                del self._missed[client]
 
-    def missed(self, subscriber: Subscriber) -> frozenset[Stream]:
+    def missed(self, client: ClientOutput) -> frozenset[Stream]:
         """The streams whose newest book a slow consumer gets when it reads again."""
-        return frozenset(self._missed.get(subscriber, ()))
+        return frozenset(self._missed.get(client, ()))
 
-    def forget(self, subscriber: Subscriber) -> None:
+    def forget(self, client: ClientOutput) -> None:
         """Drop the list of streams that a closed client missed."""
-        self._missed.pop(subscriber, None)
+        self._missed.pop(client, None)
 
-    def caught_up(self, subscriber: Subscriber) -> None:
+    def caught_up(self, client: ClientOutput) -> None:
         """Send a client that reads again the newest books it missed, while it keeps up."""
-        missed = self._missed.get(subscriber)
-        while missed and not subscriber.behind:
+        missed = self._missed.get(client)
+        while missed and not client.behind:
             stream = missed.pop()
-            whole = self._subscribers[stream].whole(stream, packed=subscriber.packed)
-            subscriber.write(whole)
+            whole = self._subscribers[stream].whole(stream, packed=client.packed)
+            client.write(whole)
         if not missed:
-            self._missed.pop(subscriber, None)
+            self._missed.pop(client, None)

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from onebook.accounts import Accounts
 from onebook.books import Books
 from onebook.config import GatewaySettings, StreamSettings
 from onebook.feeds import Catalogue
-from onebook.gateway import direct
+from onebook.gateway import direct, metrics
 from onebook.gateway import directory as directories
 from onebook.gateway.authentication import Authenticator, KeyPeers
 from onebook.gateway.charges import Charges
@@ -19,7 +19,7 @@ from onebook.gateway.directory import Directory
 from onebook.gateway.drain import Drain
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.key_events import KeyEvents
-from onebook.gateway.metrics import GatewayReport, GatewayTotals
+from onebook.gateway.metrics import GatewayTotals
 from onebook.gateway.processor import CommandProcessor, KeyViews
 from onebook.gateway.reference import without_zone
 from onebook.gateway.registry import ConnectionRegistry
@@ -56,7 +56,7 @@ class Gateway:
         transactions: Transactions | None = None,
     ) -> None:
         monotonic = clock.monotonic
-        self.connections: ConnectionRegistry[Any] = ConnectionRegistry()
+        self.connections: ConnectionRegistry = ConnectionRegistry()
         self.totals = GatewayTotals()
         self.views = KeyViews()
         self.fanout = Fanout(
@@ -173,7 +173,7 @@ class Gateway:
     async def __aexit__(self, *details: object) -> None:
         await self.scheduler.__aexit__(*details)
         for connection in self.connections:
-            connection.abort()
+            connection.output.abort()
             self.charges.settle(connection)
         await self.stop()
 
@@ -200,3 +200,36 @@ class Gateway:
     async def drain(self, drain_s: float | None = None) -> None:
         """Stop accepting, and close every connection within the drain time."""
         await self.drainer.run(drain_s)
+
+
+class GatewayReport:
+    """Publishes what was counted since the last time."""
+
+    def __init__(
+        self,
+        *,
+        connections: ConnectionRegistry,
+        streams: Streams,
+        fanout: Fanout,
+        totals: GatewayTotals,
+    ) -> None:
+        self._connections = connections
+        self._streams = streams
+        self._fanout = fanout
+        self._totals = totals
+        self._conflated = self._messages = self._published = self._saturated = 0
+
+    def publish(self) -> None:
+        """Take over the counts; called once a second."""
+        streams = self._streams
+        metrics.CONFLATED.inc(self._fanout.conflated_total - self._conflated)
+        metrics.MESSAGES.inc(self._totals.messages - self._messages)
+        metrics.PUBLISHED.inc(streams.published_total - self._published)
+        metrics.SATURATED.inc(streams.saturated_total - self._saturated)
+        self._conflated, self._messages = self._fanout.conflated_total, self._totals.messages
+        self._published, self._saturated = streams.published_total, streams.saturated_total
+        metrics.BEHIND.set(
+            sum(each.output.behind and not each.output.ended for each in self._connections)
+        )
+        metrics.STREAMS.set(len(streams))
+        metrics.BACKLOG.set(streams.backlog)

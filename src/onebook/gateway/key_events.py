@@ -1,21 +1,13 @@
 """Applies changes of a key to its open connections: suspension, rotation, allowance."""
 
 from collections.abc import Callable, Collection
-from typing import Protocol
 
 from onebook.accounts import Key, UsageReport
 from onebook.errors import ApiKeyDisabled, InvalidApiKey
 from onebook.gateway import metrics
-from onebook.gateway.charges import Charged, Charges
-from onebook.gateway.effects import Effects, MessageTime, SendText, key_refused
-from onebook.gateway.registry import ConnectionRegistry
-
-
-class Keyed(Charged, Protocol):
-    """A connection with a key."""
-
-    def execute(self, effects: Effects) -> None:
-        """Send, or end the connection."""
+from onebook.gateway.charges import Charges
+from onebook.gateway.effects import MessageTime, SendText, key_refused
+from onebook.gateway.registry import ClientPort, ConnectionRegistry
 
 
 class KeyEvents:
@@ -24,7 +16,7 @@ class KeyEvents:
     def __init__(
         self,
         *,
-        connections: ConnectionRegistry[Keyed],
+        connections: ConnectionRegistry,
         charges: Charges,
         now: Callable[[], MessageTime],
     ) -> None:
@@ -69,5 +61,5 @@ class KeyEvents:
         for connection in self._connections.of_key(key_id):
             connection.execute(warning)
 
-    def _refuse(self, connection: Keyed, error: str, message: str) -> None:
+    def _refuse(self, connection: ClientPort, error: str, message: str) -> None:
         connection.execute(key_refused(error, message, now=self._now()))

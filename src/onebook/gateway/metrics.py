@@ -1,7 +1,6 @@
 """Prometheus metrics of the gateway: published once a second, the latency once an update."""
 
-from collections.abc import Collection, Sized
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -64,58 +63,3 @@ class GatewayTotals:
 
     def __init__(self) -> None:
         self.messages = 0  # received from clients
-
-
-class Lagging(Protocol):
-    """A connection that may be a slow consumer."""
-
-    behind: bool
-    ended: bool
-
-
-class Published(Sized, Protocol):
-    """The streams, and how many updates they published."""
-
-    published_total: int
-    saturated_total: int
-
-    @property
-    def backlog(self) -> int:
-        """Streams that are due and not yet published."""
-
-
-class Conflating(Protocol):
-    """The fan-out, and how many updates it left out."""
-
-    conflated_total: int
-
-
-class GatewayReport:
-    """Publishes what was counted since the last time."""
-
-    def __init__(
-        self,
-        *,
-        connections: Collection[Lagging],
-        streams: Published,
-        fanout: Conflating,
-        totals: GatewayTotals,
-    ) -> None:
-        self._connections = connections
-        self._streams = streams
-        self._fanout = fanout
-        self._totals = totals
-        self._conflated = self._messages = self._published = self._saturated = 0
-
-    def publish(self) -> None:
-        """Take over the counts; called once a second."""
-        streams = self._streams
-        CONFLATED.inc(self._fanout.conflated_total - self._conflated)
-        MESSAGES.inc(self._totals.messages - self._messages)
-        PUBLISHED.inc(streams.published_total - self._published)
-        SATURATED.inc(streams.saturated_total - self._saturated)
-        self._conflated, self._messages = self._fanout.conflated_total, self._totals.messages
-        self._published, self._saturated = streams.published_total, streams.saturated_total
-        BEHIND.set(sum(each.behind and not each.ended for each in self._connections))
-        STREAMS.set(len(streams))
-        BACKLOG.set(streams.backlog)

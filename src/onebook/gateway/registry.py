@@ -1,55 +1,89 @@
-"""Registry of open connections: counts them and finds those of a key."""
+"""Open connections: what the gateway's other parts use of one, and the registry of all."""
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Protocol
 
+from onebook.gateway.effects import Effects, KeyVerdict
+from onebook.gateway.fanout import ClientOutput
+from onebook.gateway.keepalive import Keepalive
+from onebook.gateway.processor import CommandProcessor
 from onebook.signals import Signal
 
-M = TypeVar("M", bound=Hashable)
+
+class ClientPort(Hashable, Protocol):
+    """A client connection as authentication, metering, subscriptions and timers see it.
+
+    A Protocol, because `connection` imports all of these.
+    """
+
+    address: str
+    output: ClientOutput
+    processor: CommandProcessor
+    keepalive: Keepalive
+    fetches: set[Callable[[], None]] | None
+
+    @property
+    def silent_since_s(self) -> float:
+        """Since when it has not answered or, where it is behind, not read; 0 if neither."""
+
+    def execute(self, effects: Effects) -> None:
+        """Execute the effects of commands: send, or end the connection."""
+
+    def end(self, code: int, reason: str) -> None:
+        """Send a close frame."""
+
+    def ping(self, now_s: float) -> None:
+        """Send a ping."""
+
+    def verdict_received(self, verdict: KeyVerdict) -> None:
+        """The key was verified, or could not be."""
+
+    def on_time(self, now_s: float) -> float | None:
+        """Handle what is due; returns when to be called next, None for never."""
 
 
-class ConnectionRegistry(Generic[M]):
+class ConnectionRegistry:
     """Every open connection of this node, and those of each key."""
 
     def __init__(self) -> None:
         self.on_counted: Signal[[str, int]] = Signal()  # how many a key has now
-        self._members: set[M] = set()
-        self._by_key: dict[str, set[M]] = {}
+        self._members: set[ClientPort] = set()
+        self._by_key: dict[str, set[ClientPort]] = {}
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[M]:
+    def __iter__(self) -> Iterator[ClientPort]:
         """Iterates over a copy: connections may be removed meanwhile."""
         return iter(tuple(self._members))
 
-    def __contains__(self, member: M) -> bool:
+    def __contains__(self, member: ClientPort) -> bool:
         return member in self._members
 
     @property
-    def by_key(self) -> Mapping[str, set[M]]:
+    def by_key(self) -> Mapping[str, set[ClientPort]]:
         """The open connections by key."""
         return self._by_key
 
-    def of_key(self, key_id: str) -> tuple[M, ...]:
+    def of_key(self, key_id: str) -> tuple[ClientPort, ...]:
         """The connections of a key."""
         return tuple(self._by_key.get(key_id, ()))
 
-    def add(self, member: M) -> None:
+    def add(self, member: ClientPort) -> None:
         """A connection is open."""
         self._members.add(member)
 
-    def remove(self, member: M) -> None:
+    def remove(self, member: ClientPort) -> None:
         """A connection is closed."""
         self._members.discard(member)
 
-    def join_key(self, key_id: str, member: M) -> None:
+    def join_key(self, key_id: str, member: ClientPort) -> None:
         """A connection has authenticated with a key."""
         group = self._by_key.setdefault(key_id, set())
         group.add(member)
         self.on_counted(key_id, len(group))
 
-    def leave_key(self, key_id: str, member: M) -> None:
+    def leave_key(self, key_id: str, member: ClientPort) -> None:
         """A connection does not count for a key any more."""
         group = self._by_key.get(key_id)
         if group is None:

@@ -13,19 +13,13 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, Final, Protocol
 
+from onebook.gateway.registry import ClientPort
 from onebook.streams import Clock
 
 TICK_S: Final = 1.0
 STALE_ENTRIES_MAX: Final = 1_024  # beside one entry per target
 
 log = logging.getLogger("onebook.gateway")
-
-
-class Timed(Protocol):
-    """A target of the scheduler."""
-
-    def on_time(self, now_s: float) -> float | None:
-        """Handle what is due; returns when to be called next, None for never."""
 
 
 class Scheduler:
@@ -48,9 +42,9 @@ class Scheduler:
         self._on_tick = on_tick
         self._sleep = sleep
         self._task: asyncio.Task[None] | None = None
-        self._due_s: dict[Timed, float] = {}
+        self._due_s: dict[ClientPort, float] = {}
         # Entries whose time is not that of `_due_s` are obsolete.
-        self._queue: list[tuple[float, int, Timed]] = []
+        self._queue: list[tuple[float, int, ClientPort]] = []
         self._order = count()
 
     def __len__(self) -> int:
@@ -65,13 +59,13 @@ class Scheduler:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def call_by(self, target: Timed, at_s: float) -> None:
+    def call_by(self, target: ClientPort, at_s: float) -> None:
         """Call a target in the first tick after a time, or earlier if it already asked for that."""
         known_s = self._due_s.get(target)
         if known_s is None or at_s < known_s:
             self._put(target, at_s)
 
-    def forget(self, target: Timed) -> None:
+    def forget(self, target: ClientPort) -> None:
         """Do not call a target any more."""
         self._due_s.pop(target, None)
 
@@ -91,7 +85,7 @@ class Scheduler:
                 self._call(target, now_s)
         self._on_tick()
 
-    def _call(self, target: Timed, now_s: float) -> None:
+    def _call(self, target: ClientPort, now_s: float) -> None:
         try:
             next_s = target.on_time(now_s)
         except Exception:
@@ -101,7 +95,7 @@ class Scheduler:
         if next_s is not None:
             self.call_by(target, next_s)
 
-    def _put(self, target: Timed, at_s: float) -> None:
+    def _put(self, target: ClientPort, at_s: float) -> None:
         self._due_s[target] = at_s
         heapq.heappush(self._queue, (at_s, next(self._order), target))
         if len(self._queue) > 2 * len(self._due_s) + STALE_ENTRIES_MAX:
