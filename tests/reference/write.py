@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "src/onebook/exchanges/evidence.toml"
+EVIDENCE = ROOT / "src/onebook/exchanges/kit/evidence.toml"
 PAGES = ROOT / "docs/reference/exchanges"
 REFERENCE = ROOT / "docs/reference"
 CONNECTION = REFERENCE / "connection.md"

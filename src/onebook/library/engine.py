@@ -67,7 +67,7 @@ def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
     """
     asked = [each.strip().upper() for each in _texts("symbols", symbols, "BTC/USDT")]
     if not asked or not all(asked):
-        raise ValueError("symbols is empty: name at least one, such as BTC/USDT.")
+        raise ValueError("symbols is empty: give at least one, such as BTC/USDT.")
     return tuple(dict.fromkeys(asked))
 
 

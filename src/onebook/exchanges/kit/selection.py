@@ -54,5 +54,5 @@ def select(asked: Iterable[str], resolve: Callable[[str], str | None]) -> Exchan
         {name: resolve(spelled[1:]) for name, spelled in plain.items() if spelled.startswith("-")},
     )
     if not selection.everything and not selection.wanted:
-        raise ValueError('exchanges: name at least one, or "all".')
+        raise ValueError('exchanges: give at least one, or "all".')
     return selection
