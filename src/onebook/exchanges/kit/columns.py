@@ -1,6 +1,6 @@
-"""Members of JSON objects by their paths: what is read of an object is data, and nothing else is.
+"""Extracts fields from JSON objects by path; all other fields are skipped.
 
-msgspec decodes an object to a type that is made of the paths; no dict is built.
+msgspec decodes an object to a type built from the paths, without an intermediate dict.
 """
 
 import re

@@ -4,7 +4,7 @@ Off unless `feeds.ccxt.exchanges` names some and the extra `onebook[ccxt]` is in
 in a thread with an event loop of its own (`worker`), because it parses lists of megabytes and
 leaves tasks behind, which must not delay or outlive the node. `client` owns one ccxt client and
 writes frames, `connection` passes them to the same sessions that our sockets use, and
-`exchanges.through_ccxt` parses them.
+`exchanges.kit.through_ccxt` parses them.
 """
 
 from onebook.feeds.ccxt.library import Library, enabled, faults
