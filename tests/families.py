@@ -1,10 +1,10 @@
 """Which exchanges stand for all others over sockets in `make test`.
 
 What depends on the exchange (its frames, numbers, checksums, lists, limits) is proven of every
-exchange by the pure suites: tests/contract, tests/exchanges and tests/simulator/test_faults. What
-depends on the socket, the feed and its recovery differs by kind of protocol, and is proven with one
-exchange of each kind. A test marked `over_sockets` runs with these; with all others it is marked
-`soak`, which `make soak` and the nightly workflow run.
+exchange by the pure suites: tests/contract, tests/exchanges and tests/simulator/kit/test_faults.
+What depends on the socket, the feed and its recovery differs by kind of protocol, and is proven
+with one exchange of each kind. A test marked `over_sockets` runs with these; with all others it is
+marked `soak`, which `make soak` and the nightly workflow run.
 """
 
 from typing import Final

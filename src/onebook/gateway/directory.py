@@ -10,8 +10,7 @@ from msgspec import UNSET
 
 from onebook import exchanges
 from onebook.core import MEMBERS_MAX
-from onebook.exchanges.kit.instead import instead_of
-from onebook.exchanges.kit.selection import ALL, ExchangeSelection, select
+from onebook.exchanges.kit.selection import ALL, ExchangeSelection, instead_of, select
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import shown
 from onebook.gateway.effects import CommandRefused

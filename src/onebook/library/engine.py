@@ -18,8 +18,7 @@ from onebook.clock import SystemClock
 from onebook.config import FeedSettings, StreamSettings
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.kit import Exchange
-from onebook.exchanges.kit.instead import instead_of
-from onebook.exchanges.kit.selection import ALL, select
+from onebook.exchanges.kit.selection import ALL, instead_of, select
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.recording import Recorder
 from onebook.library.consumers import Reading
@@ -67,7 +66,7 @@ def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
     """
     asked = [each.strip().upper() for each in _texts("symbols", symbols, "BTC/USDT")]
     if not asked or not all(asked):
-        raise ValueError("symbols is empty: name at least one, such as BTC/USDT.")
+        raise ValueError("symbols is empty: give at least one, such as BTC/USDT.")
     return tuple(dict.fromkeys(asked))
 
 

@@ -1,4 +1,4 @@
-"""What an exchange states of its order book channel, and what its other frames mean.
+"""Description of an exchange's order book channel, and the events its control frames stand for.
 
 An exchange states a `BookChannel`: pure module-level functions that write requests and read frames,
 and what `engine` must know of them. An `Event` is what `control` makes of a frame without data.

@@ -119,7 +119,7 @@ class Engine:
             return (*left, *self._subscribe(stay), *(Renewed(one) for one in stay))
         return self._left(self._unsubscribe, gone)
 
-    # Requests.
+    # Requests
 
     def _subscribe(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         self._forget(instruments)
@@ -166,7 +166,7 @@ class Engine:
         each = batches(ids, self._channel.names_per_request)
         return tuple(send(write(batch, self._requests.issue(()))) for batch in each)
 
-    # What is no data.
+    # Control frames
 
     def _control(self, frame: bytes, error: Exception | None) -> Iterable[Output]:
         if len(frame) > CONTROL_BYTES_MAX:

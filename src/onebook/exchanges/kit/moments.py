@@ -1,4 +1,4 @@
-"""The times that exchanges write into their frames: integers of any unit and ISO 8601 texts.
+"""Timestamps in exchange frames: Unix time in any unit, or ISO 8601 text.
 
 Connectors pass a time on as it came, because it is read a few times a second and not of each frame;
 `milliseconds` is the one place that reads it.

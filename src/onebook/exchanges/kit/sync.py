@@ -1,4 +1,4 @@
-"""The ways a book is kept in sync with its exchange: objects that a connector has.
+"""Sequencing strategies that keep a book in sync (chained, unnumbered, whole).
 
 `Chain`: a snapshot on the socket, then deltas that each name the state they follow. `Unnumbered`:
 the same without numbers. `WholeBooks`: each frame has the whole book. The fourth way is in
