@@ -14,6 +14,7 @@ from subprocess import PIPE
 import httpx
 import pytest
 from prometheus_client import REGISTRY
+from test_doctor_faults import certificate
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -23,11 +24,12 @@ from e2e.test_outage import HOLDER
 from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
 from nodes.servers import nats_server
-from onebook import app, backup, build, core, metrics
+from onebook import app, core, metrics
 from onebook.app.upkeep import upkeep
 from onebook.model import DAY_MS, Tier
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.ops import backup, preflight
 from onebook.simulator.account.serving import serving
 from onebook.simulator.bybit_account import (
     Account,
@@ -40,7 +42,6 @@ from onebook.simulator.server import SimulatedExchanges
 from onebook.streams import streams
 from onebook.transactions.credentials import Credentials
 from steady import PATIENCE_S, waited_s
-from test_doctor_faults import certificate
 
 from .promtool import NAMES, firing, needed, scrape
 
@@ -250,7 +251,7 @@ async def test_a_node_without_its_compiled_parts_and_of_another_version(tmp_path
     async with watched(tmp_path) as (_, alerts):
         pass
     monkeypatch.setattr(core, "COMPILED", False)
-    monkeypatch.setattr(build, "__version__", "0.0.1")
+    monkeypatch.setattr(preflight, "__version__", "0.0.1")
     async with app.running(settings_in(tmp_path), overrides={}) as node:
         second = await scrape(node.url, instance="second")
     assert {"OnebookNotCompiled", "OnebookVersionsDiffer"} <= firing(

@@ -22,9 +22,9 @@ from onebook.cli import transactions as command
 from onebook.cli.common import console
 from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
+from onebook.clock import iso_ms
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
-from onebook.times import iso_ms
 from onebook.transactions.chains import Break
 from onebook.transactions.proof import CheckState, OrderReport, ProofCheck, Unproven, Verification
 from transactions.bybit_support import KEY, Served

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from onebook.clock import iso_ms
 from onebook.model import DAY_MS
 from onebook.simulator.account.amounts import shown
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
-from onebook.times import iso_ms
 from onebook.transactions.export import FORMS as WRITTEN
 from onebook.transactions.export import writer
 from onebook.transactions.record import Record

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from onebook.accounts.keys import Key, status_at
 from onebook.accounts.periods import period_after, period_at
+from onebook.clock import iso_ms
 from onebook.model import DAY_MS, GIB_BYTES, KeyStatus
 from onebook.store import Store, UsageCell
-from onebook.times import iso_ms
 
 WARNING_PERCENT: Final = 80
 GIB_DECIMALS: Final = 4  # smaller numbers are printed with an exponent; the bytes are exact

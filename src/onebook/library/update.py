@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from onebook.clock import iso_ms
 from onebook.core.types import Levels
 from onebook.library import tables
 from onebook.library.health import UNSEEN, ExchangeCondition, ExchangeHealth, Horizon, Moment
 from onebook.library.sides import BookLevel, BookSide, Naming, decimal
 from onebook.streams.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, fill_sizes, fills
-from onebook.times import iso_ms
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
