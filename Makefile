@@ -10,6 +10,8 @@ PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
            -e 's/^ *Installing collected packages:.*/      install packages/p'
 # Test processes: half as many again as cores, because many tests wait for processes and deadlines.
 DEV_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=pymalloc
+# What each test cost, which a run of CI keeps.
+COSTS ?= build/test-costs.tsv
 PROCESSES ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 # The WebSocket conformance cases; Python 2 code, so it is fetched and translated, not installed.
 AUTOBAHN := autobahntestsuite==25.10.1
@@ -17,10 +19,12 @@ AUTOBAHN := autobahntestsuite==25.10.1
 AXE := axe-core@4.14.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage soak check release-check reference bench load sanitize clean
+.PHONY: bench check clean coverage demo help load mutations reference release-check sanitize \
+	soak soak-crash soak-fuzz soak-sockets soak-worlds test
 
-help: ## what can be done
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+help: ## list these commands
+	@echo "Commands (each makes the environment $(VENV) that it needs):"
+	@sed -n -E 's/^([a-z-]+):([^#=]*)## (.*)/  \1\t\3/p' $(MAKEFILE_LIST) | sort | expand -t 18
 
 $(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/*/*.pyx src/onebook/*/*.pxd src/onebook/*/*.pxi src/onebook/*/*.h)
 	@echo "[1/3] Making the environment $(VENV)"
@@ -39,7 +43,7 @@ $(BIN)/.installed-dev: $(BIN)/.installed
 	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe $(AXE)
 	@touch $@
 
-demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:8000
+demo: $(BIN)/.installed ## run the service with simulated exchanges on 127.0.0.1:8000
 	$(BIN)/onebook demo
 
 # Sockets, processes and clocks are real in many tests, and the machine may be busy. What fails beside
@@ -47,16 +51,16 @@ demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:800
 # Hundreds of tests start processes; none should compile the source again.
 test: export PYTHONDONTWRITEBYTECODE :=
 # Without dev mode's debug allocator, which takes a fifth of the time: `make sanitize` checks memory.
-test: $(BIN)/.installed-dev ## the whole test suite
-	$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal || { \
+test: $(BIN)/.installed-dev ## run the tests
+	$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal --costs=$(COSTS) || { \
 		echo "Failed beside other tests, so it is unsteady or wrong. Once more, alone:"; \
 		$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
 			--last-failed --last-failed-no-failures=none; }
 
-coverage: $(BIN)/.installed-dev ## the lines and branches that the tests leave uncovered
+coverage: $(BIN)/.installed-dev ## print the lines and branches that no test runs
 	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal --cov --cov-report=term-missing
 
-check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
+check: $(BIN)/.installed-dev ## run ruff, mypy --strict and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -68,21 +72,34 @@ release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use e
 reference: $(BIN)/.installed-dev ## write docs/reference from the code and its tests
 	$(BIN)/python tests/reference/write.py
 
-bench: ## ours beside the peers, one run, ratios; peers get an environment of their own
+bench: ## measure Onebook beside other libraries (in an environment of its own)
 	$(PYTHON) bench/run.py
 
-soak: $(BIN)/.installed-dev ## the long runs: fuzzing, 200 crash points, 10,000 simulated worlds (SEEDS=0:10000)
-	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \
-		$(BIN)/python -m pytest -n0 tests/contract/test_fuzz.py
-	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s tests/e2e/test_crash.py
-	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto tests/proofs
-	ONEBOOK_SWARMS=300 ONEBOOK_SWARM_ACTS=300 $(BIN)/python -m pytest --numprocesses=auto tests/swarm
+soak: soak-sockets soak-fuzz soak-crash soak-worlds ## all long tests, one after the other (hours)
 
-load: $(BIN)/.installed-dev ## every exchange, simulated, beside 200 clients for 30 minutes (LOAD_S=1800)
+SOAK := ONEBOOK_AUTOBAHN=all ONEBOOK_BIG=1 $(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES)
+soak-sockets: $(BIN)/.installed-dev ## what `make test` leaves out: all exchanges over sockets, Autobahn, axe
+	$(SOAK) --dist=worksteal -m soak --costs=build/soak-costs.tsv
+
+soak-fuzz: $(BIN)/.installed-dev ## long fuzzing of every decoder, with a new seed
+	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \
+		$(BIN)/python -m pytest -n0 -m "soak or not soak" --timeout=4000 tests/contract/test_fuzz.py
+
+soak-crash: $(BIN)/.installed-dev ## kill a node at 200 points of time and count what was billed
+	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s -m "soak or not soak" tests/e2e/test_crash.py
+
+soak-worlds: $(BIN)/.installed-dev ## 10,000 simulated worlds and 300 random swarms (SEEDS=0:10000)
+	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto -m "soak or not soak" tests/proofs
+	ONEBOOK_SWARMS=300 ONEBOOK_SWARM_ACTS=300 $(BIN)/python -m pytest --numprocesses=auto -m "soak or not soak" tests/swarm
+
+mutations: $(BIN)/.installed-dev ## put defects of the past back, one by one: each must fail its test (ONLY=name)
+	$(BIN)/python tests/mutations.py $(ONLY)
+
+load: $(BIN)/.installed-dev ## serve all exchanges, simulated, to 200 clients for 30 minutes (LOAD_S=1800)
 	cc -O2 bench/macro/sink.c -o $(VENV)/sink
 	BENCH_SINK=$(CURDIR)/$(VENV)/sink PYTHONPATH=bench $(BIN)/python bench/macro/crowd.py --seconds $(or $(LOAD_S),1800)
 
-sanitize: $(BIN)/.installed-dev ## the tests of what is compiled, under ASan and UBSan
+sanitize: $(BIN)/.installed-dev ## run the tests of compiled code under ASan and UBSan
 	bash tests/core/sanitize.sh
 
 clean: ## remove environments and build products

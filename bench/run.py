@@ -2,8 +2,9 @@
 
 Every contender runs in its own process, one after the other in rounds, so that noise hits all
 alike; what counts is the median of the rounds, of a ratio the median of the rounds' ratios. A
-whole run writes `bench/results/DATE-COMMIT.json` and `.md`, and on a machine that was quiet at its
-start the table in docs/performance.md.
+whole run writes `bench/results/DATE-COMMIT.json` and `.md` in place of the last run on this kind of
+machine, and a line of `history.jsonl`; on a machine that was quiet at its start also the table in
+docs/performance.md. bench/README.md describes the method.
 
     run.py [--only NAME ...] [--runs N] [--quick]
 """
@@ -146,10 +147,28 @@ def keep(name: str, rows: list[Row], samples: Samples, facts_text: str, **more) 
         "goals": [dict(zip(("number", "what", "ours", "peer", "result", "goal", "reached"),
                            row.cells(), strict=True)) for row in rows],
     }  # fmt: skip
+    _remember(name, data, medians)
     (RESULTS / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
     path = RESULTS / f"{name}.md"
     path.write_text(f"# {name}\n\n{facts_text}\n\n{table(rows)}\n\n{_medians(medians)}\n")
     return path
+
+
+def _remember(name: str, data: dict, medians: dict[Point, float]) -> None:
+    """Add a run to the history; only the last results of a kind of machine stay as files."""
+    machine = data["machine"]
+    line = {
+        "name": name, "date": name[:10], "commit": data["commit"], "model": machine["model"],
+        "cores": machine["cores"], "load": round(machine["load"], 2), "runs": data["runs"],
+        "medians": {f"{row}|{what}": float(f"{value:.4g}")
+                    for (row, what), value in sorted(medians.items())},
+    }  # fmt: skip
+    with (RESULTS / "history.jsonl").open("a") as history:
+        history.write(json.dumps(line, separators=(",", ":")) + "\n")
+    for path in RESULTS.glob("*.json"):
+        if json.loads(path.read_text())["machine"]["model"] == machine["model"]:
+            path.unlink()
+            path.with_suffix(".md").unlink()
 
 
 def _medians(medians: dict[Point, float]) -> str:

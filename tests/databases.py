@@ -33,7 +33,7 @@ async def migrated(folder: Path) -> str:
         path.write_bytes(_migrated[0])
     else:
         async with Store(url) as store:
-            await store.upgrade()
+            await store.database.upgrade()
         _migrated.append(path.read_bytes())
     return url
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from onebook import config
 from onebook.accounts.limits import AddressLimit, RateLimiter
-from onebook.accounts.usage_report import mark_of
+from onebook.accounts.usage import mark_of
 from onebook.config import Settings
 from onebook.errors import ConfigError
-from onebook.gateway.address_limiter import AddressLimiter
 from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.upgrade import AddressLimiter
 from onebook.gateway.views import KeyViews
 from onebook.model import Tier
 

@@ -30,12 +30,12 @@ def test_flags_win_over_environment_over_file_over_defaults(monkeypatch, nothing
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[server]\nprot = 1", "There is no setting server.prot. Did you mean server.port?"),
-        ("[server]\nfoo = 1", "There is no setting server.foo."),
-        ("[severs]\nport = 1", "There is no setting severs. Did you mean server?"),
+        ("[server]\nprot = 1", "Unknown setting server.prot. Did you mean server.port?"),
+        ("[server]\nfoo = 1", "Unknown setting server.foo."),
+        ("[severs]\nport = 1", "Unknown setting severs. Did you mean server?"),
         ("[server]\nport = 'x'", "x.toml: Setting server.port must be a whole number."),
         ("[server]\nport = 70000", "x.toml: Setting server.port must be at most 65535."),
-        ("[sever]\nport = 1", "There is no setting sever"),
+        ("[sever]\nport = 1", "Unknown setting sever"),
         ("[accounts.tiers]\nbasic = 1", "x.toml: Setting accounts.tiers.basic must be a table."),
         (
             "[accounts.tiers.basic]\nconnections_max = 0",
@@ -43,12 +43,12 @@ def test_flags_win_over_environment_over_file_over_defaults(monkeypatch, nothing
         ),
         (
             "[accounts.tiers.basic]\nviews = 1",
-            "There is no setting accounts.tiers.basic.views.",
+            "Unknown setting accounts.tiers.basic.views.",
         ),
         ("not toml", "is not TOML"),
         ("a = " + "[" * 20_000, "x.toml is not TOML: it is nested too deeply."),
         ("a = " + "9" * 5_000, "x.toml is not TOML: "),
-        ("#" * (TEXT_BYTES_MAX + 1), "cannot be read: it is longer than 1,048,576 bytes."),
+        ("#" * (TEXT_BYTES_MAX + 1), "Cannot read the settings file"),
     ],
 )
 def test_bad_settings_refuse_to_start_with_one_sentence(nothing_set, text, sentence):
@@ -78,7 +78,7 @@ def test_one_limit_of_a_tier_leaves_its_others_at_their_defaults(monkeypatch, no
 
 
 def test_a_missing_file_is_named(nothing_set):
-    with pytest.raises(ConfigError, match="There is no settings file"):
+    with pytest.raises(ConfigError, match="not found"):
         config.load(nothing_set / "none.toml")
 
 
@@ -95,7 +95,7 @@ def test_a_file_that_is_no_toml_hides_no_other_fault(monkeypatch, nothing_set):
     settings, faults = config.examine()
     assert [each.partition(":")[0] for each in faults] == [
         "onebook.toml is not TOML",
-        "There is no setting for the variable ONEBOOK_SEVER__PORT.",
+        "Unknown setting in the variable ONEBOOK_SEVER__PORT.",
         "ONEBOOK_SERVER__PORT",
     ]
     assert settings.model_dump() == config.Settings.model_construct().model_dump()

@@ -48,4 +48,4 @@ def test_a_write_to_a_full_disk_names_its_file(tmp_path):
         open("/dev/full", "wb") as file,
     ):
         file.write(b"1")
-    assert file_problem(caught.value) == f"{tmp_path}/x cannot be used: No space left on device."
+    assert file_problem(caught.value) == f"Cannot use {tmp_path}/x: No space left on device."

@@ -19,8 +19,6 @@ from onebook.rest import (
     TOTAL_S,
     NoCookies,
     Rest,
-    TryAgain,
-    retried,
     retry_after_s,
 )
 
@@ -381,45 +379,6 @@ async def test_a_host_that_asks_for_patience_spares_nothing():
         assert not web.rest.spares(URL, 1)
         web.now += 31
         assert web.rest.spares(URL, 1)
-
-
-async def test_a_failed_attempt_is_followed_by_others_until_one_returns():
-    waited: list[float] = []
-    failures = [TryAgain(ValueError("one")), TryAgain(ValueError("two"), wait_s=7.0)]
-
-    async def attempt(number: int) -> int:
-        if number <= len(failures):
-            raise failures[number - 1]
-        return number
-
-    def failed(number: int, again: TryAgain) -> float:
-        return float(number) if again.wait_s is None else again.wait_s
-
-    async def sleep(seconds: float) -> None:
-        waited.append(seconds)
-
-    assert await retried(attempt, attempts_max=3, failed=failed, sleep=sleep) == 3
-    assert waited == [1.0, 7.0]
-    waited.clear()
-    with pytest.raises(ValueError, match="two") as raised:
-        await retried(attempt, attempts_max=2, failed=failed, sleep=sleep)
-    assert raised.value.__context__ is None
-    assert waited == [1.0], "nothing is waited for after the last"
-
-
-async def test_what_the_caller_raises_after_a_failure_ends_the_attempts():
-    numbers: list[int] = []
-
-    async def attempt(number: int) -> None:
-        numbers.append(number)
-        raise TryAgain(ValueError("failed"))
-
-    def failed(number: int, again: TryAgain) -> float:
-        raise LookupError
-
-    with pytest.raises(LookupError):
-        await retried(attempt, attempts_max=9, failed=failed, sleep=asyncio.sleep)
-    assert numbers == [1]
 
 
 async def test_the_cause_of_a_failed_connection_is_named(unused_tcp_port: int) -> None:

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from onebook.accounts.spill import take_in
+from onebook.accounts.usage import take_in
 from onebook.store import Store
 from steady import PATIENCE_S
 
@@ -34,7 +34,7 @@ def in_processes(count: int, work: Callable[..., Awaitable[object]], *arguments:
 async def upgraded(url: str) -> str:
     """Bring a database to this release."""
     async with Store(url) as store:
-        await store.upgrade()
+        await store.database.upgrade()
     return "upgraded"
 
 

@@ -16,7 +16,7 @@ from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, rows
 from onebook.simulator.bybit_account.markets import MARKETS
 from onebook.transactions.bybit import funds, ledger, trades
-from onebook.transactions.bybit.answers import Envelope
+from onebook.transactions.bybit.api import Envelope
 from onebook.transactions.bybit.instruments import new_markets
 from onebook.transactions.bybit.rows import Context, Mapper
 from timing import interleaved, report

@@ -14,7 +14,7 @@ from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
-from onebook.feeds.actions import Request, Transmit
+from onebook.feeds.outbox import Request, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.simulator.board import (
@@ -167,7 +167,7 @@ class Ours:
         """Carry frames and bodies both ways until everything that waits for a limit is sent."""
         for step in range(int(OPENING_S / STEP_S)):
             now = Now(NOW.s + step * STEP_S, NOW.ms + int(step * STEP_S * 1_000))
-            while actions := self.session.take(now.s):
+            while actions := self.session.drain(now.s):
                 for action in actions:
                     match action:
                         case Transmit(frame):
@@ -194,7 +194,7 @@ class Ours:
         """Open another session that has heard the same."""
         session, book = self._made()
         for heard in self._heard:
-            session.take(heard.at)
+            session.drain(heard.at)
             self._take(session, heard)
         return session, book
 

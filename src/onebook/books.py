@@ -24,7 +24,7 @@ from onebook.model import Health, Instrument, Reason
 
 # The identity of a book.
 FROZEN_TOP: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
-SAME_BOOK: Final = "the resync brought the same levels as before the silence"
+SAME_BOOK: Final = "the resync returned the same levels as before the silence"
 CRC_MASK: Final = 0xFFFFFFFF  # exchanges print the same 32 bits signed or unsigned
 
 # Constants, because Python 3.11 looks a member of an enum up by a call.
@@ -62,7 +62,7 @@ MOVES: Final[dict[tuple[Health, Event], Health]] = {
     (Health.OFFLINE, Event.REFUSED): Health.OFFLINE,
 }
 
-# What `set_health` may ask for. Live is missing: only a snapshot makes a book live.
+# Events of `set_health`. Live is missing: only a snapshot makes a book live.
 ASKED: Final = {
     Health.SYNCING: Event.RESTARTED,
     Health.STALE: Event.INVALIDATED,
@@ -214,7 +214,7 @@ class Books:
             return None
         if book.health is not LIVE:
             book.updated_at = now
-            return self._thaw(book)
+            return self._unfreeze(book)
         try:
             reason = book.core.apply(delta.bids, delta.asks, delta.shape)
         except LevelError:
@@ -227,8 +227,8 @@ class Books:
             on_changed(book)
         return None
 
-    def _thaw(self, book: LiveBook) -> Reason | None:
-        """Unfreeze a book whose resync brought the same levels: a change came."""
+    def _unfreeze(self, book: LiveBook) -> Reason | None:
+        """Unfreeze a book that changed; the returned reason requests its resync."""
         if book.frozen_top is None or book.health is not Health.STALE:
             return None
         book.frozen_top = None

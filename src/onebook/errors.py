@@ -1,7 +1,7 @@
-"""Errors: a code for programs, a sentence for people, an HTTP status.
+"""Error classes: a code for programs, a message for people, an HTTP status.
 
-Exceptions of libraries are mapped to these where they are caught. No message ever holds a key, a
-token or an exchange secret.
+Exceptions of libraries are converted to these where they are caught. Messages never contain keys,
+tokens or exchange secrets.
 """
 
 import errno
@@ -14,17 +14,17 @@ from typing import Any
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # Of REST and the WebSocket: clients of the reference service may send keys of their own.
-CREDENTIALS_HELD = "Leave credentials out: the service uses those that its operator keeps."
+CREDENTIALS_HELD = "Omit credentials: the service uses those configured by its operator."
 
 
 class OnebookError(Exception):
-    """An error that a client or an operator may see.
+    """Base of the errors shown to clients and operators.
 
     Args:
-        message: One sentence a person can act on.
+        message: One sentence that says what to do.
         details: Extra fields of the error body, such as `supported_exchanges`.
-        retry_after_s: Seconds until it is worth trying again; None where that is unknown.
-        headers: Header fields of the HTTP answer, such as those of a rate limit.
+        retry_after_s: Seconds until a retry is useful; None if unknown.
+        headers: Additional header fields of the HTTP response, such as rate limit headers.
     """
 
     code = "internal_server_error"
@@ -46,7 +46,7 @@ class OnebookError(Exception):
 
 
 class InternalError(OnebookError):
-    """Something went wrong on our side; it has been logged."""
+    """Internal error; it has been logged."""
 
 
 class UpgradeRequired(OnebookError):
@@ -56,19 +56,19 @@ class UpgradeRequired(OnebookError):
 
 
 class OriginNotAllowed(OnebookError):
-    """A browser's page of an origin that the operator does not allow."""
+    """The operator does not allow web pages of this origin."""
 
     code, status = "origin_not_allowed", 403
 
 
 class MissingApiKey(OnebookError):
-    """The request holds no usable API key."""
+    """The request contains no usable API key."""
 
     code, status = "missing_api_key", 400
 
 
 class InvalidApiKey(OnebookError):
-    """The key is unknown or not well formed."""
+    """The key is unknown or malformed."""
 
     code, status = "invalid_api_key", 401
 
@@ -116,7 +116,7 @@ class RateLimitExceeded(OnebookError):
 
 
 class DataLimitReached(OnebookError):
-    """The key's monthly allowance is used up."""
+    """The monthly allowance of the key is exhausted."""
 
     code, status = "data_limit_exceeded", 429
 
@@ -128,19 +128,19 @@ class InvalidRequest(OnebookError):
 
 
 class InvalidExchange(OnebookError):
-    """An exchange that we do not know; details hold `supported_exchanges`."""
+    """Unknown exchange; `supported_exchanges` lists the known ones."""
 
     code, status = "invalid_exchange", 400
 
 
 class InvalidTransactionTypes(OnebookError):
-    """A transaction type that the exchange does not have; details hold `supported_types`."""
+    """Unsupported transaction type; `supported_types` lists those of the exchange."""
 
     code, status = "invalid_transaction_types", 400
 
 
 class InvalidDateRange(OnebookError):
-    """A start after its end, or earlier than the exchange keeps."""
+    """The start is after the end, or older than the exchange's retention."""
 
     code, status = "invalid_date_range", 400
 
@@ -158,44 +158,44 @@ class MethodNotAllowed(OnebookError):
 
 
 class RequestTooLarge(OnebookError):
-    """A body over the limit."""
+    """The request body is too large."""
 
     code, status = "request_too_large", 413
 
 
 class ExchangeFailed(OnebookError):
-    """An exchange did not answer as it should."""
+    """An exchange failed or sent an invalid answer."""
 
     code, status = "exchange_error", 500
 
 
 class ServiceUnavailable(OnebookError):
-    """The node cannot serve this now."""
+    """The node cannot serve the request at the moment."""
 
     code, status = "service_unavailable", 503
 
 
 class DatabaseUnavailable(ServiceUnavailable):
-    """The database did not do what it was asked.
+    """The database failed or timed out.
 
     Args:
         reason: What is wrong, for the operator; may name files and hosts, so clients never see it.
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__("The database does not answer; try again in a moment.", retry_after_s=1.0)
+        super().__init__("The database does not answer; retry shortly.", retry_after_s=1.0)
         self.reason = reason
 
 
 class ConfigError(OnebookError):
-    """A setting that cannot be used; refuses to start. One line for each fault."""
+    """An invalid setting; the node does not start. One line per error."""
 
     code, status = "invalid_config", 500
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file whose write failed: an OSError of an open file names none."""
+    """Add the file name to an OSError raised by an open file, which has none."""
     try:
         yield
     except OSError as error:
@@ -205,6 +205,6 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def file_problem(error: OSError) -> str:
-    """Write which file cannot be used, and why."""
-    advice = " Run this as the account of the service." if error.errno == errno.EACCES else ""
-    return f"{error.filename} cannot be used: {error.strerror}.{advice}"
+    """Describe which file is unusable, and why."""
+    advice = " Run this as the service's account." if error.errno == errno.EACCES else ""
+    return f"Cannot use {error.filename}: {error.strerror}.{advice}"

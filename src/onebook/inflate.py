@@ -1,4 +1,8 @@
-"""Decompression of frames and HTTP bodies, which never makes more bytes than its caller accepts."""
+"""Bounded decompression: frames, permessage-deflate messages (RFC 7692) and HTTP bodies.
+
+No function makes more bytes than its caller accepts. Only messages from an exchange are compressed:
+ours are small and may stay plain (RFC 7692 section 6: an endpoint decides for each message).
+"""
 
 import asyncio
 import zlib
@@ -10,6 +14,10 @@ ACCEPTED: Final = "gzip"  # the Accept-Encoding of our requests
 INFLATED: Final = frozenset(("gzip", "x-gzip", "deflate"))
 STEP_BYTES: Final = 1 << 20  # inflated at once: a few ms
 PARTS_PER_TURN: Final = 64
+PERMESSAGE_DEFLATE: Final = "permessage-deflate"
+RAW: Final = -zlib.MAX_WBITS  # no header, and any window that the server may choose
+WINDOW_BITS: Final = frozenset(str(bits) for bits in range(8, 16))
+END: Final = b"\x00\x00\xff\xff"  # left out behind each message (section 7.2.1)
 ENCODING_CHARACTERS: Final = 60  # of an unknown Content-Encoding in an error
 
 
@@ -40,6 +48,73 @@ def inflated(frame: bytes, bytes_max: int) -> bytes:
     if inflater.unused_data:
         raise Uninflatable("a frame cannot be inflated: something follows its end")
     return text
+
+
+class NotNegotiated(Exception):
+    """The handshake's answer names an extension or a parameter that was not offered."""
+
+
+class MessageInflater:
+    """Inflates the compressed messages of one connection, in their order.
+
+    Args:
+        fresh: Each message starts with an empty window (`server_no_context_takeover`); else one
+            refers to those before it, so that nothing can be read after a damaged one.
+    """
+
+    def __init__(self, *, fresh: bool) -> None:
+        self._fresh = fresh
+        self._stream = zlib.decompressobj(RAW)
+
+    def inflated(self, message: bytes, bytes_max: int) -> bytes:
+        """Inflate one message.
+
+        Raises:
+            Uninflatable: It is damaged; the connection is of no use any more.
+            TooLong: There would be more than `bytes_max` bytes of it; no more than one beyond
+                that were made.
+        """
+        if self._fresh:
+            self._stream = zlib.decompressobj(RAW)
+        stream = self._stream
+        try:
+            text = stream.decompress(message + END, bytes_max + 1)
+        except zlib.error as error:
+            raise Uninflatable(f"a message cannot be inflated: {error}") from None
+        if len(text) > bytes_max:
+            raise TooLong
+        if stream.eof:
+            # A last block: what follows starts anew (section 7.2.3.4 allows one).
+            self._stream = zlib.decompressobj(RAW)
+        return text
+
+
+def negotiated(answer: str | None) -> MessageInflater | None:
+    """Return the inflater that `Sec-WebSocket-Extensions` of a handshake response calls for.
+
+    None if the server declined the offer: its messages are plain then.
+
+    Raises:
+        NotNegotiated: The response does not match the offer (RFC 6455 section 4.1 ends the
+            connection).
+    """
+    if not answer:
+        return None
+    name, *parameters = (part.strip() for part in answer.split(";"))
+    if name != PERMESSAGE_DEFLATE:
+        raise NotNegotiated(f"the extension {name!r} was not offered")
+    fresh = False
+    for parameter in parameters:
+        key, _, value = (part.strip() for part in parameter.partition("="))
+        if key == "server_no_context_takeover" and not value:
+            fresh = True
+        elif key == "server_max_window_bits" and value.strip('"') in WINDOW_BITS:
+            pass  # a smaller window is read by the largest
+        elif key == "client_no_context_takeover" and not value:
+            pass  # nothing is compressed by us
+        else:
+            raise NotNegotiated(f"the parameter {parameter!r} was not offered")
+    return MessageInflater(fresh=fresh)
 
 
 class BodyReader:

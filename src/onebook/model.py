@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Health(StrEnum):
-    """Whether a book may be shown: only `LIVE` books ever are."""
+    """Whether a book may be shown: only `LIVE` ones are."""
 
     SYNCING = "syncing"
     LIVE = "live"
@@ -15,60 +15,66 @@ class Health(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a book is not shown or not trusted: `exchange_status.reason` and labels of metrics.
+    """Reason why a book is not live: `exchange_status.reason` and label of metrics.
 
-    Each has a `meaning`, one sentence for people; the case at hand is in `LiveBook.detail`.
+    `meaning` explains it in one sentence; details of the case are in `LiveBook.detail`.
     """
 
     meaning: str
 
     def __new__(cls, code: str, meaning: str = "") -> "Reason":
-        """Make a code with its message."""
+        """Create a code with its meaning."""
         reason = str.__new__(cls, code)
         reason._value_ = code
         reason.meaning = meaning
         return reason
 
     SUBSCRIBING = "subscribing", "The first snapshot has been requested and has not arrived yet."
-    GAP = "gap", "An update was lost: the sequence numbers do not follow each other."
-    CHECKSUM = "checksum", "The book differs from the exchange's checksum."
+    GAP = "gap", "An update was lost: the sequence numbers have a gap."
+    CHECKSUM = "checksum", "The book does not match the exchange's checksum."
     CROSSED = "crossed", "The best bid is above the best ask."
-    ABSURD_PRICE = "absurd_price", "The best price jumped by a factor that is not plausible."
-    LEVELS = "levels", "The exchange sent levels that are not valid or not exact numbers."
-    PROTOCOL_ERROR = "protocol_error", "The exchange sent a message that cannot be read."
-    INTERNAL_ERROR = "internal_error", "A message was not processed because of a defect of Onebook."
+    ABSURD_PRICE = "absurd_price", "The best price jumped by an implausible factor."
+    LEVELS = "levels", "The exchange sent invalid levels or inexact numbers."
+    PROTOCOL_ERROR = "protocol_error", "The exchange sent an unreadable message."
+    INTERNAL_ERROR = (
+        "internal_error",
+        "A message could not be processed because of a bug in Onebook.",
+    )
     SILENT = "silent", "The connection delivers no data, though its socket may be open."
     QUIET = "quiet", "This instrument delivers no data, though its connection does."
-    DEAD_STREAM = "dead_stream", "The subscription was accepted, but its changes do not come."
-    NO_SNAPSHOT = "no_snapshot", "No usable snapshot came in time."
+    DEAD_STREAM = "dead_stream", "The subscription was accepted, but no updates arrive."
+    NO_SNAPSHOT = "no_snapshot", "No usable snapshot arrived in time."
     SNAPSHOT_FAILED = "snapshot_failed", "The request for the snapshot failed."
     REFUSED = "refused", "The exchange refused the subscription."
-    RATE_LIMITED = "rate_limited", "The exchange asked for fewer requests; it is asked again later."
+    RATE_LIMITED = (
+        "rate_limited",
+        "The exchange's rate limit was reached; the request is repeated later.",
+    )
     UNAVAILABLE = (
         "unavailable",
-        "The exchange could not serve the request for now; it is asked again later.",
+        "The exchange could not serve the request; it is repeated later.",
     )
-    MAINTENANCE = "maintenance", "The exchange announced that it does not match orders."
-    CLOSING = "closing", "The exchange announced that it ends the connection."
+    MAINTENANCE = "maintenance", "The exchange announced that matching is suspended."
+    CLOSING = "closing", "The exchange announced that it will close the connection."
     DISCONNECTED = "disconnected", "The connection was lost."
-    RENEWING = "renewing", "The connection is replaced before the exchange ends it."
-    UNREACHABLE = "unreachable", "The exchange cannot be reached."
-    FLOOD = "flood", "The exchange sent more messages without data than are accepted."
-    HALTED = "halted", "The exchange does not trade this instrument now."
+    RENEWING = "renewing", "The connection is being replaced before its lifetime ends."
+    UNREACHABLE = "unreachable", "The exchange is unreachable."
+    FLOOD = "flood", "The exchange sent too many messages without data."
+    HALTED = "halted", "Trading of this instrument is suspended."
     NOT_LISTED = "not_listed", "The exchange no longer lists this instrument."
-    SWITCHED_OFF = "switched_off", "The operator of this service does not use this exchange now."
+    SWITCHED_OFF = "switched_off", "The operator of this service has disabled this exchange."
     NOT_WANTED = "not_wanted", "The book is closed because no client is subscribed."
     IDENTITY_CONFLICT = (
         "identity_conflict",
-        "The price is so far from other exchanges' that this is probably another coin.",
+        "The price deviates so much from other exchanges that this is probably another coin.",
     )
     UNCONFIRMED_IDENTITY = (
         "unconfirmed_identity",
-        "Exchanges disagree about the price, and too few agree to say which of them is right.",
+        "The exchanges' prices disagree, and too few agree to tell which are right.",
     )
     SHARED_BOOK = (
         "shared_book",
-        "Another book has the same levels: probably the same orders under another name.",
+        "Another book has identical levels: probably the same order book under another name.",
     )
 
 
@@ -83,7 +89,7 @@ class InstrumentStatus(StrEnum):
 
 
 class Instrument(Struct, frozen=True, eq=False):
-    """One pair on one exchange.
+    """A trading pair on one exchange.
 
     Compared and hashed by identity, because it is looked up on every frame: the catalogue keeps
     one object per (exchange, native) as long as its facts do not change.
@@ -117,7 +123,7 @@ class Tier(StrEnum):
 
 
 class KeyStatus(StrEnum):
-    """The states of an API key; the allowed moves are a table in `accounts.keys`."""
+    """State of an API key; `accounts.keys` has the table of transitions."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"

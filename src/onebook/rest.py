@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from http.cookiejar import CookieJar
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self
 
 import anyio
 import httpx
 
+from onebook.backoff import TryAgain, full_jitter_s, retried
 from onebook.clock import s_of_http_date
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.limits import FETCHES_BURST, Limit, Quota, Scope, bucket_within
@@ -40,8 +41,6 @@ RELEASE_S: Final = 5.0  # a cancelled request closes its connection within this
 JSON: Final = {"Content-Type": "application/json"}
 SAFE_METHODS: Final = frozenset(("GET", "HEAD"))  # nothing else is sent twice
 
-T = TypeVar("T")
-
 
 class Answer(NamedTuple):
     """What a host answered, whatever its status."""
@@ -49,47 +48,6 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-
-class TryAgain(Exception):
-    """An attempt failed in a way that another may not.
-
-    Args:
-        failure: What is raised where no other attempt is made.
-        wait_s: How long to wait before it; None: as the caller's backoff says.
-    """
-
-    def __init__(self, failure: Exception, *, wait_s: float | None = None) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
-        self.wait_s = wait_s
-
-
-async def retried(
-    attempt: Callable[[int], Awaitable[T]],
-    *,
-    attempts_max: int,
-    failed: Callable[[int, TryAgain], float],
-    sleep: Callable[[float], Awaitable[None]],
-) -> T:
-    """Return what an attempt returns; one that raises `TryAgain` is followed by another.
-
-    Args:
-        attempt: Makes the attempt of a number, from 1 on.
-        attempts_max: After so many the failure of the last one is raised.
-        failed: Called after each failed attempt, the last one too: seconds until the next one.
-            What it raises ends the attempts.
-        sleep: Waits.
-    """
-    for number in range(1, attempts_max + 1):
-        try:
-            return await attempt(number)
-        except TryAgain as error:
-            again = error
-        wait_s = failed(number, again)
-        if number < attempts_max:
-            await sleep(wait_s)
-    raise again.failure
 
 
 class NoCookies(CookieJar):
@@ -406,7 +364,7 @@ class Rest:
             host.held_until = max(host.held_until, self._clock() + hold_s)
 
     def _back_off_s(self, attempt: int, deadline: float, failure: Exception) -> float:
-        wait_s = self._jitter() * min(RETRY_MAX_S, RETRY_BASE_S * 2.0**attempt)
+        wait_s = full_jitter_s(attempt, RETRY_BASE_S, RETRY_MAX_S, random=self._jitter())
         if self._clock() + wait_s > deadline:
             raise failure
         return wait_s

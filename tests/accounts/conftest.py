@@ -67,7 +67,7 @@ def statements(store: Store) -> list[str]:
     def executed(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
         heard.append(statement)
 
-    event.listen(store._engine.sync_engine, "before_cursor_execute", executed)
+    event.listen(store.database._engine.sync_engine, "before_cursor_execute", executed)
     return heard
 
 

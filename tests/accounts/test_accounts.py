@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from onebook.accounts import Accounts, coalescing
+from onebook.accounts import Accounts
 from onebook.accounts.accounts import wall_clock_ms
-from onebook.accounts.cache import CACHE_TTL_MS
-from onebook.accounts.coalescing import CoalescedReads
+from onebook.accounts.cache import CACHE_TTL_MS, CoalescedReads
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import new_token
 from onebook.config import AccountsSettings, TierLimits, TierSettings
@@ -382,18 +381,18 @@ async def test_a_key_whose_date_comes_is_told_once(rig: Rig) -> None:
 
 def suspended_while_read(rig: Rig) -> list[int]:
     """Have the key suspended during a read, and the watch hear of it; what each read was of."""
-    read = rig.store.secrets
+    read = rig.store.accounts.secrets
     reads: list[int] = []  # names
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         reads.append(len(digests))
         rows = await read(digests)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
-        if await rig.store.move_key(rig.key_id, moved, rig.change()):
+        if await rig.store.accounts.move_key(rig.key_id, moved, rig.change()):
             await rig.accounts.poll(START_MS)
         return rows
 
-    rig.store.secrets = slow
+    rig.store.accounts.secrets = slow
     return reads
 
 
@@ -429,7 +428,7 @@ async def test_a_lone_key_costs_two_statements_and_then_none(
 async def test_who_comes_at_once_shares_reads_of_many_keys(
     rig: Rig, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coalescing, "NAMES_MAX", 4)
+    monkeypatch.setattr("onebook.accounts.cache.NAMES_MAX", 4)
     made = [await rig.admin.create_key("alice", Tier.BASIC, rig.change()) for _ in range(10)]
     statements.clear()
     found = await asyncio.gather(*(verify(rig, key.text) for key in made * 100))
@@ -476,13 +475,13 @@ async def test_what_is_wrong_with_one_key_is_told_to_nobody_else(rig: Rig) -> No
 
 
 async def test_who_stops_waiting_does_not_stop_the_read_of_others(rig: Rig) -> None:
-    read, go_on = rig.store.secrets, asyncio.Event()
+    read, go_on = rig.store.accounts.secrets, asyncio.Event()
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         await go_on.wait()
         return await read(digests)
 
-    rig.store.secrets = slow
+    rig.store.accounts.secrets = slow
     first, second = (asyncio.create_task(verify(rig)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
@@ -492,14 +491,14 @@ async def test_who_stops_waiting_does_not_stop_the_read_of_others(rig: Rig) -> N
 
 
 async def test_a_read_that_fails_fails_for_all_who_wait_and_is_tried_again(rig: Rig) -> None:
-    read, broken = rig.store.secrets, True
+    read, broken = rig.store.accounts.secrets, True
 
     async def failing(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         if broken:
             raise ServiceUnavailable("The database does not answer.")
         return await read(digests)
 
-    rig.store.secrets = failing
+    rig.store.accounts.secrets = failing
     found = await asyncio.gather(*(verify(rig) for _ in range(3)), return_exceptions=True)
     assert all(isinstance(each, ServiceUnavailable) for each in found)
     broken = False
@@ -523,17 +522,17 @@ def heard_before_waiters(
 async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
     rig: Rig,
 ) -> None:
-    read = rig.store.secrets
+    read = rig.store.accounts.secrets
     heard: list[list[KeyRow]] = []
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         rows = await read(digests)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
-        if await rig.store.move_key(rig.key_id, moved, rig.change()):
-            heard.append((await rig.store.changed_keys(0))[0])
+        if await rig.store.accounts.move_key(rig.key_id, moved, rig.change()):
+            heard.append((await rig.store.accounts.changed_keys(0))[0])
         return rows
 
-    rig.store.secrets = slow
+    rig.store.accounts.secrets = slow
     heard_before_waiters(rig, rig.accounts._keys._secrets._reads, heard)
     found = await asyncio.gather(*(verify(rig) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [ApiKeyDisabled] * 3
@@ -542,17 +541,17 @@ async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
 async def test_a_text_that_ends_between_a_shared_read_and_its_waiters_opens_nothing(
     rig: Rig,
 ) -> None:
-    read = rig.store.secrets
+    read = rig.store.accounts.secrets
     heard: list[list[KeyRow]] = []
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         rows = await read(digests)
         if any(row.retires_at_ms is None for row in rows.values()):
             await rig.admin.rotate_key(rig.key_id, rig.change(), overlap_ms=0)
-            heard.append((await rig.store.changed_keys(0))[0])
+            heard.append((await rig.store.accounts.changed_keys(0))[0])
         return rows
 
-    rig.store.secrets = slow
+    rig.store.accounts.secrets = slow
     heard_before_waiters(rig, rig.accounts._keys._secrets._reads, heard)
     found = await asyncio.gather(*(verify(rig) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [InvalidApiKey] * 3
@@ -563,17 +562,17 @@ async def test_a_suspension_between_the_read_of_a_session_s_key_and_its_waiters_
 ) -> None:
     header = await rig.authenticate()
     rig.clock.now_ms += CACHE_TTL_MS
-    read = rig.store.keys_by_id
+    read = rig.store.accounts.keys_by_id
     heard: list[list[KeyRow]] = []
 
     async def slow(key_ids: Collection[str]) -> dict[str, KeyRow]:
         rows = await read(key_ids)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
-        await rig.store.move_key(rig.key_id, moved, rig.change())
-        heard.append((await rig.store.changed_keys(0))[0])
+        await rig.store.accounts.move_key(rig.key_id, moved, rig.change())
+        heard.append((await rig.store.accounts.changed_keys(0))[0])
         return rows
 
-    rig.store.keys_by_id = slow
+    rig.store.accounts.keys_by_id = slow
     heard_before_waiters(rig, rig.accounts._keys._keys._reads, heard)
     with pytest.raises(ApiKeyDisabled):
         await rig.accounts.session(header, rig.clock.now_ms)
@@ -584,7 +583,7 @@ async def test_reads_under_way_end_with_the_accounts(rig: Rig) -> None:
         await asyncio.Event().wait()
 
     async with Accounts(rig.store, PEPPER, clock_ms=rig.clock) as accounts:
-        rig.store.secrets = never
+        rig.store.accounts.secrets = never
         waiting = asyncio.create_task(accounts.verify_key(rig.text, START_MS))
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
@@ -736,7 +735,7 @@ async def test_a_node_that_has_not_heard_of_it_yet_makes_no_session(rig: Rig, ac
 
 async def test_a_session_read_while_its_key_is_suspended_is_not_kept(rig: Rig) -> None:
     header = await rig.authenticate()
-    read = rig.store.sessions
+    read = rig.store.sessions.find
 
     async def slow(digests: Collection[bytes]) -> Any:
         rows = await read(digests)

@@ -5,7 +5,6 @@ import pytest
 from onebook.accounts.keys import new_key
 from onebook.errors import InvalidRequest, NotFound
 from onebook.model import DAY_MS, KeyStatus, Tier
-from onebook.store import Store
 
 from .conftest import START_MS, Rig
 
@@ -91,8 +90,8 @@ async def test_a_move_that_someone_else_made_first_is_not_made_twice(
     async def lost(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(Store, "move_key", lost)
-    monkeypatch.setattr(Store, "move_account", lost)
+    monkeypatch.setattr(rig.store.accounts, "move_key", lost)
+    monkeypatch.setattr(rig.store.accounts, "move_account", lost)
     with pytest.raises(InvalidRequest, match="meanwhile"):
         await rig.admin.move_key(rig.key_id, "suspend", rig.change())
     with pytest.raises(InvalidRequest, match="meanwhile"):

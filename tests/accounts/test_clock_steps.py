@@ -32,7 +32,7 @@ ALLOWANCE_BYTES = 1_000
 
 @pytest.fixture
 async def key(rig: Rig) -> Key:
-    row = await rig.store.key(rig.key_id)
+    row = await rig.store.accounts.key(rig.key_id)
     assert row is not None
     return key_of(row)
 
@@ -43,7 +43,7 @@ async def billed(rig: Rig, key: Key) -> dict[int, int]:
         period_at(key.created_at_ms, rig.clock() + days * DAY_MS).start_ms
         for days in range(-62, 63, 10)
     }
-    cells = await rig.store.usage_of({UsageCell(key.key_id, each) for each in near})
+    cells = await rig.store.usage.totals({UsageCell(key.key_id, each) for each in near})
     return {cell.period_start_ms: count for cell, count in cells.items() if count}
 
 
@@ -188,7 +188,7 @@ async def test_after_a_step_back_a_suspension_is_heard_of_and_uses_are_noted(rig
     header = await rig.authenticate()
     await rig.accounts.session(header, START_MS)
     await rig.accounts.poll(START_MS + MINUTE_MS)
-    row = await rig.store.key(rig.key_id)
+    row = await rig.store.accounts.key(rig.key_id)
     assert row is not None
     assert row.last_used_at_ms == START_MS
     await rig.admin.move_key(rig.key_id, "suspend", rig.change())

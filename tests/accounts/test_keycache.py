@@ -32,7 +32,7 @@ def noting(read: list[str]) -> Callable[..., Awaitable[None]]:
 
 async def changed(rig: Rig, keys: KeyCache) -> None:
     """What the watch does with all that was changed."""
-    rows, _ = await rig.store.changed_keys(0)
+    rows, _ = await rig.store.accounts.changed_keys(0)
     keys.change({row.key_id: key_of(row) for row in rows}, rig.clock.now_ms)
 
 

@@ -87,7 +87,10 @@ class Place:
 
     async def left(self) -> list[str]:
         """The keys that an end of the older peppers would revoke."""
-        return [row.key_id for row in await self.store.keys_under_old_peppers(self.clock.now_ms)]
+        return [
+            row.key_id
+            for row in await self.store.accounts.keys_under_old_peppers(self.clock.now_ms)
+        ]
 
     async def session(self, node: Accounts, key: NewKey) -> str:
         now_ms = self.clock.now_ms
@@ -104,7 +107,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 async def place(url: str, tmp_path: Path, clock: Clock) -> AsyncIterator[Place]:
     async with Store(url) as store:
-        await store.upgrade()
+        await store.database.upgrade()
         made = Place(store, tmp_path, clock)
         await made.start()
         await (await made.admin()).create_account("alice", made.change)
@@ -302,7 +305,7 @@ async def test_a_rotation_that_ended_after_the_file_goes_on_with_the_same_pepper
     key = await place.key()
     before = load_pepper(place.file)
     with monkeypatch.context() as patched:
-        patched.setattr(place.store, "rotate_pepper", crash)
+        patched.setattr(place.store.accounts, "rotate_pepper", crash)
         with pytest.raises(Crash):
             await place.rotate()
     (waiting,) = set(load_pepper(place.file).ids) - set(before.ids)
@@ -315,7 +318,7 @@ async def test_an_end_that_crashed_before_the_file_is_finished_by_the_next(
     place: Place,
 ) -> None:
     await place.rotate()
-    await place.store.retire_peppers(place.change)  # and the process ends
+    await place.store.accounts.retire_peppers(place.change)  # and the process ends
     assert len(load_pepper(place.file).ids) == 2
     place.copy()
     await place.start()
@@ -353,8 +356,8 @@ async def test_the_file_stays_the_service_s_when_root_rotates(place: Place) -> N
 
 
 async def test_a_prepared_pepper_is_not_used_before_the_rotation(place: Place) -> None:
-    prepared = prepare_pepper(place.file, await place.store.peppers())
-    assert prepare_pepper(place.file, await place.store.peppers()) == prepared
+    prepared = prepare_pepper(place.file, await place.store.accounts.list_peppers())
+    assert prepare_pepper(place.file, await place.store.accounts.list_peppers()) == prepared
     place.copy()
     await place.start()
     assert {node.fingerprint("x") for node in place.nodes} == {load_pepper(place.file).digest("x")}
@@ -374,7 +377,7 @@ async def test_secrets_are_in_no_trail(place: Place) -> None:
     await place.key()
     made = await place.rotate()
     await place.retire()
-    rows = await place.store.changes(None, since_ms=0, until_ms=1 << 60, rows_max=99)
+    rows = await place.store.audit.changes(None, since_ms=0, until_ms=1 << 60, rows_max=99)
     named = {row.action: row.subject for row in rows}
     assert named["rotate_pepper"] == made
     assert {"retire_pepper", "revoke_key_text"} <= named.keys()

@@ -1,27 +1,45 @@
-"""The meter: what is counted, when it is written, and who is told."""
+"""The meter, its report to clients, and the usage file."""
 
 import asyncio
+import json
 import logging
+import os
+import re
+import shutil
 from collections.abc import Collection
+from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from onebook.accounts import Meter, UsageReport
 from onebook.accounts.keys import Key, key_of
 from onebook.accounts.periods import period_at
-from onebook.accounts.usage_report import stored_usage
+from onebook.accounts.usage import (
+    SLOT_BYTES,
+    SLOTS,
+    Batch,
+    UsageFile,
+    UsageMark,
+    mark_of,
+    stored_usage,
+    take_in,
+    usage_report,
+)
 from onebook.config import AccountsSettings
-from onebook.errors import ServiceUnavailable
-from onebook.model import Tier
+from onebook.errors import DatabaseUnavailable, ServiceUnavailable
+from onebook.model import DAY_MS, KeyStatus, Tier
 from onebook.store import Store, UsageCell
 from steady import PATIENCE_S
+from together import in_processes, taken_in
 
 from .conftest import START_MS, Rig
 
 ALLOWANCE_BYTES = AccountsSettings().allowance_bytes
 
-UNAVAILABLE = ServiceUnavailable("The database does not answer; try again in a moment.")
+UNAVAILABLE = ServiceUnavailable("The database does not answer; retry shortly.")
 
 
 class Faults:
@@ -29,19 +47,20 @@ class Faults:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.usage = self
         self.before = 0  # calls that fail before they reach the store
         self.after = 0  # calls that reach it, and whose answer is lost
 
-    async def usage_of(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
-        return await self._store.usage_of(cells)
+    async def totals(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
+        return await self._store.usage.totals(cells)
 
-    async def apply_usage(
+    async def apply(
         self, batch: tuple[str, int], deltas: dict[UsageCell, int], now_ms: int
     ) -> dict[UsageCell, int] | None:
         if self.before:
             self.before -= 1
             raise UNAVAILABLE
-        totals = await self._store.apply_usage(batch, deltas, now_ms)
+        totals = await self._store.usage.apply(batch, deltas, now_ms)
         if self.after:
             self.after -= 1
             raise UNAVAILABLE
@@ -50,7 +69,7 @@ class Faults:
 
 @pytest.fixture
 async def key(rig: Rig) -> Key:
-    row = await rig.store.key(rig.key_id)
+    row = await rig.store.accounts.key(rig.key_id)
     assert row is not None
     return key_of(row)
 
@@ -140,8 +159,8 @@ async def test_a_reset_exactly_at_the_boundary_loses_and_doubles_no_byte(
     assert meter.used(key.key_id, rig.clock()) == 0
     meter.add(key.key_id, 5)
     await meter.flush()
-    assert await rig.store.usage(UsageCell(key.key_id, first.start_ms)) == 900
-    assert await rig.store.usage(UsageCell(key.key_id, first.end_ms)) == 5
+    assert await rig.store.usage.total(UsageCell(key.key_id, first.start_ms)) == 900
+    assert await rig.store.usage.total(UsageCell(key.key_id, first.end_ms)) == 5
 
 
 async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
@@ -166,7 +185,7 @@ async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
     delivered.append(100)
     await meter.round()
     cells = [UsageCell(key.key_id, each) for each in (ending.start_ms, ending.end_ms)]
-    assert await rig.store.usage_of(cells) == dict(zip(cells, (11, 100), strict=True))
+    assert await rig.store.usage.totals(cells) == dict(zip(cells, (11, 100), strict=True))
     assert await meter.close() == 0
 
 
@@ -359,3 +378,323 @@ async def test_a_change_of_a_key_reaches_the_meter_by_the_watch(rig: Rig) -> Non
     await rig.accounts.poll(rig.clock.now_ms)
     report = rig.accounts.meter.report(rig.key_id, rig.clock.now_ms)
     assert (report.billing_tier, report.data_usage.bytes_limit) == ("enterprise", 77)
+
+
+KEY = Key("key_1", "id-alice", "alice", Tier.PREMIUM, KeyStatus.ACTIVE, "ob_live_", START_MS, None)
+
+
+def report(used_bytes: int, *, now_ms: int = START_MS, key: Key = KEY) -> UsageReport:
+    return usage_report(key, used_bytes, allowance_bytes=ALLOWANCE_BYTES, now_ms=now_ms)
+
+
+def test_usage_report_has_every_field_of_the_specification() -> None:
+    assert to_builtins(report(13_421_772_800)) == {
+        "user_id": "id-alice",
+        "username": "alice",
+        "billing_tier": "premium",
+        "api_key_active": True,
+        "data_usage": {
+            "used_gb": 12.5,
+            "limit_gb": 50.0,
+            "remaining_gb": 37.5,
+            "usage_percentage": 25.0,
+            "bytes_used": 13_421_772_800,
+            "bytes_limit": 53_687_091_200,
+        },
+        "billing_period": {
+            "reset_date": "2026-02-28T00:00:00.000Z",
+            "days_until_reset": 27,
+            "next_reset": "2026-03-31T00:00:00.000Z",
+        },
+        "status": {
+            "limit_exceeded": False,
+            "warning_threshold": False,
+            "api_key_status": "active",
+        },
+        "timestamp": "2026-01-31T10:30:00.000Z",
+    }
+
+
+def test_usage_percentage_has_two_decimals() -> None:
+    assert report(ALLOWANCE_BYTES // 3).data_usage.usage_percentage == 33.33
+
+
+@pytest.mark.parametrize("used_bytes", [1, 4_000, 53_687, 60_000, 107_374, 1 << 20])
+def test_no_number_has_an_exponent(used_bytes: int) -> None:
+    found = to_builtins(report(used_bytes).data_usage)
+    assert found["bytes_used"] == used_bytes
+    for text in (json.dumps(found), msgspec.json.encode(found).decode()):
+        assert not re.search(r"\de", text)
+
+
+def test_remaining_gb_never_falls_below_zero() -> None:
+    used = report(ALLOWANCE_BYTES + 2**30).data_usage
+    assert (used.remaining_gb, used.used_gb, used.usage_percentage) == (0.0, 51.0, 102.0)
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "days"), [(1, 0), (DAY_MS - 1, 0), (DAY_MS, 1), (27 * DAY_MS + 1, 27)]
+)
+def test_days_until_reset_are_whole_days_left(left_ms: int, days: int) -> None:
+    end_ms = period_at(START_MS, START_MS).end_ms
+    assert report(0, now_ms=end_ms - left_ms).billing_period.days_until_reset == days
+
+
+@pytest.mark.parametrize(
+    ("used_bytes", "mark"),
+    [
+        (0, UsageMark.WITHIN),
+        (799, UsageMark.WITHIN),
+        (800, UsageMark.WARNING),
+        (1_000, UsageMark.WARNING),
+        (1_001, UsageMark.OVER),
+    ],
+)
+def test_warning_threshold_is_80_percent_and_the_limit_all_of_it(
+    used_bytes: int, mark: UsageMark
+) -> None:
+    assert mark_of(used_bytes, 1_000) is mark
+    status = usage_report(KEY, used_bytes, allowance_bytes=1_000, now_ms=START_MS).status
+    assert status.warning_threshold is (mark is not UsageMark.WITHIN)
+    assert status.limit_exceeded is (mark is UsageMark.OVER)
+
+
+def test_an_expired_key_is_reported_as_expired_and_not_active() -> None:
+    expired = report(0, key=replace(KEY, expires_at_ms=START_MS))
+    assert expired.api_key_active is False
+    assert expired.status.api_key_status == "expired"
+
+
+NAME = "onebook.db"
+
+
+def batch(seq: int, key: Key, count: int) -> Batch:
+    return Batch(seq, {UsageCell(key.key_id, START_MS): count})
+
+
+async def total(rig: Rig, key: Key) -> int:
+    return await rig.store.usage.total(UsageCell(key.key_id, START_MS))
+
+
+async def test_what_a_node_left_is_taken_in_once_also_from_a_copy(
+    rig: Rig, key: Key, tmp_path: Path
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([batch(1, key, 10), batch(2, key, 5)])
+    await rig.store.usage.apply(("epoch", 1), {UsageCell(key.key_id, START_MS): 10}, 0)
+    file.release()
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    copy = shutil.copy(file.path, tmp_path / "copy")
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 5, "batch 1 was counted"
+    assert not file.path.exists()
+    os.rename(copy, file.path)
+    await rig.store.prune(sessions_before_ms=0, batches_before_ms=START_MS + 10**12)
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert await total(rig, key) == 15
+
+
+async def test_the_file_of_a_living_node_is_left_alone(rig: Rig, key: Key, tmp_path: Path) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([batch(1, key, 10)])
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert file.path.exists()
+    file.put([])
+    file.release()
+    assert not file.path.exists(), "it held nothing"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 8, 20, 30])
+async def test_a_write_that_was_cut_off_leaves_the_one_before(
+    rig: Rig, key: Key, tmp_path: Path, cut: int
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([batch(1, key, 10)])
+    file.put([batch(1, key, 10), batch(2, key, 7)])
+    offset = 2 % SLOTS * SLOT_BYTES
+    with file.path.open("r+b") as raw:
+        raw.seek(offset + cut)
+        raw.write(b"\xff" * 16)
+    file.release()
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 10
+
+
+async def test_a_file_without_a_whole_slot_stays_and_is_named(
+    rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / f"{NAME}.usage-x").write_bytes(b"damaged" * 100)
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert "is damaged" in caplog.text
+    assert (tmp_path / f"{NAME}.usage-x").exists()
+
+
+async def test_usage_of_keys_that_another_database_has_stays(
+    rig: Rig, key: Key, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([Batch(1, {UsageCell("key_of_another", START_MS): 10})])
+    file.release()
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert "contains 10 bytes of usage for keys that do not exist" in caplog.text
+    assert file.path.exists()
+
+
+async def test_too_many_keys_are_an_error_and_what_was_kept_stays(
+    rig: Rig, key: Key, tmp_path: Path
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([batch(1, key, 10)])
+    many = {UsageCell(f"key_{number:012}", START_MS): number for number in range(60_000)}
+    with pytest.raises(OSError, match="so many keys"):
+        file.put([Batch(1, many)])
+    file.release()
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 10
+
+
+async def test_ten_thousand_keys_fit(tmp_path: Path) -> None:
+    cells = {UsageCell(f"key_{number:012}", START_MS): 10**12 for number in range(10_000)}
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([Batch(1, cells), Batch(2, cells)])
+    file.release()
+
+
+async def test_of_processes_that_start_at_once_one_takes_it_in(
+    rig: Rig, key: Key, tmp_path: Path
+) -> None:
+    folder = tmp_path / "files"
+    for number in range(20):
+        file = UsageFile.create(folder, NAME, f"epoch{number}")
+        file.put([batch(1, key, 10)])
+        file.release()
+    url = str(rig.store.database._engine.url)
+    taken = await asyncio.to_thread(in_processes, 3, taken_in, folder, NAME, url, START_MS)
+    assert sum(taken) == 200
+    assert await total(rig, key) == 200
+    assert list(folder.iterdir()) == []
+
+
+class Away:
+    """A store whose writes never answer, or fail."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.usage = self
+        self.totals = store.usage.totals
+        self.facts = store.facts
+        self.hangs = False
+        self.fails = False
+
+    async def apply(self, *details: object) -> object:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.fails:
+            raise DatabaseUnavailable("it is away")
+        return await self._store.usage.apply(*details)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", ["hangs", "fails"])
+async def test_each_round_without_the_store_reaches_the_file(
+    rig: Rig, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
+    away = Away(rig.store)
+    setattr(away, how, True)
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    meter = Meter(away, rig.clock, file=file)  # type: ignore[arg-type]
+    await meter.open(key)
+    unsettled = [3, 4, 5]
+    meter.collect.subscribe(lambda: meter.add(key.key_id, unsettled.pop()) if unsettled else None)
+    for _ in range(3):
+        if how == "fails":
+            with pytest.raises(DatabaseUnavailable):
+                await meter.round()
+        else:
+            await meter.round()
+    if meter._writing is not None:
+        meter._writing.cancel()
+    file.release()  # as the kernel does when the node is killed
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 12
+    assert await stored_usage(rig.store, key, rig.clock()) == 12
+
+
+async def test_when_the_store_is_back_the_file_is_emptied_and_nothing_counts_twice(
+    rig: Rig, key: Key, tmp_path: Path
+) -> None:
+    away = Away(rig.store)
+    away.fails = True
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    meter = Meter(away, rig.clock, file=file)  # type: ignore[arg-type]
+    await meter.open(key)
+    for _ in range(2):
+        meter.add(key.key_id, 10)
+        with pytest.raises(DatabaseUnavailable):
+            await meter.round()
+    kept = file.path.read_bytes()
+    away.fails = False
+    await meter.round()
+    assert not file.holds_usage
+    file.release()
+    file.path.write_bytes(kept)  # a crash before it was emptied
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert await stored_usage(rig.store, key, rig.clock()) == 20
+
+
+class Slow(Away):
+    """A store whose first write takes until it is let go."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.go_on = asyncio.Event()
+
+    async def apply(self, *details: object) -> object:
+        await self.go_on.wait()
+        return await self._store.usage.apply(*details)  # type: ignore[arg-type]
+
+
+async def writing_slowly(rig: Rig, key: Key, folder: Path) -> tuple[Meter, Slow, UsageFile]:
+    """A meter whose write of 10 bytes takes longer than it waits."""
+    slow = Slow(rig.store)
+    file = UsageFile.create(folder, NAME, "epoch")
+    meter = Meter(slow, rig.clock, file=file)  # type: ignore[arg-type]
+    await meter.open(key)
+    meter.add(key.key_id, 10)
+    await meter.round()
+    return meter, slow, file
+
+
+async def test_usage_that_was_collected_during_a_slow_write_stays_in_the_file_after_it(
+    rig: Rig, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
+    meter, slow, file = await writing_slowly(rig, key, tmp_path)
+    meter.add(key.key_id, 7)
+    await meter.round()
+    slow.go_on.set()
+    assert meter._writing is not None
+    await meter._writing
+    assert await stored_usage(rig.store, key, rig.clock()) == 10
+    file.release()  # as the kernel does when the node is killed
+    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 7
+    assert await stored_usage(rig.store, key, rig.clock()) == 17
+
+
+async def test_the_file_is_empty_again_after_a_fast_write_though_usage_goes_on(
+    rig: Rig, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
+    meter, slow, file = await writing_slowly(rig, key, tmp_path)
+    assert file.holds_usage
+    slow.go_on.set()
+    assert meter._writing is not None
+    await meter._writing
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 60.0)
+    apply = slow.apply
+
+    async def counted_meanwhile(*details: object) -> object:
+        meter.add(key.key_id, 7)
+        return await apply(*details)
+
+    slow.apply = counted_meanwhile  # type: ignore[method-assign]
+    for _ in range(2):  # the first takes over what the slow write left
+        meter.add(key.key_id, 1)
+        await meter.round()
+    assert not file.holds_usage

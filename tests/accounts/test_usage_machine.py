@@ -94,7 +94,7 @@ class Machine(RuleBasedStateMachine):
     def replay_the_last_batch(self) -> None:
         number = (self.meter._node_epoch, self.meter._seq)
         if self.meter._seq and not self.batch:
-            replayed = self.store.apply_usage(number, {self.cell(): 5}, 0)
+            replayed = self.store.usage.apply(number, {self.cell(): 5}, 0)
             assert self.runner.run(replayed) is None
 
     @rule(count=st.integers(1, 10**12))
@@ -117,7 +117,7 @@ class Machine(RuleBasedStateMachine):
     def the_store_holds_what_the_model_says(self) -> None:
         cells = {*self.stored, self.cell()}
         for cell in cells:
-            assert self.runner.run(self.store.usage(cell)) == self.stored[cell]
+            assert self.runner.run(self.store.usage.total(cell)) == self.stored[cell]
 
     @invariant()
     def the_meter_knows_all_that_this_node_delivered(self) -> None:
@@ -136,7 +136,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_usage_is_the_sum_of_what_was_flushed_and_never_more(url: str) -> None:
     async def opened() -> Store:
         store = Store(url)
-        await store.upgrade()
+        await store.database.upgrade()
         return store
 
     with asyncio.Runner() as runner:

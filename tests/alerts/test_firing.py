@@ -13,6 +13,7 @@ from subprocess import PIPE
 
 import httpx
 import pytest
+from msgspec.structs import replace
 from prometheus_client import REGISTRY
 from test_doctor_faults import certificate
 from websockets.asyncio.client import connect
@@ -26,6 +27,7 @@ from gateway.attack import frame, raw
 from nodes.servers import nats_server
 from onebook import app, core, metrics
 from onebook.app.upkeep import upkeep
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import DAY_MS, Tier
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
@@ -477,14 +479,15 @@ async def test_a_row_of_a_transaction_that_does_not_fit_the_mapping(tmp_path):
 
 
 @asynccontextmanager
-async def followed(folder, name, symbol="BTC/USDT", **feeds):
+async def followed(folder, name, symbol="BTC/USDT", limits=LIMITS, **feeds):
     """A node that shows the live book of one simulated exchange."""
-    quick = {"reconnect_base_s": 0.02, "resync_base_s": 0.02, **feeds}
+    quick = {"reconnect_base_s": 0.02, **feeds}
     async with (
         SimulatedExchanges([name], rate_hz=20) as exchanges,
         watched(folder, exchanges.urls, feeds=quick) as (node, alerts),
         client_of(node, await key_of(node)) as client,
     ):
+        node.supervisor.limits = replace(limits, resync_base_s=0.02)
         await client.say(type="subscribe_aggregated", symbol=symbol)
         await client.until(
             lambda message: (
@@ -516,8 +519,13 @@ async def test_an_exchange_whose_list_cannot_be_read(tmp_path):
 
 @fires("OnebookExchangeSilent", "OnebookBooksStale")
 async def test_an_exchange_that_falls_silent(tmp_path):
-    quick = {"cadence_evidence_s": 0.5, "cadence_gaps_min": 2, "silent_min_s": 0.8}
-    async with followed(tmp_path, "okx", **quick) as (exchange, _, alerts, _):
+    limits = FeedLimits(cadence_evidence_s=0.5, cadence_gaps_min=2)
+    async with followed(tmp_path, "okx", limits=limits, silent_min_s=0.8) as (
+        exchange,
+        _,
+        alerts,
+        _,
+    ):
         await asyncio.sleep(1)
         exchange.silence()
         await alerts.fires("OnebookExchangeSilent")
@@ -550,8 +558,8 @@ async def test_an_exchange_that_lists_another_coin_under_the_same_letters(tmp_pa
 
 @fires("OnebookExchangeFlood", "OnebookExchangeUnknownMessages")
 async def test_an_exchange_that_floods(tmp_path):
-    quick = {"noise_burst": 50, "noise_per_s": 1}
-    async with followed(tmp_path, "okx", **quick) as (exchange, _, alerts, _):
+    limits = FeedLimits(noise_burst=50, noise_per_s=1)
+    async with followed(tmp_path, "okx", limits=limits) as (exchange, _, alerts, _):
         exchange.announce('{"event": "novelty"}', 500)
         await alerts.fires("OnebookExchangeFlood")
         await alerts.fires("OnebookExchangeUnknownMessages")

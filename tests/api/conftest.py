@@ -145,14 +145,14 @@ def make_transactions(
     transport: SimulatedTransport | None = None,
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""
-    vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
+    vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
     adapter = BybitAdapter(clock=clock, transport=transport)
     return Transactions([adapter], vault, cursor_secret=b"c" * 32, clock=clock)
 
 
 async def give_credentials(world: World, key: SimulatedKey = KEY) -> None:
     """What an operator does with `onebook credentials set`."""
-    vault = Vault(world.store, MasterKeys(None, value=MASTER_KEY))
+    vault = Vault(world.store.credentials, MasterKeys(None, value=MASTER_KEY))
     credentials = Credentials(key.api_key, key.secret)
     await vault.put("bybit", "mainnet", credentials, now_ms=world.clock.ms)
 

@@ -45,7 +45,7 @@ class Node:
     async def _serve(self) -> None:
         try:
             async with Store(f"sqlite+aiosqlite:///{self._folder / 'onebook.db'}") as store:
-                await store.upgrade()
+                await store.database.upgrade()
                 # With a Bybit that answers: what is right succeeds.
                 self.world = make_node(store, TransactionSettings(deadline_s=DEADLINE_S))
                 await self.world.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)

@@ -337,7 +337,7 @@ async def test_errors_of_the_transaction_endpoints_add_success_false(
         (b'{"name": NaN}', "Field name must be text."),
         (b"[]", "The body must be a JSON object."),
         (b"{}", "Field name is required."),
-        (b'{"name": "a", "more": 1}', "There is no field more."),
+        (b'{"name": "a", "more": 1}', "Unknown field more."),
         (b'{"name": "a", "count": "1"}', "Field count must be a whole number."),
         (b'{"name": "a", "count": 1.5}', "Field count must be a whole number."),
         (b'{"name": "a", "flag": "true"}', "Field flag must be true or false."),

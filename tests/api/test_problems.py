@@ -76,7 +76,7 @@ class Body(BaseModel):
         ("{}", "Field limit is required."),
         ('{"limit": "x"}', "Field limit must be a whole number."),
         ('{"limit": 1, "credentials": {}}', CREDENTIALS_HELD),
-        ('{"limit": 1, "%s": 2}' % ("n" * 99), f"There is no field {'n' * NAME_SHOWN_MAX}."),
+        ('{"limit": 1, "%s": 2}' % ("n" * 99), f"Unknown field {'n' * NAME_SHOWN_MAX}."),
     ],
 )
 def test_the_first_field_at_fault_is_named_and_its_value_is_not(content: str, message: str) -> None:

@@ -109,8 +109,8 @@ async def test_readyz_names_the_database_from_the_first_second_of_its_outage(
 ) -> None:
     """Known keys still work then, so the node is ready: "the credentials cannot be read" misled."""
     await give_credentials(world)
-    assert world.store.path is not None
-    world.store.path.rename(world.store.path.with_name("away"))
+    assert world.store.database.path is not None
+    world.store.database.path.rename(world.store.database.path.with_name("away"))
     answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["problems"]) == (
         200,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onebook.accounts.spill import Batch
+from onebook.accounts.usage import Batch
 from onebook.app.usage_files import usage_file
 from onebook.config import Settings
 from onebook.errors import ConfigError

@@ -25,6 +25,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange, LossDetection
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.feeds import Catalogue, Supervisor
+from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
 from onebook.simulator.dialects import DIALECTS
@@ -47,6 +48,10 @@ SETTINGS = FeedSettings(
     connect_timeout_s=0.6,
     reconnect_base_s=0.02,
     reconnect_max_s=1.0,
+    silent_min_s=0.5,
+    quiet_min_s=0.5,
+)
+LIMITS = FeedLimits(
     resync_base_s=0.02,
     resync_max_s=1.0,
     retry_offline_s=1.0,
@@ -54,8 +59,6 @@ SETTINGS = FeedSettings(
     cadence_evidence_s=0.2,
     cadence_gaps_min=2,
     cadence_factor=2.0,
-    silent_min_s=0.5,
-    quiet_min_s=0.5,
 )
 
 # Exchanges that number nothing and send no checksum: a change that is lost cannot be seen, or the
@@ -245,6 +248,7 @@ async def rig_of(name: str, levels: int) -> AsyncIterator[Rig]:
                 rest=rest,
                 catalogue=catalogue,
                 settings=SETTINGS,
+                limits=LIMITS,
                 jitter=random.Random(7).random,
             ) as supervisor:
                 for instrument in instruments:
@@ -278,6 +282,7 @@ def behind(exchange: Exchange, port: int) -> Exchange:
     )
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("toxic", CASES)
 @pytest.mark.parametrize("name", EXCHANGES)
 async def test_a_book_is_that_of_the_exchange_or_not_live(name: str, toxic: str) -> None:

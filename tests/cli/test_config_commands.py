@@ -42,7 +42,7 @@ def test_a_good_file_is_said_to_be_good(tmp_path):
     file = tmp_path / "onebook.toml"
     file.write_text("[server]\nport = 9000\n")
     answer = run("check", str(file))
-    assert (answer.exit_code, answer.output) == (0, f"{file}: no fault found.\n")
+    assert (answer.exit_code, answer.output) == (0, f"{file}: no errors found.\n")
     assert run("check", "--config", str(file)).output == answer.output
 
 
@@ -52,7 +52,7 @@ def test_a_bad_file_is_one_clear_line_and_status_2(tmp_path):
     answer = run("check", str(file))
     assert answer.exit_code == 2
     assert answer.output.startswith(
-        f"error: {file}: There is no setting gateway.subscriptions. "
+        f"error: {file}: Unknown setting gateway.subscriptions. "
         "Did you mean gateway.subscriptions_max?"
     )
 
@@ -93,4 +93,4 @@ def test_an_output_that_cannot_be_written_is_one_line(unbuffered):
             words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=variables
         )
     assert done.returncode == 2
-    assert done.stderr == "error: The output cannot be written: No space left on device.\n"
+    assert done.stderr == "error: Cannot write the output: No space left on device.\n"

@@ -77,4 +77,4 @@ def test_a_command_runs_with_the_variables_of_the_file(tmp_path):
     file.mkdir()
     refused = subprocess.run(read, env=kept, capture_output=True, check=False, text=True)
     assert refused.returncode == 2
-    assert refused.stderr == f"error: {file} cannot be used: Is a directory.\n"
+    assert refused.stderr == f"error: Cannot use {file}: Is a directory.\n"

@@ -84,9 +84,12 @@ def test_show_as_json_has_the_facts_of_the_list_and_more():
             row["quality"] == "none"
         )
     okx = json.loads(run("show", "okex", "--json").stdout)
-    assert (okx["former_names"], okx["rest_url"]) == (["okex", "okex5"], EXCHANGES["okx"].rest_url)
+    assert (okx["former_names"], okx["rest_url"]) == (
+        ["okex", "okex5", "myokx"],
+        EXCHANGES["okx"].rest_url,
+    )
     kraken = json.loads(run("show", "kraken", "--json").stdout)
-    assert kraken["checksum"] == "CRC-32 of the 10 best levels a side"
+    assert kraken["checksum"] == "CRC-32 of the 10 best levels per side"
     attempts = EXCHANGES["okx"].limits.connects[0]
     assert okx["limits"]["connection_attempts"][0] == {
         "count": attempts.count, "per_s": attempts.per_s, "scope": "address",
@@ -104,7 +107,7 @@ def test_show_takes_former_names_and_refuses_others():
     assert "480 in 1 h" in run("show", "okex").output
     unknown = run("show", "mtgox")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
-    assert unknown.stderr.startswith("error: There is no exchange 'mtgox'; known are binance, ")
+    assert unknown.stderr.startswith("error: Unknown exchange 'mtgox'; known: binance, ")
     assert unknown.stderr.count("\n") == 1
 
 
@@ -145,7 +148,7 @@ def test_check_of_one_that_answers_is_status_0(settings):
 def test_an_unknown_exchange_is_one_clear_line_and_status_2():
     answer = run("check", "okxx")
     assert answer.exit_code == 2
-    assert "There is no exchange 'okxx'" in answer.output
+    assert "Unknown exchange 'okxx'" in answer.output
 
 
 def test_list_and_show_name_what_comes_through_ccxt(tmp_path):
@@ -161,7 +164,7 @@ def test_list_and_show_name_what_comes_through_ccxt(tmp_path):
     text = run("show", "BitoPro", f"--config={file}").output
     assert re.search(r"via\W+ccxt", text)
     assert "come through ccxt.pro" in text
-    assert "There is no exchange" in run("show", "bitopro").output
+    assert "Unknown exchange" in run("show", "bitopro").output
 
 
 async def test_check_reads_the_markets_through_ccxt(tmp_path):

@@ -87,8 +87,8 @@ async def test_an_exchange_that_is_well_is_status_0_and_json_is_json(tmp_path: P
     ("words", "message"),
     [
         (("--output", "x.json"), "--symbol, --record and --output need --live"),
-        (("--live", "okxx"), "There is no exchange 'okxx'"),
-        (("--live", "okx", "-o", "old.json"), "old.json cannot be used: File exists"),
+        (("--live", "okxx"), "Unknown exchange 'okxx'"),
+        (("--live", "okx", "-o", "old.json"), "Cannot use old.json: File exists"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

@@ -112,7 +112,7 @@ def test_what_the_books_do_not_hold_or_state_is_reported(view):
     view.fill = {"buy": [short], "sell": [none]}
     bought, sold, *_ = lines(view)
     assert bought.startswith("buy  9 BTC  only 2.5 on the books  average 101.400")
-    assert "maybe cheaper: 2 books not known so far out" in bought
+    assert "maybe cheaper: 2 books not known to this depth" in bought
     assert sold == "sell 2.5 BTC  nothing on the books"
     view.fill = {"buy": [fill(by="notional", size=300, complete=False)], "sell": [fill()]}
     assert lines(view)[0].startswith("buy  300 USDT  only 253.5 on the books")
@@ -127,7 +127,7 @@ def test_a_crossing_names_both_sides_their_ages_and_what_is_left(view):
         "after fees -0.05"
     )
     view.asks, view.bids = [], []
-    assert lines(view)[2] == "crossed: not known with one exchange"
+    assert lines(view)[2] == "crossed: needs two exchanges"
 
 
 def test_the_oldest_data_comes_first_and_nothing_is_shown_of_a_lost_view(view):

@@ -168,7 +168,7 @@ def test_a_key_gets_another_tier_and_its_own_allowance(run: Run, key: dict[str, 
     changed = json.loads(run("keys", "change", name, "--allowance", "default", "--json").stdout)
     assert (changed["billing_tier"], changed["allowance_bytes"]) == ("premium", None)
     refused(run("keys", "change", name), "--tier or --allowance")
-    refused(run("keys", "change", name, "--allowance", "much"), "'much' is no size")
+    refused(run("keys", "change", name, "--allowance", "much"), "'much' is not a size")
     refused(run("keys", "change", name, "--allowance", "0"), "1 to")
     run("keys", "expire", name)
     refused(run("keys", "change", name, "--tier", "basic"), "expired")
@@ -201,7 +201,7 @@ def test_the_audit_trail_says_who_changed_what(run: Run, key: dict[str, str]) ->
     assert name in shown
     assert key["api_key"] not in shown
     assert rotated["api_key"] not in shown
-    assert run("audit", "bybit/mainnet").stdout == "Nothing was changed in this time.\n"
+    assert run("audit", "bybit/mainnet").stdout == "No changes in this period.\n"
     refused(run("audit", "carol"), "There is no account 'carol'.")
 
 
@@ -219,7 +219,7 @@ def test_billing_is_reported_as_table_csv_and_json(run: Run, key: dict[str, str]
     assert json.loads(run("billing", *past, "--format", "json").stdout) == []
     refused(run("billing", "--to", "2020-02-01"), "--to needs --from")
     refused(run("billing", "--from", "2020-02-01", "--to", "2020-01-01"), "not be after --to")
-    refused(run("billing", "--from", "30d"), "'30d' is no date; write 2027-01-31.")
+    refused(run("billing", "--from", "30d"), "'30d' is not a date; use for example 2027-01-31.")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_usage_is_reported_for_a_key_and_for_its_id(
         async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
             created_at_ms = ms_of_iso(key["created_at"])
             cell = UsageCell(key["key_id"], period_at(created_at_ms, created_at_ms).start_ms)
-            await store.apply_usage(("node", 1), {cell: used_bytes}, 0)
+            await store.usage.apply(("node", 1), {cell: used_bytes}, 0)
 
     asyncio.run(use())
     for name in (key["key_id"], key["api_key"]):
@@ -253,7 +253,7 @@ def test_usage_is_reported_for_a_key_and_for_its_id(
 
 def test_the_database_is_upgraded(run: Run, tmp_path: Path) -> None:
     for _ in range(2):
-        assert run("db", "upgrade").stdout == "The database has this release's schema.\n"
+        assert run("db", "upgrade").stdout == "The database schema is up to date.\n"
     assert (tmp_path / "onebook.db").exists()
 
 
@@ -285,7 +285,7 @@ def test_the_settings_file_may_be_named_by_a_variable(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONEBOOK_CONFIG", str(tmp_path / "none.toml"))
-    refused(run("keys", "list"), f"There is no settings file {tmp_path}/none.toml")
+    refused(run("keys", "list"), f"Settings file {tmp_path}/none.toml not found")
     (tmp_path / "none.toml").touch()
     assert run("accounts", "create", "alice").exit_code == 0
 
@@ -314,14 +314,14 @@ def test_a_file_that_cannot_be_looked_up_is_one_clear_line(
 
 def test_only_a_first_account_makes_a_database(run: Run, tmp_path: Path) -> None:
     for words in (("accounts", "list"), ("keys", "create", "alice"), ("billing",), ("audit",)):
-        refused(run(*words), f"{tmp_path}/onebook.db is missing", "`onebook accounts create`")
+        refused(run(*words), f"{tmp_path}/onebook.db not found", "`onebook accounts create`")
     assert list(tmp_path.iterdir()) == []
     made = run("accounts", "create", "alice")
     assert made.exit_code == 0
-    assert made.stderr == f"A new database: {tmp_path}/onebook.db\n"
+    assert made.stderr == f"Created the database {tmp_path}/onebook.db.\n"
     assert run("accounts", "create", "bob").stderr == ""
     (tmp_path / "onebook.db").unlink()
-    refused(run("accounts", "create", "carol"), "is missing, though its pepper", "onebook restore")
+    refused(run("accounts", "create", "carol"), "not found, although its pepper", "onebook restore")
 
 
 def test_a_foreign_pepper_is_refused_before_a_key_is_made(
@@ -434,7 +434,7 @@ def test_a_date_is_its_whole_day_in_utc_and_a_time_is_itself(
 )
 @pytest.mark.parametrize("read", [operator.past_ms, operator.past_end_ms, operator.until_ms])
 def test_what_is_no_moment_is_refused(read: Callable[[str, int], int], text: str) -> None:
-    with pytest.raises(InvalidRequest, match="no moment"):
+    with pytest.raises(InvalidRequest, match="not a time"):
         read(text, NOW_MS)
 
 

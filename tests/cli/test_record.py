@@ -53,7 +53,7 @@ def test_a_full_disk_ends_it_with_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("-e", "mars", "-s", "BTC/USDT"), "There is no exchange 'mars'; known are binance"),
+        (("-e", "mars", "-s", "BTC/USDT"), "Unknown exchange 'mars'; known: binance"),
         (("-e", "okx", "-s", "BTC/USDX", "--simulated"), "OKX does not list BTC/USDX; it lists"),
         (("-e", "okx", "-s", "Q/Q", "--simulated"), "it lists nothing like it"),
         (
@@ -85,7 +85,7 @@ def test_a_file_that_exists_is_never_written_over(tmp_path: Path) -> None:
 async def test_an_exchange_that_lists_nothing_is_said_so(tmp_path: Path) -> None:
     async with SimulatedExchanges(["okx"], rate_hz=0) as sim:
         sim["okx"].fail_rest(404)
-        with pytest.raises(ExchangeFailed, match="OKX does not list its instruments now"):
+        with pytest.raises(ExchangeFailed, match="The instrument list of OKX is unavailable"):
             await record(sim.exchanges()["okx"], ["BTC/USDT"], tmp_path / "x", seconds=0.1)
 
 

@@ -66,9 +66,12 @@ async def test_the_normal_feeds_bring_every_replayed_book_to_life(
     ("args", "words"),
     [
         (("missing.rec",), "missing.rec cannot be read: No such file or directory."),
-        (("missing.rec", "--speed", "fast"), "--speed is a number above 0 or max, not 'fast'."),
-        (("missing.rec", "--speed", "0"), "--speed is a number above 0 or max, not '0'."),
-        (("missing.rec", "--speed", "nan"), "--speed is a number above 0 or max, not 'nan'."),
+        (
+            ("missing.rec", "--speed", "fast"),
+            "--speed must be a number above 0 or max, not 'fast'.",
+        ),
+        (("missing.rec", "--speed", "0"), "--speed must be a number above 0 or max, not '0'."),
+        (("missing.rec", "--speed", "nan"), "--speed must be a number above 0 or max, not 'nan'."),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(args: tuple[str, ...], words: str) -> None:

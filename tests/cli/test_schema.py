@@ -59,7 +59,7 @@ def changed(url: str, revision: str, *, down: bool = False) -> None:
             r0003_operator.downgrade()
 
     async def work() -> None:
-        async with Store(url) as store, store._writes.begin() as connection:
+        async with Store(url) as store, store.database.writing() as connection:
             if down:
                 await connection.run_sync(older)
             await connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))

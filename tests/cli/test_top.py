@@ -107,7 +107,7 @@ def test_what_is_no_node_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     answer = CliRunner().invoke(commands, ["top", "--url", "http://127.0.0.1:1", "--looks", "1"])
     assert answer.exit_code == 2
-    reason = "http://127.0.0.1:1/metrics cannot be reached: Connection refused."
+    reason = "Cannot reach http://127.0.0.1:1/metrics: Connection refused."
     assert answer.stderr == f"error: {reason}\n"
 
 

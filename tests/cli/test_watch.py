@@ -338,7 +338,9 @@ def test_a_dead_port_is_said_at_once_on_standard_error():
             line = process.stderr.readline()
         finally:
             process.kill()
-    assert line.startswith("BTC/USDT is not live: Nothing listens at 127.0.0.1:1. Next attempt in")
+    assert line.startswith(
+        "BTC/USDT is not live: Connection refused by 127.0.0.1:1. Next attempt in"
+    )
 
 
 def test_a_refusal_is_one_clear_line_and_status_2():

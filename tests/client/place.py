@@ -59,7 +59,7 @@ async def place(folder: Path, *, rate_hz: float = 20, **tables):
             **tables,
         ) as node,
     ):
-        vault = Vault(node.store, master_keys(node.settings.transactions))
+        vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
         credentials = Credentials(ACCOUNT.api_key, ACCOUNT.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
         yield Place(node, simulated, bybit, await key_of(node))

@@ -102,7 +102,7 @@ async def test_a_server_that_resets_the_connection_after_the_request():
         port = server.sockets[0].getsockname()[1]
         found = (await causes(f"http://{HOST}:{port}"))[::4]  # over HTTP
     assert {(each.code, each.message) for each in found} == {
-        ("no_answer", f"{HOST}:{port} closed the connection before it answered.")
+        ("no_answer", f"{HOST}:{port} closed the connection before answering.")
     }
 
 
@@ -119,7 +119,7 @@ async def test_a_dead_port(family, host, shown):
         port = unused.getsockname()[1]
         found = await causes(f"http://{shown}:{port}")
     assert codes(found) == ("unreachable", "unreachable")
-    assert {each.message for each in found} == {f"Nothing listens at {shown}:{port}."}
+    assert {each.message for each in found} == {f"Connection refused by {shown}:{port}."}
     assert all(isinstance(each, Unavailable) for each in found)
 
 
@@ -129,14 +129,14 @@ async def test_a_proxy_of_the_environment_is_named(monkeypatch):
         unused.bind((HOST, 0))
         dead = unused.getsockname()[1]
         monkeypatch.setenv("HTTP_PROXY", f"http://{HOST}:{dead}")
-        hint = "The environment sets a proxy (HTTP_PROXY); NO_PROXY excludes hosts."
+        hint = "A proxy is configured in the environment (HTTP_PROXY); use NO_PROXY to bypass it."
         found = await causes("http://books.invalid:8000")
         assert {each.message for each in found} == {
-            f"Nothing listens at books.invalid:8000. {hint}"
+            f"Connection refused by books.invalid:8000. {hint}"
         }
         monkeypatch.setenv("NO_PROXY", HOST)
         found = await causes(f"http://{HOST}:{dead}")
-        assert {each.message for each in found} == {f"Nothing listens at {HOST}:{dead}."}
+        assert {each.message for each in found} == {f"Connection refused by {HOST}:{dead}."}
 
 
 async def test_a_proxy_that_refuses_now_is_asked_again(monkeypatch):
@@ -145,7 +145,7 @@ async def test_a_proxy_that_refuses_now_is_asked_again(monkeypatch):
         found = await causes("http://books.invalid:8000")
     assert codes(found) == ("http_503", "unreachable")
     assert all(isinstance(each, Unavailable) for each in found)
-    assert "proxy rejected connection: HTTP 503. The environment" in found[2].message
+    assert "proxy rejected connection: HTTP 503. A proxy is configured" in found[2].message
 
 
 INTERRUPTED = """

@@ -88,14 +88,14 @@ def test_a_final_close_code_is_refused_with_the_error_before_it():
     with pytest.raises(Refused, match=r"The allowance is used\.") as refused:
         closed(ended(4003), cause)
     assert refused.value.code == "data_limit_exceeded"
-    with pytest.raises(Refused, match=r"closed with code 4001\."):
+    with pytest.raises(Refused, match=r"code 4001\."):
         closed(ended(4001), None)
 
 
 def test_other_closes_can_be_retried():
     assert closed(ended(4108, "nothing was read"), None) == ("4108", "nothing was read", 4108)
     broken = ConnectionClosedError(None, None, None)
-    assert closed(broken, None) == ("1006", "The connection broke.", NO_CLOSE_FRAME)
+    assert closed(broken, None) == ("1006", "The connection was lost.", NO_CLOSE_FRAME)
 
 
 def test_pauses_grow_to_a_ceiling():

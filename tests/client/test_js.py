@@ -14,7 +14,7 @@ from websockets.asyncio.server import serve
 from client.place import place
 from client.test_watch import GAP, HOST, Scripted, update
 from steady import PATIENCE_S
-from web.browser import CHROMIUM, browser
+from web.browser import CHROMIUM
 
 ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "src/onebook/web/client/onebook.js"
@@ -126,7 +126,7 @@ async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
     assert errors["option"][:2] == ["Refused", "invalid_parameters"]
     assert errors["key"][:2] == ["Refused", "api_key_not_found"]
     assert errors["keyOfBooks"][:2] == ["Refused", "invalid_api_key"]
-    nothing = ["Unavailable", "unreachable", f"Nothing listens at {dead[7:]}."]
+    nothing = ["Unavailable", "unreachable", f"Connection refused by {dead[7:]}."]
     assert errors["dead"] == errors["deadBooks"] == nothing
     assert errors["path"][:2] == ["Refused", "http_404"]
 
@@ -354,8 +354,8 @@ ENDING = "await session.run().catch((error) => seen.push(error.code))"
 
 
 @needs_chromium
-async def test_in_chromium_it_follows_deltas_of_the_node_that_serves_it(tmp_path):
-    async with place(tmp_path) as rig, browser(tmp_path / "profile") as page:
+async def test_in_chromium_it_follows_deltas_of_the_node_that_serves_it(tmp_path, chromium):
+    async with place(tmp_path) as rig, chromium.page() as page:
         await page.open(f"{rig.url}/docs")
         seen = await page.run(
             f"""(async () => {{

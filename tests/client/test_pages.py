@@ -36,7 +36,7 @@ def test_one_type_may_be_text():
 def test_what_is_no_time_is_refused():
     with pytest.raises(ValueError, match="has no time zone"):
         requested(start=datetime(2026, 1, 1))
-    with pytest.raises(TypeError, match="datetime or Unix ms as a whole number, not '2026'"):
+    with pytest.raises(TypeError, match="datetime or Unix ms as an int, not '2026'"):
         requested(end="2026")
 
 

@@ -133,7 +133,7 @@ async def test_a_dead_port_is_raised_at_once_by_each_request():
         port = unused.getsockname()[1]
         async with AsyncOnebook(f"http://127.0.0.1:{port}", "key", attempts_max=1) as client:
             for asking in (client.health, client.exchanges):
-                with pytest.raises(Unavailable, match=f"Nothing listens at 127.0.0.1:{port}"):
+                with pytest.raises(Unavailable, match=f"Connection refused by 127.0.0.1:{port}"):
                     await asking()
 
 
@@ -146,7 +146,7 @@ async def test_the_cause_is_logged_before_the_second_attempt(caplog):
                 await client.usage()
     (record,) = [each for each in caplog.records if each.name == "onebook.client"]
     assert record.levelname == "WARNING"
-    assert record.message.startswith(f"Nothing listens at 127.0.0.1:{port}. Next attempt in ")
+    assert record.message.startswith(f"Connection refused by 127.0.0.1:{port}. Next attempt in ")
 
 
 async def test_a_wrong_address_is_said(rig):

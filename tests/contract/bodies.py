@@ -22,12 +22,11 @@ from onebook.client.failures import ServiceError
 from onebook.client.rest import RestClient
 from onebook.errors import ExchangeFailed
 from onebook.rest import Rest
-from onebook.transactions.budget import Retries
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.client import ExchangeClient
+from onebook.transactions.adapter import SourceFailed
+from onebook.transactions.bybit.api import BybitApi
+from onebook.transactions.client import Call, ExchangeClient
 from onebook.transactions.clock import ServiceClock
-from onebook.transactions.failures import SourceFailed
-from onebook.transactions.upstream import Call
+from onebook.transactions.limits import Retries
 
 DATA_BYTES_MAX: Final = 3 << 30  # a client without a bound fails here, not the machine
 TOTAL_S: Final = 1.5

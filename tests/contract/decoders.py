@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from contract.fuzz import PLACE_BYTES, bounded, flipped, mutated
 from onebook.accounts.pepper import load_pepper
-from onebook.accounts.spill import MARK, SLOT_BYTES, newest_content
+from onebook.accounts.usage import FILE_MARK, SLOT_BYTES, newest_content
 from onebook.cli.environment import variables
 from onebook.cli.market_lines import read_fees
 from onebook.cli.scrape import Scrape
@@ -38,11 +38,17 @@ from onebook.clock import ms_of_iso, s_of_http_date
 from onebook.config import ServerSettings, load
 from onebook.core.types import NumberError
 from onebook.errors import ConfigError, InvalidRequest
-from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
 from onebook.feeds.recording import RecordingError, read
 from onebook.files import TEXT_BYTES_MAX, read_toml
 from onebook.gateway import actions
-from onebook.inflate import BodyReader, Uninflatable, inflated
+from onebook.inflate import (
+    BodyReader,
+    MessageInflater,
+    NotNegotiated,
+    Uninflatable,
+    inflated,
+    negotiated,
+)
 from onebook.library import replay
 from onebook.model import Health, Instrument
 from onebook.nodes import demand, lists, members, wire
@@ -54,12 +60,11 @@ from onebook.ops.livecheck.forms import FORM_BYTES_MAX, form_of
 from onebook.ops.preflight import tls_faults
 from onebook.rest import retry_after_s
 from onebook.simulator.scripts import scripts
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.bybit.signing import signature
+from onebook.transactions.adapter import SourceFailed
+from onebook.transactions.bybit.api import BybitApi, signature
 from onebook.transactions.bybit.trades import extra_fees
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors
-from onebook.transactions.failures import SourceFailed
 from onebook.transactions.request import TransactionsRequest
 
 MIB: Final = 1 << 20
@@ -149,7 +154,7 @@ def an_archive() -> bytes:
 
 def usage(payload: bytes) -> object:
     """Read a usage file whose checksum is right."""
-    header = struct.pack(">8sQII", MARK, 1, len(payload), zlib.crc32(payload))
+    header = struct.pack(">8sQII", FILE_MARK, 1, len(payload), zlib.crc32(payload))
     path = FOLDER / "usage"
     path.write_bytes(header + payload[: SLOT_BYTES - len(header)])
     descriptor = os.open(path, os.O_RDONLY)
@@ -266,7 +271,7 @@ DECODERS: Final = (
         *(SourceFailed, 8_192, "read_bounded", (a_certificate()[-200:],)),
     ),
     Decoder(
-        *("usage file", ("accounts/spill.py",), usage, None, SLOT_BYTES, "the slots of the file"),
+        *("usage file", ("accounts/usage.py",), usage, None, SLOT_BYTES, "the slots of the file"),
         (msgpack.encode(("epoch", [(1, [("key", 1_700_000_000_000, 5)])])),),
     ),
     Decoder(
@@ -302,12 +307,12 @@ DECODERS: Final = (
     ),
     Decoder(
         "permessage-deflate",
-        ("feeds/deflate.py",),
+        ("inflate.py",),
         lambda content: MessageInflater(fresh=True).inflated(content, MIB),
         *(Uninflatable, 4 << 20, "feeds.frame_bytes_max", (deflated(FRAME),)),
     ),
     Decoder(
-        *("extensions of a handshake", ("feeds/deflate.py",), text(agreed), NotAgreed),
+        *("extensions of a handshake", ("inflate.py",), text(negotiated), NotNegotiated),
         *(64 * KIB, "picows", (b"permessage-deflate; server_no_context_takeover",)),
     ),
     Decoder(

@@ -17,6 +17,7 @@ from contract.talk import Step, Talk
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.core import LEVELS_MAX, LevelShape
+from onebook.feeds.limits import FeedLimits
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
@@ -201,7 +202,8 @@ class Told:
             exchange,
             talk.instruments,
             books=self.books,
-            settings=FeedSettings(faults_max=1_000),
+            settings=FeedSettings(),
+            limits=FeedLimits(faults_max=1_000),
             stats=self.stats,
         )
         self._session.opened(1_000.0)

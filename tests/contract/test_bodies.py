@@ -14,7 +14,7 @@ import pytest
 
 from contract.bodies import ANSWERS, BODY_BYTES_MAX, JSON
 from onebook.client.rest import BODY_BYTES_MAX as SDK_BYTES_MAX
-from onebook.transactions.upstream import BODY_BYTES_MAX as TRANSACTIONS_BYTES_MAX
+from onebook.transactions.client import BODY_BYTES_MAX as TRANSACTIONS_BYTES_MAX
 
 PROGRAM: Final = Path(__file__).with_name("bodies.py")
 PATIENCE_S: Final = 110.0

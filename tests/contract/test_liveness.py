@@ -18,11 +18,12 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import LossDetection, SlowDown
 from onebook.exchanges.limits import Limit
-from onebook.feeds.actions import End, Request, SendPing, Transmit
-from onebook.feeds.liveness import Cadences
-from onebook.feeds.recovery import ERRORS_SETTLE_S
+from onebook.feeds.limits import LIMITS
+from onebook.feeds.outbox import End, Request, SendPing, Transmit
+from onebook.feeds.recovery import UNNAMED_WAIT_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
 from onebook.simulator.board import Now
 from onebook.simulator.bybit import Bybit
@@ -49,9 +50,8 @@ class World:
         self.books = Books()
         for instrument in self.instruments:
             self.books.open(instrument)
-        self.settings = FeedSettings()
         self.stats = ExchangeStats(name)
-        self.cadences = Cadences(self.settings)
+        self.cadences = Cadences()
         self.now = 1_000.0
         self.silent = self.frozen = self.mute = False
         self.refusals: dict[str, bytes] = {}  # of requests for the whole book of a native
@@ -70,7 +70,7 @@ class World:
             self.exchange,
             self.instruments,
             books=self.books,
-            settings=self.settings,
+            settings=FeedSettings(),
             stats=self.stats,
             jitter=lambda: 0.5,
             cadences=self.cadences,
@@ -123,7 +123,7 @@ class World:
                     self._later(self.venue.changed(instrument.native))
 
     def _act(self) -> None:
-        for action in self.session.take(self.now):
+        for action in self.session.drain(self.now):
             match action:
                 case SendPing():
                     self.session.received_control(self.now)
@@ -273,7 +273,7 @@ def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) ->
     world, third = unanswered(name)
     for _ in range(2):  # to the request among others, then to that for it alone
         world.say(world.venue.unnamed_error())
-        world.run(ERRORS_SETTLE_S + 0.3)
+        world.run(UNNAMED_WAIT_S + 0.3)
     assert world.live()
     book = world.books.get(third)
     assert book is not None
@@ -354,7 +354,7 @@ def test_a_book_that_the_exchange_does_not_give_costs_no_other(name: str) -> Non
     assert (book.health, book.reason) == (Health.STALE, Reason.SNAPSHOT_FAILED)
     assert world.ends == []
     world.refusals.clear()
-    world.run(world.settings.retry_offline_s)
+    world.run(LIMITS.retry_offline_s)
     assert book.health is Health.LIVE
 
 
@@ -435,7 +435,7 @@ def test_a_quiet_book_stays_live_for_as_long_as_its_whole_book_is_the_same(
     world.run(1_500)
     assert (world.live(), world.ends) == (True, [])
     probes = [frame for frame in world.requests if b'"req"' in frame]
-    expected = 1_500 / world.settings.probe_quiet_s
+    expected = 1_500 / LIMITS.probe_quiet_s
     assert expected - 1 <= len(probes) / len(world.instruments) <= expected + 2
 
 
@@ -450,9 +450,7 @@ def test_a_stream_that_stops_while_its_book_moves_is_found(
     """By the number of the next frame without changes; without them by the probe."""
     monkeypatch.setattr(Htx, "aligned", aligned)
     world = World("htx", count=1)
-    assert most_s < 10 or most_s == (
-        world.settings.probe_quiet_s + world.settings.dead_stream_s + 2
-    )
+    assert most_s < 10 or most_s == (LIMITS.probe_quiet_s + LIMITS.dead_stream_s + 2)
     world.frozen = True
     world.run(30)
     (instrument,) = world.instruments
@@ -471,7 +469,7 @@ def test_a_book_that_the_exchange_has_emptied_is_halted_until_it_is_there_again(
     assert healths == [(Health.OFFLINE, Reason.HALTED), (Health.LIVE, None)]
     assert dict(world.stats.invalidations) == {Reason.HALTED: 1}
     world.frozen = False
-    world.run(world.settings.retry_offline_s - 1)
+    world.run(LIMITS.retry_offline_s - 1)
     assert not world.live()
     world.run(2)
     assert (world.live(), world.ends) == (True, [])

@@ -75,3 +75,18 @@ async def _end(running):
     if running.returncode is None:
         running.kill()
         await running.wait()
+
+
+INCLUDED = re.compile(r"(^<!-- example: ([\w.]+) -->\n```python[\w ]*\n)(.*?)(^```$)", re.S | re.M)
+
+
+def pages():
+    """The files in which programs of `examples/` may be shown."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def with_programs(text):
+    """A page with the programs of `examples/` as they are in their files."""
+    return INCLUDED.sub(
+        lambda found: f"{found[1]}{(ROOT / 'examples' / found[2]).read_text()}{found[4]}", text
+    )

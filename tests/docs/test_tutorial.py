@@ -4,8 +4,6 @@ import asyncio
 import json
 import re
 import sys
-import tempfile
-from pathlib import Path
 
 import httpx
 import pytest
@@ -15,7 +13,7 @@ from e2e.test_process import process, read_until
 from library.test_examples import Run
 from onebook import exchanges
 from onebook.simulator.server import SimulatedExchanges
-from web.browser import CHROMIUM, browser
+from web.browser import CHROMIUM
 
 PAGE = "tutorial.md"
 
@@ -38,7 +36,7 @@ def test_make_demo_starts_what_the_next_test_runs():
     assert target.splitlines()[1] == "\t$(BIN)/onebook demo"
 
 
-async def test_each_step_against_the_demo(tmp_path):
+async def test_each_step_against_the_demo(tmp_path, chromium):
     async with process("demo", "--port", "0", COLUMNS="200") as demo:
         said = ""
         for line in block("text", "demo").splitlines():
@@ -54,7 +52,7 @@ async def test_each_step_against_the_demo(tmp_path):
         async with httpx.AsyncClient(base_url=url) as http:
             served = (await http.get("/docs/tutorial")).text
         assert f"export ONEBOOK_URL={url}\n" in served, "the examples name this node"
-        await the_page_shows_a_book(link)
+        await the_page_shows_a_book(link, chromium)
         status, out, errors = await finished(
             "bash", "-ec", addressed(block("sh", "watch"), url, key), **given
         )
@@ -74,14 +72,12 @@ async def test_each_step_against_the_demo(tmp_path):
         assert json.loads(out)["data_usage"]["bytes_limit"] == 50 * 2**30, errors
 
 
-async def the_page_shows_a_book(link):
-    """The history of the browser holds the key that the link has: its profile is removed."""
+async def the_page_shows_a_book(link, chromium):
     if CHROMIUM is None:
         return
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        async with browser(Path(profile)) as page:
-            await page.open(link)
-            await page.until("/\\d/.test(document.querySelector('.best-bid')?.textContent ?? '')")
+    async with chromium.page() as page:
+        await page.open(link)
+        await page.until("/\\d/.test(document.querySelector('.best-bid')?.textContent ?? '')")
 
 
 def test_the_setup_is_what_the_steps_are_run_with():

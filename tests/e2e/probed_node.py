@@ -84,7 +84,7 @@ async def main():
     )
     async with app.running(settings, overrides=overrides) as node:
         await node.catalogue.first_read()
-        vault = Vault(node.store, master_keys(node.settings.transactions))
+        vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
         credentials = Credentials(*given["credentials"])
         await vault.put("bybit", "mainnet", credentials, now_ms=time.time_ns() // 1_000_000)
         keys = [await key_of(node, name) for name in ("alice", "bob")]

@@ -10,7 +10,7 @@ from longtail import without_connector
 from onebook import app
 from onebook.config import CcxtSettings, FeedSettings
 from onebook.errors import ConfigError
-from onebook.feeds.ccxt import names
+from onebook.feeds.ccxt import library
 from onebook.ops.preflight import faults
 from onebook.simulator.server import SimulatedExchanges
 
@@ -80,7 +80,7 @@ def test_the_service_refuses_what_cannot_come_through_ccxt(tmp_path, monkeypatch
 
     assert said() == []
     with monkeypatch.context() as absent:
-        absent.setattr(names, "installed", lambda: False)
+        absent.setattr(library, "installed", lambda: False)
         (absence,) = said("bitopro")
         assert absence.startswith("Command line: feeds.ccxt.exchanges: ccxt is not installed; ")
         assert 'pip install "onebook[ccxt]"' in absence
@@ -107,7 +107,7 @@ def test_the_service_refuses_what_cannot_come_through_ccxt(tmp_path, monkeypatch
         "Command line: feeds.overrides.bitopro.channel: an exchange through ccxt has no channels."
     )
     with pytest.raises(ConfigError, match="nowhere"):
-        names.enabled(FeedSettings(ccxt=CcxtSettings(exchanges=("nowhere",))))
+        library.enabled(FeedSettings(ccxt=CcxtSettings(exchanges=("nowhere",))))
 
 
 @needs_ccxt

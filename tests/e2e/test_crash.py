@@ -26,8 +26,7 @@ from e2e.service import PATIENCE_S, Client
 from onebook.accounts import Admin
 from onebook.accounts.keys import key_of
 from onebook.accounts.pepper import load_pepper
-from onebook.accounts.spill import take_in
-from onebook.accounts.usage_report import stored_usage
+from onebook.accounts.usage import stored_usage, take_in
 from onebook.model import Tier
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import AuditedChange, Store
@@ -104,7 +103,7 @@ async def template(tmp_path):
     folder = tmp_path / "template"
     folder.mkdir()
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         admin = Admin(store, load_pepper(folder / "pepper"))
         change = AuditedChange(time.time_ns() // 1_000_000, "tests", "")
         await admin.create_account("alice", change)

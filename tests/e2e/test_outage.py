@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed
 from databases import DatabaseProxy, database
 from e2e.service import PATIENCE_S, client_of, key_of, node_on
 from onebook.accounts.keys import key_of as key_from
-from onebook.accounts.usage_report import stored_usage
+from onebook.accounts.usage import stored_usage
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import Store
 
@@ -102,12 +102,12 @@ async def served(node, text):
 
 async def billed(url, key_id):
     async with Store(url) as store:
-        row = await store.key(key_id)
+        row = await store.accounts.key(key_id)
         return await stored_usage(store, key_from(row), time.time_ns() // 1_000_000)
 
 
 async def only_key(store):
-    [row] = await store.keys()
+    [row] = await store.accounts.list_keys()
     return row.key_id
 
 
@@ -155,7 +155,7 @@ async def test_a_deleted_database_is_an_error_and_usage_waits_for_its_return(
         key_id = await only_key(node.store)
         async with served(node, text) as client:
             await node.accounts.meter.flush()
-            assert await node.store.fact("saved", "yes") == "yes"
+            assert await node.store.facts.setdefault("saved", "yes") == "yes"
             await ran(
                 "import sqlite3, sys; sqlite3.connect(sys.argv[1])"
                 ".execute('VACUUM INTO ?', sys.argv[2:])",
@@ -216,7 +216,7 @@ async def made_key(folder):
     from onebook.store import AuditedChange
 
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         admin = Admin(store, load_pepper(folder / "pepper"))
         change = AuditedChange(time.time_ns() // 1_000_000, "tests", "")
         await admin.create_account("alice", change)

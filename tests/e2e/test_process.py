@@ -121,7 +121,7 @@ async def test_bad_settings_are_one_clear_line_and_status_2(tmp_path):
         status, _, errors = await ended(serve)
     assert status == 2
     file = tmp_path / "onebook.toml"
-    assert errors == f"error: {file}: There is no setting server.prot. Did you mean server.port?\n"
+    assert errors == f"error: {file}: Unknown setting server.prot. Did you mean server.port?\n"
 
 
 async def test_a_tls_certificate_that_is_none_is_one_clear_line(tmp_path):

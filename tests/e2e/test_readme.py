@@ -59,7 +59,7 @@ async def test_the_client_says_why_it_is_not_live(tmp_path):
     finally:
         client.kill()
         await client.wait()
-    assert line.decode() == "not live: Nothing listens at 127.0.0.1:1.\n"
+    assert line.decode() == "not live: Connection refused by 127.0.0.1:1.\n"
 
 
 async def test_the_client_outlives_the_loss_of_every_exchange(tmp_path):

@@ -116,7 +116,7 @@ async def test_what_a_library_raises_is_logged_as_json_and_without_keys(tmp_path
 async def key_in(folder):
     """The key of a new database."""
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         admin = Admin(store, load_pepper(folder / "pepper"))
         change = AuditedChange(time.time_ns() // 1_000_000, "tests", "")
         await admin.create_account("alice", change)

@@ -6,7 +6,8 @@ from typing import Any
 from contract.test_liveness import World
 from onebook.exchanges.bitstamp import EXCHANGE
 from onebook.exchanges.contract import Connector, Fetch, Snapshot, StreamPosition
-from onebook.feeds.reseeds import RETRY_S
+from onebook.feeds.limits import LIMITS
+from onebook.feeds.reseeding import RETRY_S
 from onebook.model import Health, Instrument, Reason
 
 BTC = Instrument("bitstamp", "BTC/USD", "btcusd")
@@ -120,7 +121,7 @@ def test_a_stream_that_brings_nothing_while_rest_moves_is_dead() -> None:
     assert world.live()
     (instrument,) = world.instruments
     world.venue.changed(instrument.native)
-    world.run(world.settings.probe_first_s + world.settings.dead_stream_s + RETRY_S)
+    world.run(LIMITS.probe_first_s + LIMITS.dead_stream_s + RETRY_S)
     assert world.stats.invalidations[Reason.DEAD_STREAM] == 1
     assert not world.shown()
     assert world.ends == []

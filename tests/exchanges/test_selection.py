@@ -32,7 +32,7 @@ def test_unknown_names_are_listed_as_they_were_asked_for():
 
 @pytest.mark.parametrize("asked", [[], ["-okx"], ["-mtgox"]])
 def test_a_list_that_names_none_is_refused(asked):
-    with pytest.raises(ValueError, match=r'^exchanges: name at least one, or "all"\.$'):
+    with pytest.raises(ValueError, match=r'^exchanges: give at least one, or "all"\.$'):
         select(asked, resolve)
 
 

@@ -16,7 +16,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.through_ccxt import CcxtConnector, exchange_of, parse_instruments
+from onebook.exchanges.through_ccxt import SNAPSHOT_S, CcxtConnector, exchange_of, parse_instruments
 from onebook.model import Instrument, InstrumentStatus
 
 ONE = Instrument("bitopro", "BTC/TWD", "btc_twd", via="ccxt")
@@ -78,10 +78,11 @@ def test_anything_else_is_a_protocol_error(broken):
 
 
 def test_the_facts_are_the_operators_limits():
-    settings = CcxtSettings(depth=7, books_max=3, quiet_max_s=50, snapshot_s=4)
+    settings = CcxtSettings(depth=7, books_max=3, quiet_max_s=50)
     exchange = exchange_of("bitopro", "BitoPro", settings)
     assert (exchange.via, exchange.depth, exchange.limits.topics) == ("ccxt", 7, 3)
-    assert (exchange.quiet_max_s, exchange.silence_max_s, exchange.snapshot_s) == (50, 50, 4)
+    assert (exchange.quiet_max_s, exchange.silence_max_s) == (50, 50)
+    assert exchange.snapshot_s == SNAPSHOT_S
 
 
 def test_the_list_has_sound_names_alone_and_is_bounded():

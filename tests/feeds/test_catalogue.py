@@ -14,6 +14,7 @@ from onebook.exchanges.contract import ROWS_MAX, Instruments
 from onebook.exchanges.frames import instrument_of
 from onebook.feeds import catalogue as catalogue_module
 from onebook.feeds.catalogue import Catalogue, normalised
+from onebook.feeds.limits import FeedLimits
 from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import Rest
 
@@ -52,8 +53,8 @@ class News:
 def test_what_is_listed_can_be_asked_for_by_symbol_and_by_exchange():
     catalogue = empty()
     assert not catalogue.loaded("toy")
-    catalogue.take("toy", listed("toy", "ETH/USD", "BTC/USD"))
-    catalogue.take("other", listed("other", "BTC/USD") + listed("other", "XRP/USD", status=HALT))
+    catalogue.update("toy", listed("toy", "ETH/USD", "BTC/USD"))
+    catalogue.update("other", listed("other", "BTC/USD") + listed("other", "XRP/USD", status=HALT))
     assert catalogue.loaded("toy")
     assert catalogue.exchanges("BTC/USD") == ["toy", "other"]
     assert catalogue.exchanges("XRP/USD") == []
@@ -70,10 +71,10 @@ def test_what_is_listed_can_be_asked_for_by_symbol_and_by_exchange():
 
 def test_an_instrument_stays_the_same_object_while_its_facts_follow_the_list():
     catalogue = empty()
-    catalogue.take("toy", listed("toy", "BTC/USD"))
+    catalogue.update("toy", listed("toy", "BTC/USD"))
     before = catalogue.instrument("toy", "BTC/USD")
     new = Instrument("toy", "BTC/USD", "BTCUSD", tick="0.1", lot="0.001", scales=(8, 2))
-    catalogue.take("toy", [new])
+    catalogue.update("toy", [new])
     after = catalogue.instrument("toy", "BTC/USD")
     assert after is before
     assert after is not None
@@ -83,14 +84,14 @@ def test_an_instrument_stays_the_same_object_while_its_facts_follow_the_list():
 def test_who_vanishes_halts_and_returns_is_reported():
     catalogue = empty()
     news = News(catalogue)
-    catalogue.take("toy", listed("toy", "BTC/USD", "ETH/USD"))
+    catalogue.update("toy", listed("toy", "BTC/USD", "ETH/USD"))
     assert news.read() == [("BTC/USD", "back"), ("ETH/USD", "back")]
     first = catalogue.instrument("toy", "BTC/USD")
-    catalogue.take("toy", listed("toy", "ETH/USD", status=HALT))
+    catalogue.update("toy", listed("toy", "ETH/USD", status=HALT))
     assert news.read() == [("BTC/USD", Reason.NOT_LISTED), ("ETH/USD", Reason.HALTED)]
-    catalogue.take("toy", listed("toy", "ETH/USD", status=HALT))
+    catalogue.update("toy", listed("toy", "ETH/USD", status=HALT))
     assert news.read() == []
-    catalogue.take("toy", listed("toy", "BTC/USD", "ETH/USD"))
+    catalogue.update("toy", listed("toy", "BTC/USD", "ETH/USD"))
     assert news.read() == [("BTC/USD", "back"), ("ETH/USD", "back")]
     assert catalogue.instrument("toy", "BTC/USD") is first
 
@@ -100,11 +101,11 @@ def test_of_two_natives_with_one_symbol_the_traded_one_counts_else_the_first():
     first = Instrument("toy", "BTC/USD", "one", status=HALT)
     second = Instrument("toy", "BTC/USD", "two")
     third = Instrument("toy", "BTC/USD", "three")
-    assert catalogue.take("toy", [first, second, third]) == [first, third]
+    assert catalogue.update("toy", [first, second, third]) == [first, third]
     assert catalogue.instrument("toy", "BTC/USD") is second
-    assert catalogue.take("toy", [third, second]) == [second]
+    assert catalogue.update("toy", [third, second]) == [second]
     assert catalogue.instrument("toy", "BTC/USD") is third
-    assert catalogue.take("toy", [third, third]) == []
+    assert catalogue.update("toy", [third, third]) == []
 
 
 def parse_codes(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
@@ -133,8 +134,9 @@ async def test_the_operator_s_currency_codes_come_before_ours_and_one_symbol_is_
     refused = REGISTRY.get_sample_value("onebook_list_rows_refused", {"exchange": "kraken"})
     assert refused == 1
     assert caplog.messages == [
-        "kraken lists 1 instruments under symbols that others of it have; left out: "
-        "DEFXBT (DEF/BTC). Where they are other coins, set feeds.overrides.kraken.currencies."
+        "kraken: 1 instruments skipped because their symbol is already taken: "
+        "DEFXBT (DEF/BTC). If they are different coins, map them in "
+        "feeds.overrides.kraken.currencies."
     ]
 
 
@@ -175,8 +177,8 @@ def test_symbols_are_understood_as_people_write_them(text, symbol):
 )
 def test_suggestions_begin_with_what_was_probably_meant(meant, suggested):
     catalogue = empty()
-    catalogue.take("toy", listed("toy", "BTC/USD", "BTC/USDT", "SOL/USD", "SHIB/USD", "BAT/USD"))
-    catalogue.take("other", listed("other", "BTC/USDT"))
+    catalogue.update("toy", listed("toy", "BTC/USD", "BTC/USDT", "SOL/USD", "SHIB/USD", "BAT/USD"))
+    catalogue.update("other", listed("other", "BTC/USDT"))
     assert catalogue.suggest(meant)[0] == suggested
     assert len(catalogue.suggest(meant, 2)) <= 2
 
@@ -185,7 +187,7 @@ def test_a_suggestion_is_made_from_a_bounded_choice():
     catalogue = empty()
     assert catalogue.suggest("") == []
     many = [f"A{chr(65 + n // 26)}{chr(65 + n % 26)}/USD" for n in range(600)]
-    catalogue.take("toy", listed("toy", *many))
+    catalogue.update("toy", listed("toy", *many))
     assert len(catalogue._similar("AAZ")) <= catalogue_module.CANDIDATES_MAX
     assert catalogue.suggest("AAZ/USD")[0] == "AAZ/USD"
     assert catalogue.suggest("QQQ/EUR") == []
@@ -250,9 +252,7 @@ async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog)
             assert sorted(clock.asked) == [30.0, 3_780.0]
             only = catalogue._tasks["other"]
             assert not only.done()
-    assert caplog.messages == [
-        "Cannot read the instruments of other: other lists nonsense: not a list."
-    ]
+    assert caplog.messages == ["Cannot read the instruments of other: invalid list: not a list."]
 
 
 async def test_lists_are_read_again_and_an_empty_one_changes_nothing(caplog):
@@ -269,8 +269,8 @@ async def test_lists_are_read_again_and_an_empty_one_changes_nothing(caplog):
             await clock.next()
             assert catalogue.pairs("toy") == ["BTC/USD", "ETH/USD"]
     assert caplog.messages == [
-        "Cannot read the instruments of toy: toy lists nonsense: the list is empty.",
-        "The instruments of toy can be read again.",
+        "Cannot read the instruments of toy: invalid list: the list is empty.",
+        "Reading the instruments of toy succeeds again.",
     ]
 
 
@@ -303,14 +303,14 @@ async def test_the_start_does_not_wait_for_lists_and_a_wait_for_them_ends():
 
 def test_without_listeners_news_is_dropped():
     catalogue = empty()
-    catalogue.take("toy", listed("toy", "BTC/USD"))
-    catalogue.take("toy", [])
+    catalogue.update("toy", listed("toy", "BTC/USD"))
+    catalogue.update("toy", [])
     assert catalogue.symbols() == []
 
 
-def serving(body: bytes, **settings) -> Catalogue:
+def serving(body: bytes, **limits) -> Catalogue:
     client = rest(lambda request: httpx.Response(200, content=body))
-    return Catalogue(EXCHANGES, rest=client, settings=FeedSettings(**settings))
+    return Catalogue(EXCHANGES, rest=client, settings=FeedSettings(), limits=FeedLimits(**limits))
 
 
 async def test_rows_with_names_that_are_not_sound_are_left_out_and_logged_once(caplog):
@@ -318,12 +318,12 @@ async def test_rows_with_names_that_are_not_sound_are_left_out_and_logged_once(c
     for _ in range(3):
         assert await catalogue.load(TOY)
     assert catalogue.symbols() == ["BTC/USD", "ETH/USD"]
-    assert caplog.messages == ["toy lists 2 instruments with malformed names."]
+    assert caplog.messages == ["toy: 2 instruments skipped because of malformed names."]
 
 
-@pytest.mark.parametrize("settings", [{"list_rows_max": 100}, {"list_bytes_max": 65_536}])
-async def test_a_list_over_its_bounds_is_refused_whole_with_one_line(caplog, settings):
-    catalogue = serving(b"BTC " * 20_000, **settings)
+@pytest.mark.parametrize("limits", [{"list_rows_max": 100}, {"list_bytes_max": 65_536}])
+async def test_a_list_over_its_bounds_is_refused_whole_with_one_line(caplog, limits):
+    catalogue = serving(b"BTC " * 20_000, **limits)
     for _ in range(3):
         assert not await catalogue.load(TOY)
     assert not catalogue.loaded("toy")
@@ -362,7 +362,7 @@ def parse_page(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
 PAGED = replace(TOY, parse_instruments=parse_page, next_page=next_page)
 
 
-def paged(*pages: bytes, asked: list[str] | None = None, **settings) -> Catalogue:
+def paged(*pages: bytes, asked: list[str] | None = None, **limits) -> Catalogue:
     """The last page comes again and again, where more are asked for."""
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -371,7 +371,9 @@ def paged(*pages: bytes, asked: list[str] | None = None, **settings) -> Catalogu
             asked.append(str(request.url.params))
         return httpx.Response(200, content=pages[min(number, len(pages)) - 1])
 
-    return Catalogue(EXCHANGES, rest=rest(answer), settings=FeedSettings(**settings))
+    return Catalogue(
+        EXCHANGES, rest=rest(answer), settings=FeedSettings(), limits=FeedLimits(**limits)
+    )
 
 
 async def test_every_page_of_a_list_is_read():
@@ -383,16 +385,16 @@ async def test_every_page_of_a_list_is_read():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("limits", "words"),
     [
         ({"list_pages_max": 3}, "the list has more than 3 pages"),
         ({"list_rows_max": 100}, "the list has more than 100 rows"),
         ({"list_bytes_max": 65_536}, "more than"),
     ],
 )
-async def test_a_list_without_end_is_refused_whole(caplog, settings, words):
+async def test_a_list_without_end_is_refused_whole(caplog, limits, words):
     page = b" ".join(b"C%d" % rank for rank in range(90)) + b" " * 30_000 + b"+"
-    catalogue = paged(page, **settings)
+    catalogue = paged(page, **limits)
     assert not await catalogue.load(PAGED)
     assert not catalogue.loaded("toy")
     assert words in caplog.messages[0]
@@ -400,4 +402,4 @@ async def test_a_list_without_end_is_refused_whole(caplog, settings, words):
 
 async def test_a_list_whose_second_page_is_nonsense_changes_nothing(caplog):
     assert not await paged(b"BTC +", b"nonsense").load(PAGED)
-    assert "toy lists nonsense" in caplog.messages[0]
+    assert "invalid list" in caplog.messages[0]

@@ -10,14 +10,13 @@ import time
 import pytest
 
 from onebook.config import CcxtSettings
-from onebook.feeds.ccxt.client import CcxtClient, CcxtHandle
-from onebook.feeds.ccxt.feed import Mailbox
-from onebook.feeds.ccxt.numbers import SideWriter
+from onebook.feeds.ccxt.client import CcxtClient, CcxtHandle, SideWriter
+from onebook.feeds.ccxt.connection import Mailbox
 from onebook.feeds.ccxt.worker import Tasks, Worker
 from onebook.model import Reason
 
 PATIENCE_S = 60.0
-SETTINGS = CcxtSettings(interval_s=0.01, depth=2, stop_s=5)
+SETTINGS = CcxtSettings(interval_s=0.01, depth=2)
 
 
 class InvalidNonce(Exception):
@@ -76,14 +75,14 @@ def book(*bids, at=None):
 class Desk:
     """A worker with a client of a scripted ccxt; frames arrive in the test's loop."""
 
-    def __init__(self, scripted, settings=SETTINGS):
+    def __init__(self, scripted, settings=SETTINGS, **limits):
         self.scripted = scripted
         self.frames = []
         self._stirred = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.worker = Worker("test-ccxt")
         self.ends = []
-        self.client = CcxtClient(self._make, self._told, self._over, settings)
+        self.client = CcxtClient(self._make, self._told, self._over, settings, **limits)
 
     def _make(self):
         def market(native):
@@ -279,7 +278,7 @@ async def test_the_end_is_reported_before_everything_is_closed():
 
 async def test_a_library_that_starts_tasks_without_end_is_ended():
     scripted = Scripted()
-    async with Desk(scripted, CcxtSettings(tasks_max=100)) as desk:
+    async with Desk(scripted, tasks_max=100) as desk:
 
         async def watch(symbol):
             for _ in range(200):

@@ -7,9 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onebook.exchanges.through_ccxt import Market
-from onebook.feeds.ccxt.markets import DECIMAL_PLACES, TICK_SIZE, precision_of, rows, writer
-from onebook.feeds.ccxt.numbers import TEXTS_MAX, Texts, best
-from onebook.feeds.ccxt.verdicts import Extent, verdict_of, words_of
+from onebook.feeds.ccxt.client import (
+    DECIMAL_PLACES,
+    TEXTS_MAX,
+    TICK_SIZE,
+    Extent,
+    Texts,
+    best,
+    precision_of,
+    rows,
+    verdict_of,
+    words_of,
+    writer,
+)
 from onebook.model import Reason
 
 precise = pytest.importorskip(

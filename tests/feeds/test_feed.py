@@ -31,8 +31,8 @@ from onebook.exchanges.limits import Limit, Quotas, Scope
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds import connection as connection_module
 from onebook.feeds import feed as feed_module
-from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.feed import Feed
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -51,6 +51,7 @@ class Server:
         self.closes: asyncio.Queue[int | None] = asyncio.Queue()
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self.bodies: dict[str, tuple[int, bytes]] = {}  # what a GET of a path is answered
+        self.during_handshake: Callable[[], None] = lambda: None
 
     async def serve(self, connection: ServerConnection) -> None:
         self.connections.put_nowait(connection)
@@ -65,6 +66,7 @@ class Server:
         if request.path in self.bodies:
             status, body = self.bodies[request.path]
             return connection.respond(status, body.decode())
+        self.during_handshake()
         if not self.refusals:
             return None
         status, headers = self.refusals.pop(0)
@@ -107,6 +109,7 @@ class Rig:
         *instruments: Instrument,
         exchange: Exchange = TOY,
         settings: FeedSettings | None = None,
+        limits: FeedLimits = LIMITS,
         bodies: Callable[[httpx.Request], httpx.Response] | None = None,
         client: httpx.AsyncClient | None = None,
         recorder=None,
@@ -136,6 +139,7 @@ class Rig:
             books=self.books,
             rest=self.rest,
             settings=settings or FeedSettings(),
+            limits=limits,
             stats=self.stats,
             quotas=quotas or Quotas(exchange.limits),
             recorder=recorder,
@@ -254,7 +258,7 @@ async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_
         assert rig.stats.reconnects == 1
     assert caplog.messages == [
         "A connection to toy ended: disconnected (closed by the exchange).",
-        "Connected to toy again.",
+        "Reconnected to toy.",
     ]
 
 
@@ -287,9 +291,9 @@ FLOODS = {  # what comes first, and what follows it without end
 
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_fault_a_flood_without_data_ends_its_connection_and_no_other(server, kind):
-    settings = FeedSettings(noise_per_s=10.0, noise_burst=200)
+    limits = FeedLimits(noise_per_s=10.0, noise_burst=200)
     reason = Reason.PROTOCOL_ERROR if kind == "garbage" else Reason.FLOOD
-    async with running(Rig(server.url, A, settings=settings)) as rig:
+    async with running(Rig(server.url, A, limits=limits)) as rig:
         connection = await rig.live(server, "A")
         other = Rig(server.url, B)
         async with running(other):
@@ -316,11 +320,11 @@ async def test_fault_a_flood_of_data_is_read_in_portions(server):
 
 
 async def test_b2_a_socket_that_answers_pings_and_brings_no_data_is_given_up(server):
-    settings = FeedSettings(
-        cadence_evidence_s=0.4, cadence_gaps_min=2, silent_min_s=0.6, cadence_factor=1.5
-    )
+    settings = FeedSettings(silent_min_s=0.6)
+    limits = FeedLimits(cadence_evidence_s=0.4, cadence_gaps_min=2, cadence_factor=1.5)
     exchange = replace(TOY, silence_max_s=0.4)
-    async with running(Rig(server.url, A, exchange=exchange, settings=settings)) as rig:
+    rig = Rig(server.url, A, exchange=exchange, settings=settings, limits=limits)
+    async with running(rig):
         connection = await rig.live(server, "A")
         for _ in range(30):
             await connection.send(delta("A").decode())
@@ -332,7 +336,7 @@ async def test_b2_a_socket_that_answers_pings_and_brings_no_data_is_given_up(ser
 
 async def test_a_stable_connection_starts_the_waits_again(server):
     server.refusals = [(404, {})] * 3
-    async with running(Rig(server.url, A, settings=FeedSettings(stable_s=0.0))) as rig:
+    async with running(Rig(server.url, A, limits=FeedLimits(stable_s=0.0))) as rig:
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         connection = await rig.live(server, "A")
@@ -362,7 +366,7 @@ async def test_a_lost_connection_is_offline_until_the_next_is_open(server):
 
 
 async def test_fault_closing_notice_reconnects_without_a_wait_if_the_connection_was_stable(server):
-    async with running(Rig(server.url, A, settings=FeedSettings(stable_s=0.0))) as rig:
+    async with running(Rig(server.url, A, limits=FeedLimits(stable_s=0.0))) as rig:
         connection = await rig.live(server, "A")
         await connection.send("closing maintenance")
         await rig.moved("A", Health.STALE, Reason.CLOSING)
@@ -433,7 +437,7 @@ async def test_fault_maintenance_a_503_at_the_handshake_is_obeyed_by_every_feed(
         assert rig.stats.state == ACTIVE
         assert 77.0 in rig.slept
         assert any(70.0 < each <= 77.0 for each in rig.slept if each != 77.0)  # the others' pace
-    assert caplog.messages[0] == "toy answers 503."
+    assert caplog.messages[0] == "toy rejects the handshake (HTTP 503)."
 
 
 async def test_a_status_by_which_the_exchange_shuts_us_out_holds_all_its_connections(server):
@@ -462,7 +466,7 @@ async def test_another_refusal_is_reported_once_and_tried_again_with_backoff(ser
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         assert [each for each in rig.slept if each > 0.1] == [0.5, 1.0, 2.0]
-    assert caplog.messages == ["toy answers 404."]
+    assert caplog.messages == ["toy rejects the handshake (HTTP 404)."]
 
 
 async def test_an_exchange_that_is_not_there_is_offline(server, caplog):
@@ -500,12 +504,12 @@ async def test_a_connection_that_comes_after_its_waiters_left_is_closed(server):
     session = feed_module.FeedSession(
         TOY, [A], books=rig.books, settings=FeedSettings(), stats=rig.stats
     )
-    connection = rig.feed._link(session)
+    connection = rig.feed._link(session, server.url)
     connection.abandoned = True
-    await feed_module.ws_connect(lambda: connection, server.url)
+    with pytest.raises(ConnectionResetError):
+        await connection.open()
     async with asyncio.timeout(WAIT_S):
         await connection.gone.wait()
-    assert not connection.connected
     await rig.rest.__aexit__(None, None, None)
 
 
@@ -533,14 +537,14 @@ async def test_a_snapshot_that_cannot_be_fetched_is_asked_for_again(server):
 
 @pytest.mark.parametrize("status", [404, 500])
 async def test_fault_a_snapshot_that_always_fails_takes_its_one_book(server, status):
-    settings = FeedSettings(resync_base_s=0.01, retry_offline_s=1.0)
+    limits = FeedLimits(resync_base_s=0.01, retry_offline_s=1.0)
     toy = replace(TOY, rest_url=server.url.replace("ws://", "http://").removesuffix("/ws"))
-    rig = Rig(server.url, A, B, exchange=toy, settings=settings, client=httpx.AsyncClient())
+    rig = Rig(server.url, A, B, exchange=toy, limits=limits, client=httpx.AsyncClient())
     server.bodies["/book/A"] = (status, b"no such market")
     async with running(rig):
         connection = await rig.live(server, "A", "B")
         await connection.send("gap A")
-        for _ in range(2 * settings.resync_tries_max):
+        for _ in range(2 * limits.resync_tries_max):
             await server.hears("again A")
             await connection.send("fetch A")
         await rig.moved("A", Health.STALE, Reason.GAP)
@@ -602,14 +606,12 @@ async def test_instruments_come_and_go_on_the_open_connection(server):
 
 async def test_what_came_and_went_during_the_handshake_is_caught_up(server):
     rig = Rig(server.url, A, B)
-    original = rig.feed._handshake
 
-    async def handshake(connection: ExchangeConnection, url: str) -> None:
-        await original(connection, url)
+    def change() -> None:
         rig.feed.add([C])
         rig.feed.remove([A])
 
-    rig.feed._handshake = handshake  # type: ignore[method-assign]
+    server.during_handshake = change
     async with running(rig):
         await server.hears("subscribe A B", "subscribe C", "unsubscribe A")
 
@@ -632,8 +634,7 @@ async def test_fault_a_crash_of_a_feed_is_logged_and_tried_again(server, caplog)
 
 
 async def test_a_book_beyond_repair_reconnects(server):
-    settings = FeedSettings(resync_tries_max=0)
-    async with running(Rig(server.url, A, settings=settings)) as rig:
+    async with running(Rig(server.url, A, limits=FeedLimits(resync_tries_max=0))) as rig:
         connection = await rig.live(server, "A")
         await connection.send("gap A lost")
         await rig.moved("A", Health.STALE, Reason.GAP)
@@ -841,7 +842,7 @@ async def test_without_an_address_the_exchange_is_offline_and_asked_again(server
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await server.connection()
         await server.hears("subscribe A")
-    assert caplog.messages[0].startswith("toy gives no address (")
+    assert caplog.messages[0].startswith("toy returns no connection address (")
 
 
 async def test_an_address_without_tls_is_not_used_where_ours_has_it(server, caplog):
@@ -849,7 +850,7 @@ async def test_an_address_without_tls_is_not_used_where_ours_has_it(server, capl
     async with running(Rig("wss://127.0.0.1:1/", A, exchange=ADDRESSED, bodies=desk)) as rig:
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
     assert server.connections.empty()
-    assert caplog.messages[0] == "toy gives no address (an address without TLS)."
+    assert caplog.messages[0] == "toy returns no connection address (an address without TLS)."
 
 
 async def test_a_server_that_ends_the_tls_handshake_is_reported_by_the_feed_alone(caplog, capsys):

@@ -6,8 +6,7 @@ from feeds.toy import TOY, A, B, C, limited
 from onebook.exchanges.contract import Fetch, Send
 from onebook.exchanges.frames import Dated, send
 from onebook.exchanges.limits import Limit, Quotas
-from onebook.feeds.actions import PING, Request, Transmit
-from onebook.feeds.outbox import Outbox
+from onebook.feeds.outbox import PING, Outbox, Request, Transmit
 
 
 def outbox(*, per_s: int = 10, per_hour: int | None = None, frames_max: int = 100) -> Outbox:
@@ -20,7 +19,7 @@ def test_frames_leave_in_order_and_no_more_in_a_second_than_the_exchange_takes()
     box = outbox(per_s=10)
     frames = [b"%d" % rank for rank in range(30)]
     assert all(box.send(Send(frame)) for frame in frames)
-    sent = [box.take(tenth / 10) for tenth in range(50)]
+    sent = [box.drain(tenth / 10) for tenth in range(50)]
     assert [action.frame for some in sent for action in some] == frames  # type: ignore[union-attr]
     for second in range(4):
         assert sum(map(len, sent[second * 10 : second * 10 + 10])) <= 10
@@ -32,8 +31,8 @@ def test_what_is_urgent_goes_first_and_is_paid_for_by_what_waits() -> None:
         box.send(Send(frame))
     box.urge(Transmit(b"pong"))
     box.urge(PING)
-    assert box.take(0.0) == [Transmit(b"pong"), PING]
-    assert box.take(0.2) == [Transmit(b"a")]
+    assert box.drain(0.0) == [Transmit(b"pong"), PING]
+    assert box.drain(0.2) == [Transmit(b"a")]
 
 
 def test_a_full_queue_takes_no_frame_more() -> None:
@@ -45,8 +44,8 @@ def test_the_limit_of_an_hour_holds_whatever_the_seconds_allow() -> None:
     box = outbox(per_s=1_000, per_hour=20)
     for _ in range(60):
         box.send(Send(b"x"))
-    assert len(box.take(0.0)) == 10
-    assert sum(len(box.take(minute * 60.01)) for minute in range(1, 61)) == 10
+    assert len(box.drain(0.0)) == 10
+    assert sum(len(box.drain(minute * 60.01)) for minute in range(1, 61)) == 10
     assert box.wait_s(3_600.6) == pytest.approx(40 / 10 * 3_600, abs=2)
 
 
@@ -56,9 +55,9 @@ def test_a_held_outbox_keeps_its_queue_and_sends_nothing_for_a_while() -> None:
     box.hold(5.0)
     box.hold(3.0)
     box.send(Send(b"new"))
-    assert box.take(4.9) == []
+    assert box.drain(4.9) == []
     assert box.wait_s(4.0) == 1.0
-    assert box.take(5.0) == [Transmit(b"old"), Transmit(b"new")]
+    assert box.drain(5.0) == [Transmit(b"old"), Transmit(b"new")]
 
 
 def test_only_frames_that_ask_for_nothing_else_are_withdrawn() -> None:
@@ -67,15 +66,15 @@ def test_only_frames_that_ask_for_nothing_else_are_withdrawn() -> None:
         box.send(Send(frame, asks=asks))
     box.withdraw({A, C})
     kept = [Transmit(b"a b"), Transmit(b"not a"), Transmit(b"b")]
-    assert [*box.take(0.0), *box.take(1.0)] == kept
+    assert [*box.drain(0.0), *box.drain(1.0)] == kept
 
 
 def test_bodies_are_asked_for_at_once_and_only_once() -> None:
     box, fetch = outbox(), Fetch(A, "/book")
     box.hold(9.0)
     box.request(fetch)
-    assert box.take(0.0) == [Request(fetch)]
-    assert box.take(0.0) == []
+    assert box.drain(0.0) == [Request(fetch)]
+    assert box.drain(0.0) == []
 
 
 def test_a_frame_that_names_its_time_is_written_when_it_leaves() -> None:
@@ -84,6 +83,6 @@ def test_a_frame_that_names_its_time_is_written_when_it_leaves() -> None:
     box = Outbox(Quotas(exchange.limits), frames_max=9, wake=lambda: None, wall=lambda: next(wall))
     for word in ("a", "b"):
         assert box.send(send(Dated(lambda now_ms, word=word: {word: now_ms})))
-    assert box.take(0.0) == [Transmit(b'{"a":1700000000000}')]
-    assert box.take(0.5) == []
-    assert box.take(1.5) == [Transmit(b'{"b":1700000001500}')]
+    assert box.drain(0.0) == [Transmit(b'{"a":1700000000000}')]
+    assert box.drain(0.5) == []
+    assert box.drain(1.5) == [Transmit(b'{"b":1700000001500}')]

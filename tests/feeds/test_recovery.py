@@ -1,17 +1,17 @@
 """What is done about an instrument that is not live: the table, and one connection by hand."""
 
-import pytest
-
 from feeds.toy import TOY, A, B
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.exchanges.contract import Snapshot
 from onebook.exchanges.limits import Quotas
-from onebook.feeds.liveness import Cadence, Cadences
+from onebook.feeds.limits import LIMITS
 from onebook.feeds.outbox import Outbox
-from onebook.feeds.phases import TRANSITIONS, Cause, NoTransition, Phase, Watch
 from onebook.feeds.recovery import Recovery
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import (
+    Cadences,
+    Phase,
+)
 from onebook.model import Health, Instrument, Reason
 
 LEVELS = Snapshot(A, b'[["100","1"]]', b'[["101","1"]]')
@@ -19,14 +19,13 @@ LEVELS = Snapshot(A, b'[["100","1"]]', b'[["101","1"]]')
 
 class Connection:
     def __init__(self, *instruments: Instrument) -> None:
-        settings = FeedSettings()
         self.books = Books()
         self.asked: list[list[Instrument]] = []
         self.ends: list[Reason] = []
         self.recovery = Recovery(
             books=self.books,
             outbox=Outbox(Quotas(TOY.limits), frames_max=10, wake=lambda: None),
-            settings=settings,
+            limits=LIMITS,
             stats=ExchangeStats("toy"),
             snapshot_s=5.0,
             jitter=lambda: 0.5,
@@ -35,7 +34,7 @@ class Connection:
         )
         for each in instruments:
             self.books.open(each)
-            self.recovery.adopt([each], Cadences(settings), 0.0)
+            self.recovery.adopt([each], Cadences(), 0.0)
             self.books.set_health(each, Health.SYNCING, Reason.SUBSCRIBING, 0.0)
 
     def fill(self, instrument: Instrument, now: float) -> None:
@@ -51,57 +50,13 @@ class Connection:
         return [watch.phase for watch in self.recovery.watches.values()]
 
 
-def test_the_table_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    for phase in Phase:
-        rows = {
-            cause: TRANSITIONS[phase, cause] for cause in Cause if (phase, cause) in TRANSITIONS
-        }
-        print(f"{phase.name:10}", *(f"{cause.name} -> {to.name}" for cause, to in rows.items()))
-        assert rows
-    assert set(TRANSITIONS.values()) == set(Phase), "each is reached"
-    assert capsys.readouterr().out.count("\n") == len(Phase)
-
-
-@pytest.mark.parametrize("phase", Phase)
-def test_every_phase_is_left_again_and_ends_live(phase: Phase) -> None:
-    reached = {phase}
-    while True:
-        further = reached | {to for (at, _), to in TRANSITIONS.items() if at in reached}
-        if further == reached:
-            break
-        reached = further
-    assert Phase.LIVE in reached
-
-
-@pytest.mark.parametrize("phase", Phase)
-@pytest.mark.parametrize("cause", Cause)
-def test_what_the_table_does_not_know_is_an_error(phase: Phase, cause: Cause) -> None:
-    book = Books().open(A)
-    watch = Watch(book, 3, 0.0, Cadence(60.0))
-    watch.phase = phase
-    if (phase, cause) in TRANSITIONS:
-        watch.move(cause)
-        assert watch.phase is TRANSITIONS[phase, cause]
-    else:
-        with pytest.raises(NoTransition, match=f"{phase.name} has no {cause.name}"):
-            watch.move(cause)
-        assert watch.phase is phase
-
-
-def test_nothing_the_exchange_can_say_is_missing_in_the_table() -> None:
-    """Whatever it says in whatever order; the causes that are ours follow from the phase."""
-    said = (Cause.ACKNOWLEDGE, Cause.REFUSE, Cause.POSTPONE, Cause.HALT)
-    missing = [(at, cause) for at in Phase for cause in said if (at, cause) not in TRANSITIONS]
-    assert missing == []
-
-
 def test_a_subscription_without_a_book_is_asked_for_again() -> None:
     talk = Connection(A)
     talk.recovery.acknowledged(A, 2.0)
     talk.look(6.9)
-    assert talk.phases() == [Phase.AWAITED]
+    assert talk.phases() == [Phase.ACCEPTED]
     talk.look(7.0)
-    assert talk.phases() == [Phase.ASKED]
+    assert talk.phases() == [Phase.REQUESTED]
     assert talk.asked == [[A]]
 
 
@@ -124,18 +79,18 @@ def test_a_refused_instrument_outlives_maintenance_and_is_tried_again() -> None:
     talk.recovery.trading("online", 3.0, is_open=True)
     talk.recovery.repair(3.0)
     assert talk.asked == [[B]]
-    talk.look(1.0 + FeedSettings().retry_offline_s)
+    talk.look(1.0 + LIMITS.retry_offline_s)
     assert talk.asked[1:2] == [[A]] or A in talk.asked[-1]
 
 
 def test_an_acknowledgement_before_its_turn_is_waited_for() -> None:
     talk = Connection(A, B)
     talk.recovery.unnamed("something is wrong", 0.0)
-    talk.recovery.settle(1.0)
-    assert talk.phases() == [Phase.ASKED, Phase.ALONE]
+    talk.recovery.resolve_unnamed(1.0)
+    assert talk.phases() == [Phase.REQUESTED, Phase.ISOLATED]
     talk.recovery.acknowledged(B, 1.5)
     talk.recovery.acknowledged(A, 1.6)
-    assert (talk.phases(), talk.asked) == ([Phase.AWAITED, Phase.AWAITED], [[A]])
+    assert (talk.phases(), talk.asked) == ([Phase.ACCEPTED, Phase.ACCEPTED], [[A]])
     talk.look(7.0)
     assert talk.asked == [[A], [A, B]]
 

@@ -14,13 +14,13 @@ from onebook.books import SAME_BOOK, Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Exchange, Send
 from onebook.exchanges.limits import Limit, Quotas, Scope
-from onebook.feeds.actions import PING, Action, End, Request, Transmit
-from onebook.feeds.dispatch import FAULTS, NOISE, QUEUE_FULL
-from onebook.feeds.liveness import Cadences
-from onebook.feeds.pulse import DEAD, NO_DATA, NO_HEARTBEAT
-from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, ERRORS_SETTLE_S, UNAVAILABLE_MAX
-from onebook.feeds.session import RENEWED, FeedSession
+from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.feeds.liveness import DEAD, NO_DATA, NO_HEARTBEAT
+from onebook.feeds.outbox import PING, Effect, End, Request, Transmit
+from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, UNAVAILABLE_MAX, UNNAMED_WAIT_S
+from onebook.feeds.session import FAULTS, FROZEN_MAX_S, NOISE, QUEUE_FULL, RENEWED, FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
 
 
@@ -31,7 +31,7 @@ class Talk:
         self,
         *instruments: Instrument,
         exchange: Exchange = TOY,
-        settings: FeedSettings | None = None,
+        limits: FeedLimits = LIMITS,
         jitter: float = 0.5,
         cadences: Cadences | None = None,
         quotas: Quotas | None = None,
@@ -45,27 +45,28 @@ class Talk:
             exchange,
             instruments,
             books=self.books,
-            settings=settings or FeedSettings(),
+            settings=FeedSettings(),
+            limits=limits,
             stats=self.stats,
             jitter=lambda: jitter,
             cadences=cadences,
             quotas=quotas,
         )
 
-    def open(self) -> list[Action]:
+    def open(self) -> list[Effect]:
         self.session.opened(self.now)
         return self.out()
 
-    def out(self) -> list[Action]:
-        return self.session.take(self.now)
+    def out(self) -> list[Effect]:
+        return self.session.drain(self.now)
 
-    def hear(self, *lines: bytes) -> list[Action]:
+    def hear(self, *lines: bytes) -> list[Effect]:
         self.session.received(b"\n".join(lines), self.now)
         return self.out()
 
-    def wait(self, seconds: float, *, hearing: bytes | None = b"send") -> list[Action]:
+    def wait(self, seconds: float, *, hearing: bytes | None = b"send") -> list[Effect]:
         """Let time pass in ticks, hearing something on the socket each second."""
-        actions: list[Action] = []
+        actions: list[Effect] = []
         for step in range(round(seconds * 10)):
             self.now += 0.1
             if hearing is not None and step % 10 == 9:
@@ -347,7 +348,7 @@ def test_frames_that_wait_all_arrive_in_order():
 
 
 def test_more_waiting_frames_than_the_bound_end_the_connection():
-    talk = live(A, settings=FeedSettings(send_queue_max=2))
+    talk = live(A, limits=FeedLimits(send_queue_max=2))
     talk.hear(b"send 1", b"send 2")
     assert talk.hear(b"send 1", b"send 2", b"send 3", b"send 4") == [
         End(Reason.RATE_LIMITED, QUEUE_FULL)
@@ -386,7 +387,7 @@ def test_a_request_that_waits_for_other_connections_of_the_address_is_not_overdu
     busy, late = (Talk(each, exchange=exchange, quotas=quotas) for each in (A, B))
     busy.hear(*[b"send x"] * 20)
     assert late.open() == []
-    sent: list[Action] = []
+    sent: list[Effect] = []
     for _ in range(28 * 10):
         for talk in (busy, late):
             talk.session.received_control(talk.now)
@@ -409,7 +410,7 @@ def test_an_instrument_that_never_comes_goes_offline_and_its_neighbours_stay():
     assert talk.health(B) == LIVE
     talk.hear(b"gap A")
     assert talk.health(A) == (Health.OFFLINE, Reason.NO_SNAPSHOT)
-    sent: list[Action] = []
+    sent: list[Effect] = []
     for _ in range(302):
         talk.hear(delta("B"))
         sent += talk.wait(1)
@@ -509,7 +510,7 @@ def test_a_snapshot_by_rest_that_failed_is_asked_for_again():
     assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
 
 
-def failing(talk: Talk, words: str = "toy answered 404.") -> list[Action]:
+def failing(talk: Talk, words: str = "toy answered 404.") -> list[Effect]:
     """What follows when the snapshot of A is asked for and refused."""
     talk.hear(b"fetch A")
     talk.session.fetch_failed(A, words, talk.now)
@@ -525,7 +526,7 @@ def test_fault_a_snapshot_that_always_fails_takes_its_one_book_and_is_asked_for_
     assert talk.detail() == "toy answered 404."
     for tries in range(1, 14):
         assert failing(talk) == []
-        wait_s = 0.5 * min(FeedSettings().retry_offline_s, 2.0**tries)
+        wait_s = 0.5 * min(LIMITS.retry_offline_s, 2.0**tries)
         assert talk.wait(wait_s - 0.3) == []
         assert talk.wait(0.6) == [again()]
     assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
@@ -707,7 +708,7 @@ def busy(talk: Talk, seconds: float, *natives: str, every_s: float = BUSY) -> No
         talk.hear(*(delta(native) for native in natives))
 
 
-def pongs(talk: Talk, seconds: float) -> list[Action]:
+def pongs(talk: Talk, seconds: float) -> list[Effect]:
     """Let time pass on a socket that answers each second and brings no data."""
     return [action for action in talk.wait(seconds) if action != PING]
 
@@ -739,7 +740,7 @@ def test_b2_heartbeats_that_an_exchange_promises_are_missed_though_pongs_come():
 def test_b2_heartbeats_do_not_keep_frozen_books_of_a_busy_connection_alive():
     talk = live(A, exchange=replace(TOY, heartbeat_max_s=5.0))
     busy(talk, 60, "A")
-    ends: list[Action] = []
+    ends: list[Effect] = []
     for _ in range(8):
         talk.hear(b"beat")
         ends += pongs(talk, 1)
@@ -791,7 +792,7 @@ def reconnected(talk: Talk, cadences: Cadences) -> Talk:
 
 def frozen() -> Talk:
     """A feed that reconnected to an exchange that went silent."""
-    cadences = Cadences(FeedSettings())
+    cadences = Cadences()
     talk = live(A, cadences=cadences)
     busy(talk, 60, "A")
     assert pongs(talk, 6) == [End(Reason.SILENT, NO_DATA)]
@@ -827,7 +828,7 @@ def test_a_frozen_book_that_moves_again_is_asked_for_at_once():
 
 def test_a_frozen_book_is_taken_as_quiet_after_a_while():
     talk = frozen()
-    end_at = talk.now + FeedSettings().frozen_max_s
+    end_at = talk.now + FROZEN_MAX_S
     while talk.now < end_at:
         talk.hear(BEFORE)
         assert talk.health() == (Health.STALE, Reason.SILENT)
@@ -839,7 +840,7 @@ def test_a_frozen_book_is_taken_as_quiet_after_a_while():
 
 # Errors that name no instrument.
 
-SETTLED_S = ERRORS_SETTLE_S + 0.3  # checked four times a second
+SETTLED_S = UNNAMED_WAIT_S + 0.3  # checked four times a second
 
 
 def test_an_unnamed_error_on_a_live_connection_changes_nothing():
@@ -870,11 +871,11 @@ def test_an_unnamed_error_waits_for_other_answers():
     talk = Talk(A, B, C)
     talk.open()
     assert talk.hear(b"unnamed bad") == []
-    assert talk.wait(ERRORS_SETTLE_S - 0.3) == []
+    assert talk.wait(UNNAMED_WAIT_S - 0.3) == []
     assert talk.hear(b"ack A", snap("C")) == []
     assert talk.wait(0.6) == [again("B")], "the others were answered"
     assert talk.hear(b"unnamed bad", b"unnamed late") == []
-    assert talk.wait(ERRORS_SETTLE_S - 0.3) == []
+    assert talk.wait(UNNAMED_WAIT_S - 0.3) == []
     assert talk.health(B) == SYNCING
     assert talk.wait(0.6) == []
     assert talk.health(B) == (Health.OFFLINE, Reason.REFUSED)
@@ -988,8 +989,7 @@ def test_a_renewed_subscription_that_may_be_refused_by_a_rate_limit_is_no_subscr
 
 
 def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
-    settings = FeedSettings(slow_down_s=10.0, slow_down_max_s=30.0)
-    talk = Talk(A, B, settings=settings)
+    talk = Talk(A, B, limits=FeedLimits(slow_down_s=10.0, slow_down_max_s=30.0))
     talk.open()
     for pause_s in (15, 30, 45, 45):
         assert talk.hear(b"slower wait") == []
@@ -1001,7 +1001,7 @@ def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
 
 
 def test_a_burst_of_errors_is_one_pause():
-    talk = Talk(A, B, settings=FeedSettings(slow_down_s=10.0, slow_down_max_s=300.0))
+    talk = Talk(A, B, limits=FeedLimits(slow_down_s=10.0, slow_down_max_s=300.0))
     talk.open()
     for words in (b"slower wait", b"unavailable out of order"):
         assert talk.hear(*[words] * 100) == []
@@ -1131,7 +1131,7 @@ def test_maintenance_makes_every_book_stale_until_trading_begins_again():
 
 
 def test_a_flood_of_messages_without_data_ends_the_connection_at_once():
-    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    talk = live(A, limits=FeedLimits(noise_per_s=10.0, noise_burst=100))
     assert talk.hear(*[b"unknown"] * 50, *[b"known"] * 50) == []
     assert talk.stats.unknown == 50
     assert talk.hear(b"known") == [End(Reason.FLOOD, NOISE, abrupt=True)]
@@ -1139,14 +1139,14 @@ def test_a_flood_of_messages_without_data_ends_the_connection_at_once():
 
 
 def test_a_flood_of_pongs_ends_the_connection_at_once():
-    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    talk = live(A, limits=FeedLimits(noise_per_s=10.0, noise_burst=100))
     for _ in range(101):
         talk.session.received_control(talk.now)
     assert talk.out() == [End(Reason.FLOOD, NOISE, abrupt=True)]
 
 
 def test_messages_without_data_at_a_moderate_rate_are_no_flood():
-    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    talk = live(A, limits=FeedLimits(noise_per_s=10.0, noise_burst=100))
     for _ in range(100):
         assert talk.hear(*[b"unknown"] * 9) == []
         assert talk.wait(1, hearing=None) == []

@@ -151,7 +151,7 @@ async def test_the_last_instrument_takes_its_feed_along(rig):
 
 
 async def test_an_exchange_without_a_wanted_book_is_in_no_trouble(rig):
-    rig.catalogue.take("toy", instruments("toy", 4))
+    rig.catalogue.update("toy", instruments("toy", 4))
     *others, last = instruments("toy", 4)
     for each in (*others, last):
         rig.supervisor.acquire(each)
@@ -200,7 +200,7 @@ async def test_the_state_of_an_exchange_is_reported_as_clients_read_it(rig):
     assert supervisor.state("nobody") == OFFLINE
     assert supervisor.state("toy") == OFFLINE
     assert supervisor.active_exchanges() == 0
-    rig.catalogue.take("toy", instruments("toy", 1))
+    rig.catalogue.update("toy", instruments("toy", 1))
     assert supervisor.state("toy") == ACTIVE
     stats.trouble = MAINTENANCE
     assert supervisor.state("toy") == MAINTENANCE
@@ -284,5 +284,5 @@ def test_an_operator_chooses_a_channel_of_an_exchange():
     [FeedSettings(exchanges=("mtgox",)), FeedSettings(overrides={"mtgox": ExchangeSettings()})],
 )
 def test_an_unknown_exchange_refuses_to_start(settings):
-    with pytest.raises(ConfigError, match="no exchange 'mtgox'; known are toy, cut"):
+    with pytest.raises(ConfigError, match="Unknown exchange 'mtgox'; known: toy, cut"):
         enabled(EXCHANGES, settings)

@@ -18,6 +18,7 @@ from onebook.exchanges.contract import LossDetection
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.limits import Limit, Scope
 from onebook.feeds import Catalogue, Supervisor
+from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
 from onebook.simulator.dialects import DIALECTS
@@ -25,27 +26,20 @@ from onebook.simulator.server import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
 WAIT_S = 120.0
-SETTINGS = FeedSettings(
-    reconnect_base_s=0.02,
-    resync_base_s=0.02,
-    resync_max_s=1.0,
-    cadence_evidence_s=0.5,
-    cadence_gaps_min=2,
-    silent_min_s=0.8,
-)
+SETTINGS = FeedSettings(reconnect_base_s=0.02, silent_min_s=0.8)
+QUICK = FeedLimits(resync_base_s=0.02, resync_max_s=1.0, cadence_evidence_s=0.5, cadence_gaps_min=2)
 NAMES = tuple(EXCHANGES)
 # Silence is noticed sooner. Also a pause of a busy machine is, so only for tests of silence.
-PROMPT = SETTINGS.model_copy(
-    update={
-        "cadence_evidence_s": 0.2,
-        "cadence_factor": 2.0,
-        "silent_min_s": 0.4,
-        "reconnect_base_s": 0.2,  # not before a test has ended the silence
-    }
+PROMPT = (
+    FeedSettings(
+        silent_min_s=0.4,
+        reconnect_base_s=0.2,  # not before a test has ended the silence
+    ),
+    replace(QUICK, cadence_evidence_s=0.2, cadence_factor=2.0),
 )
 SPEAKS_S = 0.8  # then its silence is noticed
 # One book is judged before its whole connection.
-ONE_BOOK = SETTINGS.model_copy(update={"quiet_min_s": 0.8, "silent_min_s": 20.0})
+ONE_BOOK = (FeedSettings(reconnect_base_s=0.02, quiet_min_s=0.8, silent_min_s=20.0), QUICK)
 
 
 class Rig:
@@ -95,8 +89,8 @@ def normal(levels: list[tuple[str, str]]) -> list[tuple[float, float]]:
 
 @pytest.fixture(params=NAMES)
 async def rig(request) -> AsyncIterator[tuple[Rig, Instrument]]:
-    name, settings = (
-        request.param if isinstance(request.param, tuple) else (request.param, SETTINGS)
+    name, (settings, limits) = (
+        request.param if isinstance(request.param, tuple) else (request.param, (SETTINGS, QUICK))
     )
     async with SimulatedExchanges([name], seed=7, rate_hz=0) as simulated, Rest() as rest:
         simulated[name].admit_all()
@@ -113,6 +107,7 @@ async def rig(request) -> AsyncIterator[tuple[Rig, Instrument]]:
                 rest=rest,
                 catalogue=catalogue,
                 settings=settings,
+                limits=limits,
                 jitter=random.Random(7).random,
             )
             async with supervisor:
@@ -129,6 +124,7 @@ async def live(rig: Rig, instrument: Instrument) -> None:
     assert rig.supervisor.state(instrument.exchange) == "active"
 
 
+@pytest.mark.over_sockets
 async def test_a_wanted_book_becomes_that_of_the_exchange_and_stays_it(rig):
     rig, instrument = rig
     await live(rig, instrument)
@@ -138,6 +134,7 @@ async def test_a_wanted_book_becomes_that_of_the_exchange_and_stays_it(rig):
     assert rig.moves == [(Health.LIVE, None)]
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("kind", ["gap", "garbage", "nan", "negative", "crossed", "checksum"])
 async def test_a_fault_takes_the_book_out_and_a_fresh_snapshot_brings_it_back(rig, kind):
     rig, instrument = rig
@@ -152,6 +149,7 @@ async def test_a_fault_takes_the_book_out_and_a_fresh_snapshot_brings_it_back(ri
     await rig.until(lambda: rig.equal(instrument))
 
 
+@pytest.mark.over_sockets
 async def test_an_exchange_that_vanishes_and_returns_is_followed_again(rig):
     rig, instrument = rig
     await live(rig, instrument)
@@ -164,6 +162,7 @@ async def test_an_exchange_that_vanishes_and_returns_is_followed_again(rig):
     assert rig.supervisor.state(instrument.exchange) == "active"
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("rig", [(name, PROMPT) for name in NAMES], ids=NAMES, indirect=True)
 async def test_b2_a_silenced_exchange_goes_stale_and_comes_back(rig):
     rig, instrument = rig
@@ -177,6 +176,7 @@ async def test_b2_a_silenced_exchange_goes_stale_and_comes_back(rig):
     await rig.until(lambda: rig.equal(instrument))
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("rig", [(name, PROMPT) for name in NAMES], ids=NAMES, indirect=True)
 async def test_b2_a_frozen_exchange_goes_stale_stays_it_and_comes_back(rig):
     rig, instrument = rig
@@ -224,6 +224,7 @@ async def speaking(rig: Rig, seconds: float) -> None:
     await rig.until(lambda: asyncio.get_running_loop().time() > since + seconds)
 
 
+@pytest.mark.over_sockets
 async def test_an_error_without_a_name_leaves_the_live_book_alone(rig):
     rig, instrument = rig
     if not Venue(instrument.exchange).refuses():
@@ -240,6 +241,7 @@ async def test_an_error_without_a_name_leaves_the_live_book_alone(rig):
     assert rig.equal(instrument)
 
 
+@pytest.mark.over_sockets
 async def test_a_pair_that_the_exchange_refuses_goes_offline_or_stays_out(rig):
     rig, instrument = rig
     rig.simulated[instrument.exchange].refuse(instrument.symbol)
@@ -254,13 +256,8 @@ async def test_a_pair_that_the_exchange_refuses_goes_offline_or_stays_out(rig):
 # Binance alone: books that are seeded by REST
 
 SEED_LEVELS = 100
-SEEDED = FeedSettings(
-    reconnect_base_s=0.02,
-    resync_base_s=0.02,
-    reseed_levels=70,
-    reseed_min_s=0.05,
-    probe_first_s=0.3,
-    dead_stream_s=0.3,
+SEEDED = FeedLimits(
+    resync_base_s=0.02, reseed_levels=70, reseed_min_s=0.05, probe_first_s=0.3, dead_stream_s=0.3
 )
 
 
@@ -280,10 +277,15 @@ async def seeded(request) -> AsyncIterator[tuple[Rig, Instrument]]:
             for name, exchange in simulated.exchanges().items()
         }
         books = Books()
-        async with Catalogue(exchanges, rest=rest, settings=SEEDED) as catalogue:
+        async with Catalogue(exchanges, rest=rest, settings=SETTINGS) as catalogue:
             assert await catalogue.first_read()
             supervisor = Supervisor(
-                exchanges, books=books, rest=rest, catalogue=catalogue, settings=SEEDED
+                exchanges,
+                books=books,
+                rest=rest,
+                catalogue=catalogue,
+                settings=FeedSettings(reconnect_base_s=0.02),
+                limits=SEEDED,
             )
             async with supervisor:
                 assert await catalogue.first_read()

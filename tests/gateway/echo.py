@@ -13,20 +13,17 @@ import uvicorn
 from onebook.clock import SystemClock
 from onebook.config import GatewaySettings
 from onebook.gateway import direct, frames
-from onebook.gateway.address_limiter import AddressLimiter
 from onebook.gateway.authentication import Authenticator
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.counters import GatewayTotals
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.lifecycle import ConnectionEvent, ConnectionState
-from onebook.gateway.offenders import Offenders
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.registry import ConnectionRegistry
-from onebook.gateway.scheduler import Scheduler
+from onebook.gateway.scheduler import Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
-from onebook.gateway.turns import Turns
-from onebook.gateway.upgrade import Upgrader
+from onebook.gateway.upgrade import AddressLimiter, Offenders, Upgrader
 
 OPEN_WIDE = GatewaySettings(
     path="/api/v1/ws",

@@ -28,7 +28,7 @@ def test_fields_are_read():
 @pytest.mark.parametrize(
     ("text", "action", "error", "words"),
     [
-        ('{"action":"transfer"}', "transfer", "invalid_action", "There is no action"),
+        ('{"action":"transfer"}', "transfer", "invalid_action", "Unknown action"),
         (
             '{"action":"subscribe_transactions"}',
             "subscribe_transactions",

@@ -77,5 +77,5 @@ async def test_bytes_that_wait_for_their_acknowledgement_are_not_charged_to_the_
         (connection,) = node.gateway.connections
     await settled(lambda: connection.lost)
     report, now_ms = node.accounts.meter.used, node.clock.wall_ms()
-    keys = {row.prefix: row.key_id for row in await node.store.keys()}
+    keys = {row.prefix: row.key_id for row in await node.store.accounts.list_keys()}
     assert [report(keys[text[: len(next(iter(keys)))]], now_ms) for text in (key, other)] == shares

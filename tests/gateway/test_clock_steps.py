@@ -25,13 +25,13 @@ STEPS = pytest.mark.parametrize(
 
 async def billed(node):
     """What is billed in the periods around the present."""
-    [row] = await node.store.keys()
+    [row] = await node.store.accounts.list_keys()
     key = key_of(row)
     starts = {
         period_at(key.created_at_ms, node.clock.wall_ms() + days * DAY_MS).start_ms
         for days in (-31, -2, -1, 0, 1, 2, 31)
     }
-    found = await node.store.usage_of({UsageCell(key.key_id, each) for each in starts})
+    found = await node.store.usage.totals({UsageCell(key.key_id, each) for each in starts})
     return sum(found.values())
 
 

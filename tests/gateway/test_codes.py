@@ -26,7 +26,7 @@ async def _suspend(node, key):
 
 
 async def _take_database_away(node, key):
-    node.store.path.unlink()
+    node.store.database.path.unlink()
 
 
 async def _use_up_the_minute(node, key):

@@ -5,8 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.conversation import AWAY, SUPPORTED, assert_error
+from gateway.conversation import AWAY, SUPPORTED, Conversation, Listed, assert_error
+from onebook.core import MEMBERS_MAX, View
 from onebook.gateway.directory import Directory
+from onebook.gateway.effects import FetchBook
+from onebook.gateway.processor import NONE_SUBSCRIBED
 
 
 def test_get_exchanges_states_supported_active_and_status(alice):
@@ -109,3 +112,226 @@ def test_a_name_is_resolved_to_an_exchange_in_use(
     directory: Directory, name: str, found: str | None
 ) -> None:
     assert directory.resolve(name) == found
+
+
+@pytest.mark.parametrize(
+    ("sent", "accepted"),
+    [
+        ({}, ["binance", "kraken", "okx"]),
+        ({"exchanges": "all"}, ["binance", "kraken", "okx"]),
+        ({"exchanges": ["all"]}, ["binance", "kraken", "okx"]),
+        ({"exchanges": ["okx"]}, ["okx"]),
+        ({"exchanges": ["okx", "okx", "kraken"]}, ["kraken", "okx"]),
+        ({"exchanges": ["all", "-binance"]}, ["kraken", "okx"]),
+        ({"exchanges": ["all", "okx", "-binance"]}, ["kraken", "okx"]),
+        ({"exchanges": ["okx", "kraken", "-kraken"]}, ["okx"]),
+        ({"exchanges": ["okex"]}, ["okx"]),
+        ({"exchanges": ["all", "-okex"]}, ["binance", "kraken"]),
+    ],
+)
+def test_exchanges_are_a_list_all_or_all_but_some_and_former_names_count(alice, sent, accepted):
+    response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", **sent)
+    assert response["exchanges"] == accepted
+    assert response["requested"] == sent.get("exchanges", "all")
+    assert opened.key.exchanges == tuple(accepted)
+
+
+def many(count):
+    """A client of a node with so many exchanges, which all trade BTC/USDT."""
+    names = [f"venue{number:02}" for number in range(count)]
+    listed = Listed()
+    listed.exchanges = lambda symbol: names
+    listed.in_use = lambda: names
+    talk = Conversation().authenticated()
+    directory = talk.client.directory = Directory(listed, listed, monotonic=lambda: 0.0)
+    directory.resolve = {name: name for name in names}.get
+    return talk
+
+
+@pytest.mark.parametrize("kind", ["subscribe_aggregated", "get_aggregated_orderbook"])
+def test_a_view_of_more_exchanges_than_can_be_merged_is_refused_with_the_limit(kind):
+    (refusal,) = many(MEMBERS_MAX + 1).says(type=kind, symbol="BTC/USDT")
+    assert refusal["error"] == "invalid_parameters"
+    assert f"at most {MEMBERS_MAX} exchanges, and {MEMBERS_MAX + 1}" in refusal["message"]
+
+
+def test_a_view_of_as_many_exchanges_as_can_be_merged_is_subscribed():
+    talk = many(MEMBERS_MAX + 1)
+    response, subscribe = talk.says(
+        type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["all", "-venue07"]
+    )
+    assert len(response["exchanges"]) == MEMBERS_MAX
+    View(subscribe.key.exchanges, depth=20)
+
+
+def test_unknown_exchanges_are_rejected_and_the_rest_is_subscribed(alice):
+    response = alice.says(
+        type="subscribe_aggregated",
+        symbol="BTC/USDT",
+        exchanges=["mtgox", "okx", "coinbase", "-quadriga"],
+    )[0]
+    assert response["exchanges"] == ["okx"]
+    assert response["rejected"] == [
+        {
+            "exchange": "mtgox",
+            "reason": "unknown_exchange",
+            "detail": 'Unknown exchange "mtgox".',
+        },
+        {
+            "exchange": "-quadriga",
+            "reason": "unknown_exchange",
+            "detail": 'Unknown exchange "quadriga".',
+        },
+        {"exchange": "coinbase", "reason": "symbol_not_traded"},
+    ]
+
+
+def test_an_exchange_that_others_have_is_answered_with_what_to_use_instead(alice):
+    sentence = (
+        'Unknown exchange "binanceusdm". It lists derivatives, and Onebook has spot books:'
+        " use binance."
+    )
+    request = {"type": "subscribe_aggregated", "symbol": "BTC/USDT"}
+    (response, *_) = alice.says(**request, exchanges=["binanceusdm", "okx"])
+    assert response["rejected"] == [
+        {"exchange": "binanceusdm", "reason": "unknown_exchange", "detail": sentence}
+    ]
+    (refused,) = alice.says(**request, exchanges=["binanceusdm"])
+    assert (refused["type"], refused["message"]) == ("subscription_error", sentence)
+    (pairs,) = alice.says(type="get_pairs", exchange="binanceusdm")
+    assert (pairs["error"], pairs["message"]) == ("invalid_exchange", sentence)
+
+
+def test_all_exchanges_unknown_is_exchange_unavailable(alice):
+    assert_error(
+        alice.says(type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["mtgox", "x"]),
+        "exchange_unavailable",
+        kind="subscription_error",
+        exchange="mtgox",
+        supported_exchanges=SUPPORTED,
+    )
+
+
+@pytest.mark.parametrize("exchanges", ["all", ["coinbase"], ["coinbase", "mtgox"]])
+def test_a_symbol_on_none_of_them_is_invalid_symbol(alice, exchanges):
+    symbol = "BTC/EUR" if exchanges == "all" else "BTC/USDT"
+    assert_error(
+        alice.says(type="subscribe_aggregated", symbol=symbol, exchanges=exchanges),
+        "invalid_symbol",
+        kind="subscription_error",
+        symbol=symbol,
+        suggested_symbols=["BTC/USD", "BTC/USDT", "DOGE/USDT"]
+        if exchanges == "all"
+        else ["BTC/USD"],
+    )
+    assert alice.client.subscriptions is NONE_SUBSCRIBED
+
+
+def test_a_symbol_that_only_excluded_exchanges_trade_is_invalid_symbol(alice):
+    subscribe = {"type": "subscribe_aggregated", "symbol": "DOGE/USDT"}
+    for exchanges in (["all", "-binance"], ["okx", "binance", "-binance"]):
+        (refusal,) = alice.says(**subscribe, exchanges=exchanges)
+        assert refusal["error"] == "invalid_symbol"
+        assert refusal["message"] == 'None of these exchanges lists "DOGE/USDT".'
+    unread(alice, "bybit")
+    (refusal,) = alice.says(**subscribe, exchanges=["all", "-binance"])
+    assert (refusal["error"], refusal["exchange"]) == ("exchange_unavailable", "bybit")
+
+
+def unread(alice, *names):
+    alice.client.directory.unread = lambda: set(names)
+
+
+@pytest.mark.parametrize("exchanges", ["all", ["bybit"], ["bybit", "coinbase"], ["all", "-okx"]])
+def test_a_symbol_that_an_unread_list_may_have_is_exchange_unavailable(alice, exchanges):
+    unread(alice, "bybit")
+    assert_error(
+        alice.says(type="subscribe_aggregated", symbol="BTC/EUR", exchanges=exchanges),
+        "exchange_unavailable",
+        kind="subscription_error",
+        symbol="BTC/EUR",
+        exchange="bybit",
+        retry_after=10,
+    )
+
+
+@pytest.mark.parametrize("exchanges", [["kraken"], ["all", "-bybit"]])
+def test_an_unread_list_that_was_not_asked_for_excuses_nothing(alice, exchanges):
+    unread(alice, "bybit")
+    (refusal,) = alice.says(type="subscribe_aggregated", symbol="BTC/EUR", exchanges=exchanges)
+    assert refusal["error"] == "invalid_symbol"
+
+
+def test_an_exchange_whose_list_is_unread_is_rejected_for_that(alice):
+    unread(alice, "bybit")
+    response, _ = alice.says(
+        type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["okx", "bybit", "coinbase"]
+    )
+    assert response["rejected"] == [
+        {"exchange": "bybit", "reason": "exchange_unavailable"},
+        {"exchange": "coinbase", "reason": "symbol_not_traded"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "exchanges", [["OKX", " Kraken "], ["OKEx", "kraken"], ["ALL", "-BINANCE"]]
+)
+def test_names_of_exchanges_have_no_case(alice, exchanges):
+    response, _ = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", exchanges=exchanges)
+    assert response["exchanges"] == ["kraken", "okx"]
+    assert response["requested"] == exchanges
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"depth": 1},
+        {"depth": 500},
+        {"interval_ms": 10},
+        {"interval_ms": 60_000},
+        {"mode": "delta"},
+        {"levels": "array"},
+        {"split": True},
+        {"ages": True},
+        {"coverage": True},
+        {"group": "0.5"},
+    ],
+)
+def test_options_are_applied_and_reported(alice, options):
+    response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", **options)
+    ((name, value),) = options.items()
+    assert response["options"][name] == value
+    assert getattr(opened.key, name) == value
+
+
+@pytest.mark.parametrize(
+    ("sent", "shortest"),
+    [("1.0", "1"), ("0010", "10"), ("0.50", "0.5"), (".5", "0.5"), ("100", "100")],
+)
+def test_equal_price_steps_are_one_stream(alice, sent, shortest):
+    response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", group=sent)
+    assert opened.key.group == response["options"]["group"] == shortest
+
+
+def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(alice):
+    options = {"depth": 7, "levels": "array", "split": True, "group": "0.5"}
+    options |= {"ages": True, "coverage": True, "fill": {"amounts": ["1"]}}
+    _, opened = alice.says(
+        type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["okx"], mode="delta", **options
+    )
+    ask = {"type": "get_aggregated_orderbook", "symbol": "BTC/USDT"}
+    assert alice.says(**ask) == [FetchBook(opened.key, None)]
+    assert alice.says(**ask, depth=9, group=None) == [
+        FetchBook(opened.key._replace(depth=9, group=""), None)
+    ]
+    (everywhere,) = alice.says(**ask, exchanges="all")
+    assert everywhere.key.exchanges != opened.key.exchanges
+    (other,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD")
+    assert (other.key.depth, other.key.levels) == (20, "object")
+
+
+def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
+    fill = {"amounts": ["2", "0.50", "2.0"], "notionals": ["10000"]}
+    response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", fill=fill)
+    assert response["options"]["fill"] == {"amounts": ["0.5", "2"], "notionals": ["10000"]}
+    assert opened.key.fill == (("0.5", "2"), ("10000",))

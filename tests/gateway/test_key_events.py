@@ -9,7 +9,7 @@ from onebook.store import AuditedChange
 
 @pytest.mark.parametrize("whose", ["key", "account"])
 async def test_a_key_suspended_and_resumed_between_two_polls_closes_its_sockets(node, key, whose):
-    [row] = await node.store.keys()
+    [row] = await node.store.accounts.list_keys()
     move = node.admin.move_key if whose == "key" else node.admin.move_account
     name = row.key_id if whose == "key" else row.username
     async with node.client(key) as client:

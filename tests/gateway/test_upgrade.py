@@ -11,7 +11,14 @@ from websockets.server import ServerProtocol
 from gateway.attack import text
 from gateway.helpers import refused
 from gateway.rig import PATIENCE_S, gateway, parse, settled
-from onebook.gateway.upgrade import Handshake, Upgrader
+from onebook.gateway.upgrade import (
+    ADDRESSES_MAX,
+    FORGOTTEN_S,
+    AddressLimiter,
+    Handshake,
+    Offenders,
+    Upgrader,
+)
 
 UPGRADE = (
     b"Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -206,3 +213,197 @@ async def test_a_full_node_answers_503_with_retry_after(tmp_path):
         assert response.status_code == HTTPStatus.SERVICE_UNAVAILABLE
         assert 1 <= int(response.headers["Retry-After"]) <= 10
         assert parse(response.body)["error"] == "service_unavailable"
+
+
+def test_60_attempts_a_minute_from_one_address_and_others_are_not_affected():
+    address_limiter = AddressLimiter(60)
+    assert not any(address_limiter.attempt("192.0.2.1", 0.0) for _ in range(60))
+    assert address_limiter.attempt("192.0.2.1", 0.0)["Retry-After"] == "1"
+    assert address_limiter.attempt("192.0.2.2", 0.0) == {}
+    assert address_limiter.attempt("192.0.2.1", 1.0) == {}
+
+
+def test_ipv6_counts_by_64():
+    address_limiter = AddressLimiter(1)
+    assert address_limiter.attempt("2001:db8::1", 0.0) == {}
+    assert address_limiter.attempt("2001:db8::2", 0.0)
+    assert address_limiter.attempt("2001:db8:0:1::1", 0.0) == {}
+
+
+def test_zero_does_not_count():
+    assert not any(AddressLimiter(0).attempt("192.0.2.1", 0.0) for _ in range(1_000))
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "whose"),
+    [
+        ("192.0.2.1", None, "192.0.2.1"),
+        ("192.0.2.1", "198.51.100.7", "192.0.2.1"),
+        ("10.0.0.5", "203.0.113.9, 198.51.100.7", "198.51.100.7"),
+        ("::1", "198.51.100.7", "198.51.100.7"),
+        ("", "198.51.100.7", "unknown"),
+        ("socket", "198.51.100.7", "socket"),
+    ],
+)
+def test_only_a_trusted_proxy_names_another_address(peer, forwarded, whose):
+    assert AddressLimiter(60, ("10.0.0.0/8", "::1")).address(peer, forwarded) == whose
+
+
+def test_an_address_has_so_many_sockets_until_one_is_closed():
+    limiter = AddressLimiter(0, sockets_per_address_max=2)
+    first, second = limiter.enter("2001:db8::1"), limiter.enter("2001:db8::2")
+    assert first is not None
+    assert second is not None
+    assert limiter.enter("2001:db8::3") is None
+    assert limiter.enter("192.0.2.1") is not None
+    first.leave()
+    first.leave()  # uncounted once
+    assert limiter.enter("2001:db8::3") is not None
+    assert limiter.enter("2001:db8::4") is None
+
+
+def test_a_refusal_says_when_to_return_in_every_header_that_says_it():
+    limiter = AddressLimiter(2, sockets_per_address_max=5)
+    assert not any(limiter.attempt("192.0.2.1", 0.0) for _ in range(2))
+    assert limiter.attempt("192.0.2.1", 10.5) == {
+        "RateLimit-Policy": '"connects";q=2;w=60',
+        "RateLimit": '"connects";r=0;t=20',
+        "X-RateLimit-Limit": "2",
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": "20",
+        "Retry-After": "20",
+    }
+    assert limiter.attempt("192.0.2.1", 30.5) == {}
+    assert limiter.socket_headers(3) == {
+        "RateLimit-Policy": '"sockets";q=5',
+        "RateLimit": '"sockets";r=0;t=3',
+        "X-RateLimit-Limit": "5",
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": "3",
+        "Retry-After": "3",
+    }
+
+
+def test_limits_that_change_keep_what_was_counted():
+    limiter = AddressLimiter(1, sockets_per_address_max=1)
+    assert limiter.attempt("192.0.2.1", 0.0) == {}
+    held = limiter.enter("192.0.2.1")
+    assert held is not None
+    limiter.limit(1, 2)
+    assert limiter.attempt("192.0.2.1", 0.0)
+    assert limiter.enter("192.0.2.1") is not None
+    assert limiter.enter("192.0.2.1") is None
+    limiter.limit(0, 0)
+    assert limiter.attempt("192.0.2.1", 0.0) == {}
+    assert limiter.enter("192.0.2.1") is not None
+
+
+@pytest.mark.parametrize(
+    ("peer", "trusted"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.1.2.3", True),
+        ("192.0.2.1", False),
+        ("", False),
+        ("socket", False),
+    ],
+)
+def test_this_machine_and_proxies_are_trusted(peer, trusted):
+    assert AddressLimiter(60, ("10.0.0.0/8",)).trusts(peer) is trusted
+
+
+ONE, OTHER = "192.0.2.1", "192.0.2.2"
+
+
+def test_an_address_without_offences_waits_for_nothing():
+    offenders = Offenders(1.0, 8.0)
+    assert offenders.wait_s(ONE, 0.0) == 0
+    offenders.offended(ONE, 0.0)
+    assert offenders.wait_s(OTHER, 0.0) == 0
+
+
+def test_handshakes_after_an_offence_are_a_pause_apart():
+    offenders = Offenders(1.0, 8.0)
+    offenders.offended(ONE, 0.0)
+    assert [offenders.wait_s(ONE, 0.0) for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert offenders.wait_s(ONE, 3.5) == 0.5
+
+
+def test_the_pause_doubles_with_each_offence_up_to_its_limit():
+    offenders = Offenders(1.0, 8.0)
+    pauses = []
+    now_s = 0.0
+    for _ in range(6):
+        offenders.offended(ONE, now_s)
+        now_s += offenders.wait_s(ONE, now_s)
+        pauses.append(offenders.wait_s(ONE, now_s))
+        now_s += pauses[-1]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+
+
+def test_no_handshake_waits_for_longer_than_two_of_the_longest_pauses():
+    offenders = Offenders(1.0, 8.0)
+    for _ in range(10):
+        offenders.offended(ONE, 0.0)
+    assert max(offenders.wait_s(ONE, 0.0) for _ in range(100)) == 16.0
+
+
+def test_an_offence_is_forgotten():
+    offenders = Offenders(1.0, 8.0)
+    offenders.offended(ONE, 0.0)
+    assert offenders.wait_s(ONE, 1.0 + FORGOTTEN_S + 0.1) == 0
+
+
+def test_ipv6_is_paced_by_64():
+    offenders = Offenders(1.0, 8.0)
+    offenders.offended("2001:db8::1", 0.0)
+    assert offenders.wait_s("2001:db8::2", 0.0) == 1.0
+    assert offenders.wait_s("2001:db8:0:1::1", 0.0) == 0
+
+
+def test_only_so_many_addresses_are_remembered():
+    offenders = Offenders(1.0, 8.0)
+    for number in range(ADDRESSES_MAX + 1):
+        offenders.offended(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
+    assert offenders.wait_s("10.0.0.0", 0.0) == 0
+    assert offenders.wait_s("10.0.0.1", 0.0) == 1.0
+
+
+def test_no_pause_paces_nothing():
+    offenders = Offenders(0.0, 8.0)
+    offenders.offended(ONE, 0.0)
+    assert offenders.wait_s(ONE, 0.0) == 0
+
+
+def of(address):
+    return {"additional_headers": {"X-Forwarded-For": address}}
+
+
+@pytest.mark.parametrize(
+    ("message", "code"), [(b"binary", 1003), ("x" * 5_000, 1009), ("\ud800", 1007)]
+)
+async def test_the_next_handshake_of_an_offender_waits_and_others_do_not(tmp_path, message, code):
+    pauses = {"offence_pause_s": 60.0, "offence_pause_max_s": 60.0}
+    async with gateway(tmp_path, **pauses) as node:
+        waits = []
+        node.clock.call_at = lambda at_s, call: waits.append((at_s - node.clock.monotonic(), call))
+        async with node.client(**of(ONE)) as client:
+            await client.next()
+            data = message.encode("utf-8", "surrogatepass") if code == 1007 else message
+            await client.socket.send(data, text=code == 1007 or None)
+            assert await client.closed() == code
+        await settled(lambda: not node.gateway.connections)
+        connecting = node.client(**of(ONE))
+        entering = asyncio.ensure_future(connecting.__aenter__())
+        await settled(lambda: waits)
+        async with node.client(**of(OTHER)) as other:
+            await other.next()
+        assert not entering.done()
+        [(wait_s, go_on)] = waits
+        assert 0 < wait_s <= 60
+        go_on()
+        client = await entering
+        assert (await client.next())["type"] == "welcome"
+        await connecting.__aexit__(None, None, None)

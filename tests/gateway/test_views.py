@@ -46,7 +46,7 @@ async def test_the_views_of_a_key_are_limited_over_its_connections(tmp_path):
             assert (await subscribe(two, 2))["success"]
             refusal = await subscribe(two, 3, "ETH/USDT")
             assert refusal["error"] == "subscription_limit_exceeded"
-            assert refusal["message"] == "This key may have 2 different views at one time."
+            assert refusal["message"] == "This key may have at most 2 different views at a time."
             assert (await subscribe(two, 3))["success"]  # instead of the one it had
             assert (await subscribe(two, 1))["success"]
             assert node.gateway.views.count(next(iter(node.gateway.connections.by_key))) == 1

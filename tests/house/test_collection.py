@@ -11,12 +11,13 @@ ROOT = Path(__file__).parents[2]
 COLLECT = ("-m", "pytest", "-n0", "--collect-only", "-q", "-o", "addopts=--import-mode=importlib")
 
 
+@pytest.mark.soak
 def test_a_second_collection_finds_the_same_tests(request: pytest.FixtureRequest) -> None:
     """xdist ends the run before the first test where two workers disagree."""
     if request.config.args != ["tests"]:
         pytest.skip("only a part of the suite was asked for")
     output = subprocess.run(
-        [sys.executable, *COLLECT, "-p", "no:cacheprovider"],
+        [sys.executable, *COLLECT, "-p", "no:cacheprovider", "-m", request.config.option.markexpr],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": "1"},
         capture_output=True,

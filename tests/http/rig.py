@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 
 from onebook import http
 from onebook.config import ServerSettings
-from onebook.gateway.address_limiter import AddressLimiter
-from onebook.gateway.turns import Turns
+from onebook.gateway.scheduler import Turns
+from onebook.gateway.upgrade import AddressLimiter
 from steady import PATIENCE_S
 
 BIG = b"x" * 20_000_000

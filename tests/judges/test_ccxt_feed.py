@@ -14,6 +14,7 @@ from onebook.config import CcxtSettings, ExchangeSettings, FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.feeds import Catalogue, Library, Supervisor, enabled
 from onebook.feeds.ccxt.library import THREAD
+from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
 from onebook.simulator.server import SimulatedExchanges
@@ -24,13 +25,8 @@ SYMBOL, OTHER = "BTC/USDT", "ETH/USDT"
 WAIT_S = 60.0
 STEP_S = 0.01
 DEPTH = 100
-FAST = FeedSettings(
-    reconnect_base_s=0.05,
-    reconnect_max_s=1.0,
-    resync_base_s=0.02,
-    resync_max_s=1.0,
-)
-THROUGH = CcxtSettings(depth=DEPTH, interval_s=0.01, connects_per_minute=1_000, snapshot_s=20)
+FAST = FeedSettings(reconnect_base_s=0.05, reconnect_max_s=1.0)
+THROUGH = CcxtSettings(depth=DEPTH, interval_s=0.01, connects_per_minute=1_000)
 
 Levels = list[tuple[Decimal, Decimal]]
 
@@ -67,6 +63,7 @@ class Rig:
                 rest=rest,
                 catalogue=self.catalogue,
                 settings=settings,
+                limits=FeedLimits(resync_base_s=0.02, resync_max_s=1.0),
                 library=library,
                 jitter=lambda: 0.0,
             )

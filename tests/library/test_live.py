@@ -341,7 +341,7 @@ def test_a_symbol_that_is_none_is_named_before_anything_is_connected() -> None:
     with pytest.raises(TypeError, match=r"^symbols is text such as BTC/USDT, or a list of it"):
         onebook.order_books([SYMBOL, 1])  # type: ignore[list-item]
     for empty in ("", " ", []):
-        with pytest.raises(ValueError, match=r"^symbols is empty: name at least one"):
+        with pytest.raises(ValueError, match=r"^symbols is empty: give at least one"):
             onebook.order_books(empty)
 
 
@@ -399,8 +399,8 @@ def test_exchanges_are_named_as_in_a_subscription(
 @pytest.mark.parametrize(
     ("exchanges", "error", "message"),
     [
-        ([], ValueError, 'name at least one, or "all"'),
-        ("-okx", ValueError, 'name at least one, or "all"'),
+        ([], ValueError, 'give at least one, or "all"'),
+        ("-okx", ValueError, 'give at least one, or "all"'),
         (["okx", "-okx"], ValueError, "excludes every exchange"),
         (["all", "-okay"], UnknownExchange, "no exchange 'okay'. Did you mean okx"),
         (["all", "okay"], UnknownExchange, "no exchange 'okay'. Did you mean okx"),

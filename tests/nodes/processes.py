@@ -57,7 +57,7 @@ class Cluster:
     async def key(self, settings):
         """Make the database, and a key in it."""
         async with Store(settings.store.url) as store:
-            await store.upgrade(create=True)
+            await store.database.upgrade(create=True)
             admin = Admin(store, load_pepper(settings.store.pepper_file))
             change = AuditedChange(time.time_ns() // 1_000_000, "tests", "a test's key")
             await admin.create_account("alice", change)

@@ -61,9 +61,9 @@ class Reader:
 async def billed(url):
     """The bytes that the database has for the one key."""
     async with Store(url) as store:
-        (key,) = await store.keys()
+        (key,) = await store.accounts.list_keys()
         period = period_at(key.created_at_ms, key.created_at_ms)
-        return await store.usage(UsageCell(key.key_id, period.start_ms))
+        return await store.usage.total(UsageCell(key.key_id, period.start_ms))
 
 
 @pytest.fixture

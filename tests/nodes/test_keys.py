@@ -200,4 +200,4 @@ async def test_what_both_gateways_delivered_is_billed_to_the_byte_at_a_stop(tmp_
     assert min(received) > 0
     async with Store(account) as store:
         period = period_at(key.row.created_at_ms, key.row.created_at_ms)
-        assert await store.usage(UsageCell(key.row.key_id, period.start_ms)) == sum(received)
+        assert await store.usage.total(UsageCell(key.row.key_id, period.start_ms)) == sum(received)

@@ -112,7 +112,7 @@ def structs() -> list[type[Struct]]:
     ]
 
 
-@pytest.mark.parametrize("each", {*structs()}, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("each", dict.fromkeys(structs()), ids=lambda each: each.__name__)
 def test_every_number_of_every_struct_has_a_range(each):
     assert [*unlimited(inspect.type_info(each))] == []
 

@@ -119,7 +119,7 @@ async def served(folder, url, rate_hz=20):
 
 async def billed(url, cell):
     async with Store(url) as store:
-        return await store.usage(cell)
+        return await store.usage.total(cell)
 
 
 async def eventually(condition):
@@ -146,7 +146,7 @@ async def test_a_key_is_cut_off_over_both_gateways_at_most_half_a_percent_late(t
         used = allowance - service.received_bytes - round(3 * rate)
         await service.admin.change_key(service.key.key_id, change(), allowance_bytes=allowance)
         async with Store(url) as store:
-            await store.apply_usage(("earlier", 1), {service.cell: used}, change().now_ms)
+            await store.usage.apply(("earlier", 1), {service.cell: used}, change().now_ms)
         waited = waited_s()
         await service.ended()
         waited = waited_s() - waited

@@ -71,15 +71,15 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Set
 async def made(settings: Settings) -> str:
     """A service with a key, credentials and usage; the text of the key."""
     async with Store(settings.store.url) as store:
-        await store.upgrade()
+        await store.database.upgrade()
         pepper = load_pepper(settings.store.pepper_file)
         await require_same_pepper(store, pepper)
         admin = Admin(store, pepper)
         change = AuditedChange(NOW_MS, "operator", "")
         await admin.create_account("alice", change)
         new = await admin.create_key("alice", Tier.PREMIUM, change)
-        await store.apply_usage(("node", 1), {UsageCell(new.row.key_id, NOW_MS): 77}, NOW_MS)
-        vault = Vault(store, master_keys(settings.transactions))
+        await store.usage.apply(("node", 1), {UsageCell(new.row.key_id, NOW_MS): 77}, NOW_MS)
+        vault = Vault(store.credentials, master_keys(settings.transactions))
         await vault.put("bybit", "mainnet", Credentials("the key", "secret"), now_ms=1)
     return new.text
 
@@ -92,8 +92,10 @@ async def works(settings: Settings, text: str) -> None:
             key = await accounts.verify_key(text, NOW_MS)
         assert (key.username, key.tier) == ("alice", Tier.PREMIUM)
         cell = UsageCell(key.key_id, NOW_MS)
-        assert await store.usage_of([cell]) == {cell: 77}
-        found = await Vault(store, master_keys(settings.transactions)).get("bybit", "mainnet")
+        assert await store.usage.totals([cell]) == {cell: 77}
+        found = await Vault(store.credentials, master_keys(settings.transactions)).get(
+            "bybit", "mainnet"
+        )
         assert found is not None
         assert found.api_key == "the key"
 
@@ -184,12 +186,12 @@ async def test_a_backup_beside_writers_is_whole(places: Places, tmp_path: Path) 
     here, there = places
     text = await made(here)
     async with Store(here.store.url) as store:
-        key_id = (await store.keys())[0].key_id
+        key_id = (await store.accounts.list_keys())[0].key_id
 
         async def write() -> None:
             for number in range(2, 100_000):
                 cell = UsageCell(key_id, NOW_MS + number)
-                await store.apply_usage(("node", number), {cell: number}, NOW_MS)
+                await store.usage.apply(("node", number), {cell: number}, NOW_MS)
 
         writing = asyncio.create_task(write())
         archive = await backed_up(here, tmp_path / "backups")
@@ -199,7 +201,7 @@ async def test_a_backup_beside_writers_is_whole(places: Places, tmp_path: Path) 
     await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     await works(there, text)
     async with Store(there.store.url) as store:
-        used = await store.usage_between(NOW_MS, NOW_MS + 100_000)
+        used = await store.usage.between(NOW_MS, NOW_MS + 100_000)
     numbers = sorted(cell.period_start_ms - NOW_MS for cell in used)
     assert numbers[1:] == list(range(2, len(numbers) + 1))  # no batch before one that is there
 
@@ -308,7 +310,7 @@ async def test_a_backup_of_a_newer_schema_is_refused_and_leaves_nothing(
 ) -> None:
     here, there = places
     await made(here)
-    path = Store(here.store.url).path
+    path = Store(here.store.url).database.path
     assert path is not None
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")

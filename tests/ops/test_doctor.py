@@ -53,10 +53,10 @@ def settings_in(folder: Path, **tables: dict[str, object]) -> Settings:
 async def made(settings: Settings) -> None:
     """A database with an account and credentials, as a node and an operator leave it."""
     async with Store(settings.store.url) as store:
-        await store.upgrade()
+        await store.database.upgrade()
         admin = Admin(store, load_pepper(settings.store.pepper_file))
         await admin.create_account("alice", AuditedChange(1, "operator", ""))
-        vault = Vault(store, master_keys(settings.transactions))
+        vault = Vault(store.credentials, master_keys(settings.transactions))
         await vault.put("bybit", "mainnet", Credentials("key", "secret"), now_ms=1)
         await require_same_pepper(store, load_pepper(settings.store.pepper_file))
 
@@ -77,10 +77,10 @@ async def test_a_sound_database_has_no_finding(tmp_path: Path) -> None:
 async def test_a_database_that_is_gone_old_or_no_database_is_found(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     await made(settings)
-    async with Store(settings.store.url) as store, store._writes.begin() as connection:
+    async with Store(settings.store.url) as store, store.database.writing() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
     assert bad(await database_findings(settings)) == [("database", Severity.WARNING)]
-    async with Store(settings.store.url) as store, store._writes.begin() as connection:
+    async with Store(settings.store.url) as store, store.database.writing() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     assert bad(await database_findings(settings)) == [("database", Severity.FAULT)]
     (tmp_path / "onebook.db").write_bytes(b"no database at all, but long enough" * 100)
@@ -275,4 +275,4 @@ def test_the_command_prints_advice_and_ends_with_1_at_a_fault(
     assert answer.exit_code == 1
     faults = [each for each in json.loads(answer.stdout) if each["state"] == "fault"]
     assert len(faults) == 1
-    assert faults[0]["message"].startswith("onebook.toml: There is no setting server.prot.")
+    assert faults[0]["message"].startswith("onebook.toml: Unknown setting server.prot.")

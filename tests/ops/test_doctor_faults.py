@@ -87,7 +87,7 @@ async def certificate_that_ended(folder: Path) -> AsyncIterator[dict[str, dict[s
 async def usage_of_a_killed_node(folder: Path) -> AsyncIterator[dict[str, dict[str, object]]]:
     """Another process makes its usage file and is killed."""
     code = (
-        "import os, pathlib, sys; from onebook.accounts.spill import *;"
+        "import os, pathlib, sys; from onebook.accounts.usage import *;"
         "file = UsageFile.create(pathlib.Path(sys.argv[1]), 'onebook.db', 'killed');"
         "file.put([Batch(1, {UsageCell('key_0', 0): 77})]); os.kill(os.getpid(), 9)"
     )
@@ -200,7 +200,7 @@ async def planted(
 ) -> AsyncIterator[list[Finding]]:
     """A sound installation with one fault, and what is found there."""
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         peppers = load_pepper(folder / "pepper")
         await require_same_pepper(store, peppers)
         admin = Admin(store, peppers)

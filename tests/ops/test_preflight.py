@@ -87,7 +87,7 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
     assert answer.exit_code == 2
     known = "`onebook exchanges list` shows all."
     assert sorted(answer.output.removeprefix("error: ").splitlines()) == sorted([
-        "There is no setting for the variable ONEBOOK_SEVER__PORT.",
+        "Unknown setting in the variable ONEBOOK_SEVER__PORT.",
         f"{file}: Setting server.port must be a whole number.",
         "ONEBOOK_ACCOUNTS__ALLOWANCE_BYTES: Setting accounts.allowance_bytes must be at least 1.",
         f"{file}: Setting gateway.flood_per_s must be at least 0.1.",
@@ -95,7 +95,7 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
         f"{file}: Setting gateway.forwarded_from must hold addresses or networks such as "
         "10.0.0.0/8, and '10.0.0.0/99' is neither.",
         f"{file}: Setting transactions.master_key must hold keys of 32 bytes in base64.",
-        f"{file}: There is no setting sevrer. Did you mean server?",
+        f"{file}: Unknown setting sevrer. Did you mean server?",
         f"{file}: feeds.exchanges: there is no exchange 'mtgox'. {known}",
         f"{file}: feeds.overrides: there is no exchange 'btce'. {known}",
         f"{file}: feeds.overrides.okx.channel: there is no channel 'faster'; known are none but "

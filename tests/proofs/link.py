@@ -10,8 +10,9 @@ from urllib.parse import parse_qsl, urlsplit
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Fetch, FrameForm, Seeded
-from onebook.feeds.actions import Request, SendPing, Transmit
 from onebook.feeds.connection import TICK_S
+from onebook.feeds.limits import FeedLimits
+from onebook.feeds.outbox import Request, SendPing, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.inflate import inflated
@@ -28,7 +29,7 @@ class Link:
     """One exchange's connection, opened again whenever it ends."""
 
     def __init__(
-        self, venue: Venue, books: Books, clock: VirtualClock, rng: Random, settings: FeedSettings
+        self, venue: Venue, books: Books, clock: VirtualClock, rng: Random, limits: FeedLimits
     ) -> None:
         self._mute = False
         self._deaf = False
@@ -37,7 +38,8 @@ class Link:
         self._books = books
         self._clock = clock
         self._rng = rng
-        self._settings = settings
+        self._limits = limits
+        self._settings = FeedSettings()
         self._stats = ExchangeStats(venue.name)
         self._instruments: dict[Instrument, None] = {}
         self._session: FeedSession | None = None
@@ -103,6 +105,7 @@ class Link:
             list(self._instruments),
             books=self._books,
             settings=self._settings,
+            limits=self._limits,
             stats=self._stats,
             jitter=self._rng.random,
         )
@@ -146,7 +149,7 @@ class Link:
         session = self._session
         if session is None:
             return
-        for action in session.take(self._clock.now_s):
+        for action in session.drain(self._clock.now_s):
             match action:
                 case Transmit(frame):
                     self._transmit(frame)

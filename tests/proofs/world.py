@@ -11,9 +11,10 @@ from random import Random
 
 from onebook.accounts import Accounts, Peppers
 from onebook.books import Books
-from onebook.config import FeedSettings, GatewaySettings
+from onebook.config import GatewaySettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
+from onebook.feeds.limits import FeedLimits
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument
 from onebook.simulator.dialects import DIALECTS
@@ -41,7 +42,7 @@ LISTING = sorted(
     if {*SYMBOLS} <= {each.symbol for each in dialect.listings}
     and EXCHANGES[name].limits.topics >= len(SYMBOLS)
 )
-SETTINGS = FeedSettings(retry_offline_s=5.0, resync_max_s=4.0, stable_s=5.0)
+LIMITS = FeedLimits(retry_offline_s=5.0, resync_max_s=4.0, stable_s=5.0)
 
 GATEWAY = GatewaySettings()
 NO_DATABASE = "sqlite+aiosqlite:///no/such/file"  # nothing here asks it
@@ -87,7 +88,7 @@ class World:
             name: Venue(name, self._market, self.clock, Random(f"{seed}/{name}")) for name in names
         }
         self.links = {
-            name: Link(venue, self.books, self.clock, Random(f"{seed}/{name}/link"), SETTINGS)
+            name: Link(venue, self.books, self.clock, Random(f"{seed}/{name}/link"), LIMITS)
             for name, venue in self.venues.items()
         }
         levels_max = {

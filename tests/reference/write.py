@@ -16,6 +16,8 @@ CONNECTION = REFERENCE / "connection.md"
 def write() -> None:
     """Write what is not yet so, and remove pages of exchanges that are gone."""
     sys.path.insert(0, str(ROOT / "tests"))
+    from docs.examples import pages as shown
+    from docs.examples import with_programs
     from onebook.exchanges import quality
     from onebook.gateway import lifecycle
     from reference.code_pages import code_pages, index
@@ -34,6 +36,8 @@ def write() -> None:
     for name, text in code_pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
     (REFERENCE / "README.md").write_text(index(REFERENCE), encoding="utf-8")
+    for page in shown():
+        page.write_text(with_programs(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def pages() -> dict[str, str]:

@@ -71,7 +71,7 @@ async def running(folder: Path, **tables: Any) -> AsyncIterator[Rig]:
         ) as node,
         httpx.AsyncClient(base_url=node.url, timeout=30) as http,
     ):
-        vault = Vault(node.store, MasterKeys(None, value=MASTER_KEY))
+        vault = Vault(node.store.credentials, MasterKeys(None, value=MASTER_KEY))
         credentials = Credentials(EXCHANGE_KEY.api_key, EXCHANGE_KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
         yield Rig(node, bybit, http)

@@ -185,12 +185,12 @@ async def furnished(folder: Path, bybit_url: str, urls: tuple[str, str]) -> str:
     (folder / "onebook.toml").chmod(0o600)
     now_ms = time.time_ns() // 1_000_000
     async with Store(url) as store:
-        await store.upgrade()
+        await store.database.upgrade()
         admin = Admin(store, load_pepper(folder / "pepper"))
         change = AuditedChange(now_ms, "operator", "canary")
         await admin.create_account("alice", change)
         made = await admin.create_key("alice", Tier.PREMIUM, change)
-        vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
+        vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
         for environment, key in (("mainnet", EXCHANGE_KEY), ("testnet", WRONG_KEY)):
             credentials = Credentials(key.api_key, key.secret)
             assert key.secret not in repr(credentials)

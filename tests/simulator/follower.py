@@ -26,7 +26,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Verify,
 )
-from onebook.feeds.lists import read_list
+from onebook.feeds.catalogue import read_list
 from onebook.inflate import inflated
 from onebook.model import Instrument
 from onebook.rest import Rest, trusted_authorities

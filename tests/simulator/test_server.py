@@ -77,6 +77,7 @@ async def test_every_connector_keeps_every_book_equal_to_the_truth(name: str) ->
         assert sim[name].clients == 1
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [("gap", True), ("garbage", True), ("nan", True), ("negative", True), ("duplicate", False)],
@@ -102,6 +103,7 @@ async def test_a_fault_is_seen_and_a_resync_repairs_it(name: str, fault: str, se
         assert follower.faults == []
 
 
+@pytest.mark.over_sockets
 @pytest.mark.parametrize("fault", ["crossed", "checksum", "wrong_symbol", "huge"])
 async def test_faults_that_need_a_look_at_the_book(name: str, fault: str) -> None:
     async with (
@@ -123,6 +125,7 @@ async def test_faults_that_need_a_look_at_the_book(name: str, fault: str) -> Non
             await follower.until(lambda: bool(follower.faults))
 
 
+@pytest.mark.over_sockets
 async def test_the_state_of_the_trading_engine_reaches_the_connector_or_cannot_be_reported(
     name: str,
 ) -> None:
@@ -153,6 +156,7 @@ async def test_unknown_faults_and_exchanges_are_named() -> None:
         SimulatedExchanges(["mars"])
 
 
+@pytest.mark.over_sockets
 async def test_stop_ends_without_a_word_and_start_comes_back_on_the_same_port(name: str) -> None:
     async with SimulatedExchanges([name], rate_hz=0) as sim:
         urls = sim.urls[name]
@@ -199,6 +203,7 @@ async def test_freeze_silence_and_heal() -> None:
         await settled(follower, sim)
 
 
+@pytest.mark.over_sockets
 async def test_a_book_without_followers_has_a_truth_too(name: str) -> None:
     async with SimulatedExchanges([name], rate_hz=0) as sim:
         bids, asks = sim[name].book(main_pair(name))

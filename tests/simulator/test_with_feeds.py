@@ -102,6 +102,7 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Rig, str]]:
             yield rig, name
 
 
+@pytest.mark.over_sockets
 async def test_after_every_fault_the_book_is_doubted_and_then_true_again(
     rig: tuple[Rig, str],
 ) -> None:
@@ -116,6 +117,7 @@ async def test_after_every_fault_the_book_is_doubted_and_then_true_again(
         await home.until(lambda: home.true(name))
 
 
+@pytest.mark.over_sockets
 async def test_a_killed_exchange_takes_its_book_along_and_brings_it_back(
     rig: tuple[Rig, str],
 ) -> None:

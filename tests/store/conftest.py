@@ -26,7 +26,7 @@ def migrated(
 async def store(migrated: str) -> AsyncIterator[Store]:
     """The contract suite's store, empty again before each test."""
     async with Store(migrated) as opened:
-        async with opened._writes.begin() as connection:
+        async with opened.database.writing() as connection:
             for table in reversed(metadata.sorted_tables):
                 await connection.execute(table.delete())
         yield opened
@@ -41,6 +41,6 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 async def keyed(store: Store) -> Store:
-    await store.create_account(ALICE)
-    await store.create_key(KEY, b"first")
+    await store.accounts.create_account(ALICE)
+    await store.accounts.create_key(KEY, b"first")
     return store

@@ -25,4 +25,4 @@ JANUARY = UsageCell("key_1", 0)
 
 async def session_of(store: Store, digest: bytes) -> SessionRow | None:
     """The session that a token's digest opens."""
-    return (await store.sessions([digest])).get(digest)
+    return (await store.sessions.find([digest])).get(digest)

@@ -31,23 +31,29 @@ async def test_the_migrations_make_exactly_the_tables_of_the_code(empty_url: str
         return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
     async with Store(empty_url) as store:
-        await store.upgrade()
-        async with store._reads.connect() as connection:
+        await store.database.upgrade()
+        async with store.database.reading() as connection:
             assert await connection.run_sync(differences) == []
 
 
 async def test_upgrading_again_changes_nothing(empty_url: str) -> None:
     async with Store(empty_url) as store:
-        await store.upgrade()
-        await store.fact("kept", "yes")
-        await store.upgrade()
-        assert await store.fact("kept", "no") == "yes"
+        await store.database.upgrade()
+        await store.facts.setdefault("kept", "yes")
+        await store.database.upgrade()
+        assert await store.facts.setdefault("kept", "no") == "yes"
 
 
 async def test_two_nodes_starting_at_once_migrate_once(empty_url: str) -> None:
     async with Store(empty_url) as one, Store(empty_url) as other:
-        await asyncio.gather(one.upgrade(), other.upgrade(), one.upgrade())
-        assert await one.fact("works", "yes") == await other.fact("works", "no") == "yes"
+        await asyncio.gather(
+            one.database.upgrade(), other.database.upgrade(), one.database.upgrade()
+        )
+        assert (
+            await one.facts.setdefault("works", "yes")
+            == await other.facts.setdefault("works", "no")
+            == "yes"
+        )
 
 
 def test_processes_starting_at_once_migrate_once(tmp_path: object) -> None:
@@ -57,11 +63,11 @@ def test_processes_starting_at_once_migrate_once(tmp_path: object) -> None:
 
 async def test_a_newer_schema_is_refused_with_a_plain_message(empty_url: str) -> None:
     async with Store(empty_url) as store:
-        await store.upgrade()
-        async with store._writes.begin() as connection:
+        await store.database.upgrade()
+        async with store.database.writing() as connection:
             await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         with pytest.raises(ConfigError, match="schema 9999, newer than 0004 of this release"):
-            await store.upgrade()
+            await store.database.upgrade()
 
 
 async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
@@ -74,8 +80,8 @@ async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
         return inspect(connection).get_table_names()
 
     async with Store(empty_url) as store:
-        await store.upgrade()
-        async with store._writes.begin() as connection:
+        await store.database.upgrade()
+        async with store.database.writing() as connection:
             assert await connection.run_sync(down) == ["alembic_version"]
 
 
@@ -87,21 +93,23 @@ async def test_a_database_of_the_first_release_keeps_its_keys(empty_url: str) ->
             r0002_suspensions.downgrade()
 
     async with Store(empty_url) as store:
-        await store.upgrade()
+        await store.database.upgrade()
         peppers = Peppers(b"p" * 32)
         await require_same_pepper(store, peppers)
         admin = Admin(store, peppers)
         await admin.create_account("alice", AuditedChange(1, "operator", ""))
         made = await admin.create_key("alice", Tier.BASIC, AuditedChange(2, "operator", ""))
-        async with store._writes.begin() as connection:
+        async with store.database.writing() as connection:
             await connection.run_sync(down)
             await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-        await store.upgrade()
-        assert [each.pepper_id for each in await store.peppers()] == [peppers.current_id]
-        assert await store.keys_under_old_peppers(3) == []
+        await store.database.upgrade()
+        assert [each.pepper_id for each in await store.accounts.list_peppers()] == [
+            peppers.current_id
+        ]
+        assert await store.accounts.keys_under_old_peppers(3) == []
         await admin.move_key(made.row.key_id, "suspend", AuditedChange(3, "operator", ""))
         await admin.move_account("alice", "suspend", AuditedChange(4, "operator", ""))
         await admin.move_account("alice", "resume", AuditedChange(5, "operator", ""))
-        row = await store.key(made.row.key_id)
+        row = await store.accounts.key(made.row.key_id)
     assert row is not None
     assert row.suspensions == 2

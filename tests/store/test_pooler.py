@@ -72,19 +72,19 @@ async def test_connections_that_share_those_of_a_pooler_each_get_their_answers(
     """Statements that were prepared under names failed, once two connections were busy at once."""
     url = pooled(mode)
     async with Store(url) as one, Store(url) as other:
-        await one.upgrade()
-        await one.create_account(ALICE)
-        await one.create_key(KEY, b"first")
+        await one.database.upgrade()
+        await one.accounts.create_account(ALICE)
+        await one.accounts.create_key(KEY, b"first")
         for round_ in range(ROUNDS):
             working = [
                 each
                 for number in range(AT_ONCE)
                 for store, epoch in ((one, "one"), (other, "other"))
                 for each in (
-                    store.accounts(),
-                    store.apply_usage((epoch, round_ * AT_ONCE + number), {CELL: 1}, 1),
-                    store.newest_change(),
+                    store.accounts.list_accounts(),
+                    store.usage.apply((epoch, round_ * AT_ONCE + number), {CELL: 1}, 1),
+                    store.accounts.newest_change(),
                 )
             ]
             await asyncio.gather(*working)
-        assert await other.usage(CELL) == 2 * ROUNDS * AT_ONCE
+        assert await other.usage.total(CELL) == 2 * ROUNDS * AT_ONCE

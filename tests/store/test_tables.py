@@ -16,23 +16,25 @@ async def test_a_secret_opens_until_it_retires(
     keyed: Store, at_ms: int, opening: set[bytes]
 ) -> None:
     change = AuditedChange(5_000, "carol", "")
-    await keyed.rotate_key("key_1", ("ob_live_wxyz", b"second"), change, retires_at_ms=6_000)
-    rows = await keyed._all(select(key_secrets.c.digest).where(open_after(at_ms)))
+    await keyed.accounts.rotate_key(
+        "key_1", ("ob_live_wxyz", b"second"), change, retires_at_ms=6_000
+    )
+    rows = await keyed.database.rows(select(key_secrets.c.digest).where(open_after(at_ms)))
     assert {row.digest for row in rows} == opening
 
 
 async def test_nothing_refers_to_a_key_that_is_not_there(store: Store) -> None:
-    await store.create_account(ALICE)
+    await store.accounts.create_account(ALICE)
     with pytest.raises(IntegrityError):
-        await store.apply_usage(("node", 1), {UsageCell("nobody", 0): 1}, 1)
+        await store.usage.apply(("node", 1), {UsageCell("nobody", 0): 1}, 1)
     session = SessionRow("session-1", "nobody", 1, 2)
-    assert await store.create_session(session, b"token", secret=b"first", live_max=9) is None
+    assert await store.sessions.create(session, b"token", secret=b"first", live_max=9) is None
 
 
 async def test_a_key_id_is_given_once(keyed: Store) -> None:
     with pytest.raises(IntegrityError):
-        await keyed.create_key(KEY, b"another")
-    assert await keyed.keys() == [KEY]
+        await keyed.accounts.create_key(KEY, b"another")
+    assert await keyed.accounts.list_keys() == [KEY]
 
 
 def test_every_table_has_a_primary_key() -> None:

@@ -20,7 +20,7 @@ from e2e.test_tls import Authority
 from onebook.errors import ConfigError
 from onebook.ops.backup import dump_postgresql
 from onebook.store import Store
-from onebook.store.tls import as_variables, tls_words, without_tls
+from onebook.store.database import tls_variables, tls_words, without_tls
 from steady import PATIENCE_S
 
 HOST = "127.0.0.1"
@@ -143,7 +143,7 @@ def server(authorities: dict[str, Authority]) -> Iterator[Postgresql]:
 
 async def in_use(url: str) -> bool:
     """Whether a connection of the store is encrypted."""
-    async with Store(url) as store, store._reads.connect() as connection:
+    async with Store(url) as store, store.database.reading() as connection:
         asked = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
         return bool((await connection.execute(text(asked))).scalar_one())
 
@@ -152,7 +152,7 @@ async def refusal(url: str) -> str:
     """Why a node does not start with this address."""
     with pytest.raises(ConfigError) as refused:
         async with Store(url) as store:
-            await store.upgrade(create=False)
+            await store.database.upgrade(create=False)
     return refused.value.message
 
 
@@ -162,8 +162,8 @@ async def test_the_right_password_over_a_certificate_of_a_known_authority_is_let
 ) -> None:
     url = server.url(sslmode=mode, sslrootcert=authorities["known"].file)
     async with Store(url) as store:
-        await store.upgrade(create=False)
-        await store.probe(1)
+        await store.database.upgrade(create=False)
+        await store.facts.probe(1)
     assert await in_use(url)
 
 
@@ -251,4 +251,4 @@ def test_a_mode_that_verifies_needs_an_authority(
 def test_other_words_of_an_address_stay_in_it() -> None:
     url = make_url("postgresql://u@h/n?sslmode=require&prepared_statement_cache_size=0")
     assert dict(without_tls(url).query) == {"prepared_statement_cache_size": "0"}
-    assert as_variables(tls_words(url)) == {"PGSSLMODE": "require"}
+    assert tls_variables(tls_words(url)) == {"PGSSLMODE": "require"}

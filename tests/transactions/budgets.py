@@ -2,7 +2,7 @@
 
 import asyncio
 
-from onebook.transactions.budget import (
+from onebook.transactions.limits import (
     Rate,
     SharedLimit,
 )

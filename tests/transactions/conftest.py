@@ -48,7 +48,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
     account = Account(History(NOW_MS - 20 * DAY_MS, NOW_MS, executions=300))
     exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
     transport = SimulatedTransport(exchange, sleep=sleep)
-    vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
+    vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
     service = Transactions(
         [
             BybitAdapter(

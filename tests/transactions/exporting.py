@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from onebook.transactions.bybit import closings, funds, ledger, trades
+from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.export import writer
 from onebook.transactions.record import Record
 from transactions.bybit.native import LINEAR, SPOT, fill, line, order
@@ -46,7 +46,7 @@ TRANSFER = funds.transfer(
 
 
 def closed(pnl: str) -> Record:
-    return closings.closed_pnl(
+    return trades.closed_pnl(
         {"symbol": "BTCUSDT", "orderId": "o", "updatedTime": "1700000000000", "closedPnl": pnl,
          "openFee": "1", "closeFee": "2", "side": "Sell"}, LINEAR
     )  # fmt: skip

@@ -15,13 +15,12 @@ from onebook.exchanges.limits import Limit
 from onebook.model import DAY_MS
 from onebook.rest import Rest
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
-from onebook.transactions.budget import Retries
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.bybit.paths import EXECUTIONS
-from onebook.transactions.client import ExchangeClient
+from onebook.transactions.bybit.api import BybitApi
+from onebook.transactions.bybit.endpoints import EXECUTIONS
+from onebook.transactions.client import CONNECTIONS_MAX, Call, ExchangeClient
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.upstream import CONNECTIONS_MAX, Call
+from onebook.transactions.limits import Retries
 from transactions.bybit_support import KEY, Served
 
 CANCELLATIONS = 400

@@ -25,8 +25,14 @@ from onebook.cli.transactions import transactions_app
 from onebook.clock import iso_ms
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
-from onebook.transactions.chains import Break
-from onebook.transactions.proof import CheckState, OrderReport, ProofCheck, Unproven, Verification
+from onebook.transactions.reconciliation import (
+    Break,
+    CheckState,
+    OrderReport,
+    ProofCheck,
+    Unproven,
+    Verification,
+)
 from transactions.bybit_support import KEY, Served
 
 app = typer.Typer()
@@ -124,7 +130,7 @@ class TestCredentials:
         assert KEY.api_key not in listed
         said = run("credentials", "check", "bybit").stdout.splitlines()
         assert said[0] == "The internal credentials are valid."
-        assert said[1].startswith("The key ends on 20")
+        assert said[1].startswith("The key expires on 20")
         assert len(said) == 2
         before = (tmp_path / "master_key").read_text()
         assert "Re-wrapped 1 credential " in run("credentials", "rotate").stdout
@@ -215,7 +221,7 @@ class TestCredentials:
             with filled(disk):
                 got = run("credentials", "set", "bybit", typed=typed_key())
             assert got.exit_code == 2
-            assert got.stderr.endswith(f"error: {file} cannot be used: No space left on device.\n")
+            assert got.stderr.endswith(f"error: Cannot use {file}: No space left on device.\n")
             assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
 
     def test_an_unknown_exchange(self, run: Run) -> None:
@@ -238,7 +244,7 @@ class TestCredentials:
     def test_a_script_is_not_prompted(self, run: Run) -> None:
         result = run("credentials", "set", "bybit", typed=typed_key())
         assert result.stdout.splitlines()[1:] == ["The bybit mainnet credentials are set."]
-        assert result.stdout.startswith("The key ends on 20")
+        assert result.stdout.startswith("The key expires on 20")
         assert "API" not in result.stderr
 
 
@@ -283,8 +289,8 @@ class TestFetch:
         left_out, said = result.stdout.splitlines()[-2:]
         assert left_out == (
             "Left out by --types: withdrawals, spot_orders, futures_linear, futures_inverse, "
-            "ledger, leverage_token_trades. Only with every type do the rows add up to what the "
-            "balances changed by."
+            "ledger, leverage_token_trades. Only with all types do the rows add up to the "
+            "balance changes."
         )
         assert re.match(rf"{rows:,} rows of \d+ records? in {re.escape(str(output))}\. Not", said)
         assert "that would count an event twice or changed no balance" in said
@@ -408,8 +414,8 @@ def test_a_proof_is_put_in_words() -> None:
         "spot fills: 2 broken, 1 open of 9 compared. 0x1: its price is not the ledger's, 1 / 2. "
         "Bybit also books others.",
         "holdings: not checked. The range ends before now.",
-        "Not proven: nothing contradicts the answer, and not all of it is shown.",
-        "No data of the exchange can prove:",
+        "Not proven: no contradiction was found, but not everything could be checked.",
+        "Not provable from the exchange's data:",
         "  the opening balances. Bybit never says.",
     ]
     assert command._proof(None) == []

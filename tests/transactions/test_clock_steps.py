@@ -36,7 +36,7 @@ class SteppedClock(api.Clock):
 async def records(folder: Path, steps_ms: list[int]) -> list[str]:
     """The ids of every record, page by page, with the clock at each step in turn."""
     async with Store(f"sqlite+aiosqlite:///{folder / 'onebook.db'}") as store:
-        await store.upgrade()
+        await store.database.upgrade()
         node = support.make_node(store)
         assert isinstance(node.clock, SteppedClock)
         await node.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)

@@ -164,17 +164,17 @@ async def test_an_interrupted_rotation_loses_nothing(
 async def test_rotations_at_once_lose_no_credentials(tmp_path: Path, file: Path) -> None:
     """Two operators, and one who sets credentials meanwhile: processes, so with locks of files."""
     url = f"sqlite:///{tmp_path}/onebook.db"
-    async with Store(url) as database:
-        await database.upgrade()
-        await Vault(database, MasterKeys(file)).put("bybit", "mainnet", MINE, now_ms=1)
+    async with Store(url) as stored:
+        await stored.database.upgrade()
+        await Vault(stored.credentials, MasterKeys(file)).put("bybit", "mainnet", MINE, now_ms=1)
     with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
         work = [processes.submit(rotate_often, url, file) for _ in range(2)]
         work.append(processes.submit(set_often, url, file))
     for each in work:
         each.result()
-    async with Store(url) as database:
+    async with Store(url) as stored:
         for environment in ("mainnet", "testnet"):
-            found = await Vault(database, MasterKeys(file)).get("bybit", environment)
+            found = await Vault(stored.credentials, MasterKeys(file)).get("bybit", environment)
             assert found is not None
             assert found.secret == SECRET
 
@@ -198,7 +198,7 @@ def rotate_often(url: str, file: Path) -> None:
     async def work() -> None:
         async with Store(url) as store:
             for _ in range(TIMES):
-                await Vault(store, MasterKeys(file)).rotate()
+                await Vault(store.credentials, MasterKeys(file)).rotate()
 
     asyncio.run(work())
 
@@ -207,7 +207,9 @@ def set_often(url: str, file: Path) -> None:
     async def work() -> None:
         async with Store(url) as store:
             for number in range(TIMES):
-                await Vault(store, MasterKeys(file)).put("bybit", "testnet", MINE, now_ms=number)
+                await Vault(store.credentials, MasterKeys(file)).put(
+                    "bybit", "testnet", MINE, now_ms=number
+                )
 
     asyncio.run(work())
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from onebook.transactions.adapter import Window
-from onebook.transactions.bybit.endpoints import ENDPOINTS
+from onebook.transactions.bybit.api import signed
+from onebook.transactions.bybit.endpoints import ACCOUNT, API_KEY, ENDPOINTS, INSTRUMENTS, RATES
 from onebook.transactions.bybit.pages import query_of
-from onebook.transactions.bybit.paths import ACCOUNT, API_KEY, INSTRUMENTS, RATES
-from onebook.transactions.bybit.signing import signed
 from onebook.transactions.credentials import Credentials
 
 unified_trading = pytest.importorskip("pybit.unified_trading", reason="pybit is not installed")

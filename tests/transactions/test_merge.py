@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onebook.transactions.merge import BATCH_MAX, UNPLACED_MAX, Once, merged
-from onebook.transactions.ordering import Range
 from onebook.transactions.record import RecordKey, key_of
-from onebook.transactions.walk import Walker
+from onebook.transactions.walk import Range, Walker
 from transactions.bybit_support import run
 from transactions.test_record import record
 from transactions.walking import simple, source

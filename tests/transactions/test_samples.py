@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from onebook.transactions.bybit import closings, funds, ledger, trades
-from onebook.transactions.bybit.answers import Envelope
+from onebook.transactions.bybit import funds, ledger, trades
+from onebook.transactions.bybit.api import Envelope
 from onebook.transactions.bybit.instruments import new_markets
 from onebook.transactions.bybit.rows import Context, Mapper
 from onebook.transactions.record import encode
@@ -31,19 +31,19 @@ MAPPERS: tuple[tuple[str, Mapper, str], ...] = (
     ("account_contract-transaction-log", ledger.contract_ledger, "list"),
     ("account_transaction-log", ledger.ledger, "list"),
     ("account_wallet-balance", funds.unified_balance, "coin"),
-    ("asset_delivery-record", closings.delivery, "list"),
+    ("asset_delivery-record", trades.delivery, "list"),
     ("asset_deposit_query-internal-record", funds.internal_deposit, "rows"),
     ("asset_deposit_query-record", funds.deposit, "rows"),
     ("asset_deposit_query-sub-member-record", funds.deposit, "rows"),
     ("asset_fundinghistory", ledger.funding_line, "list"),
-    ("asset_settlement-record", closings.settlement, "list"),
+    ("asset_settlement-record", trades.settlement, "list"),
     ("asset_transfer_query-account-coins-balance", funds.funding_balance, "balance"),
     ("asset_transfer_query-inter-transfer-list", funds.transfer, "list"),
     ("asset_transfer_query-universal-transfer-list", funds.transfer, "list"),
     ("asset_withdraw_query-record", funds.withdrawal, "rows"),
     ("execution_list", trades.execution, "list"),
     ("order_", trades.order, "list"),
-    ("position_closed-pnl", closings.closed_pnl, "list"),
+    ("position_closed-pnl", trades.closed_pnl, "list"),
     ("pre-upgrade_account_transaction-log", ledger.ledger, "list"),
     ("pre-upgrade_execution_list", trades.execution, "list"),
     ("pre-upgrade_order_history", trades.order, "list"),

@@ -14,11 +14,10 @@ from onebook.model import DAY_MS
 from onebook.simulator.account.faults import AccountFaults
 from onebook.simulator.bybit_account import Account, History, SimulatedKey, rows
 from onebook.simulator.bybit_account.keys import AccountRefused
-from onebook.transactions.bybit.endpoints import ENDPOINTS
-from onebook.transactions.bybit.paths import RATES
+from onebook.transactions.availability import Availability
+from onebook.transactions.bybit.endpoints import ENDPOINTS, RATES
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.standing import ExchangeStanding
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
 
 MONTH = History(NOW_MS - 30 * DAY_MS, NOW_MS, executions=400)
@@ -300,16 +299,16 @@ def test_a_deadline_without_any_answer_is_an_error() -> None:
         world.exchange.faults.slow_s = 1e6
         with pytest.raises(ExchangeFailed) as caught:
             await world.fetch("deposits", "trades", **fields)
-        return caught.value, await world.service.standings.all(), loop_s()
+        return caught.value, await world.service.availability.all(), loop_s()
 
     faults = AccountFaults(rate=1.0, kinds=("slow",))
     settings = TransactionSettings(deadline_s=100.0)
-    error, standings, spent_s = story(work, settings=settings, faults=faults)
+    error, availability, spent_s = story(work, settings=settings, faults=faults)
     assert error.code == "exchange_error"
     assert error.message == "Bybit cannot be reached."
     assert error.details["reason"] == "exchange_unreachable"
     assert spent_s == pytest.approx(100.0, abs=0.1)
-    assert standings == {"bybit": ExchangeStanding.UNREACHABLE}
+    assert availability == {"bybit": Availability.UNREACHABLE}
 
 
 def test_an_empty_page_before_the_deadline_goes_on_further_back() -> None:
@@ -757,7 +756,7 @@ def test_what_can_be_asked_is_reported_as_it_is() -> None:
 
         async def look() -> None:
             await asyncio.sleep(6)  # stored credentials are looked up every few seconds
-            found.append((await world.service.standings.all())["bybit"])
+            found.append((await world.service.availability.all())["bybit"])
 
         await look()
         await world.fetch("trades", limit=5)
@@ -771,8 +770,8 @@ def test_what_can_be_asked_is_reported_as_it_is() -> None:
         return found
 
     assert story(work) == [
-        ExchangeStanding.OPERATIONAL,
-        ExchangeStanding.OPERATIONAL,
-        ExchangeStanding.REFUSED,
-        ExchangeStanding.MISSING,
+        Availability.OPERATIONAL,
+        Availability.OPERATIONAL,
+        Availability.REFUSED,
+        Availability.MISSING,
     ]

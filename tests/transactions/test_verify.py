@@ -17,8 +17,7 @@ def test_an_answer_cut_in_an_instant_proves_nothing_of_it() -> None:
 
 
 def test_breaks_named_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onebook.transactions.chains.BREAKS_MAX", 3)
-    monkeypatch.setattr("onebook.transactions.orders.BREAKS_MAX", 3)
+    monkeypatch.setattr("onebook.transactions.reconciliation.BREAKS_MAX", 3)
     lines = [line(at, "1", str(at * at)) for at in range(20, 0, -1)]
     assert len(report(*lines).ledger[0].breaks) == 3
     orders = [order(at, str(at), "1", "1") for at in range(20, 0, -1)]

@@ -6,10 +6,8 @@ from typing import Any
 
 from onebook.transactions.adapter import Page, Source, Window
 from onebook.transactions.merge import merged
-from onebook.transactions.ordering import Range
-from onebook.transactions.reading import Bookmark
 from onebook.transactions.record import FIRST, Record, RecordKey
-from onebook.transactions.walk import Walker
+from onebook.transactions.walk import Bookmark, Range, Walker
 from transactions.bybit_support import run
 from transactions.test_record import record
 

@@ -6,12 +6,15 @@ https://chromedevtools.github.io/devtools-protocol/
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from steady import PATIENCE_S
@@ -39,6 +42,7 @@ class Page:
 
     socket: ClientConnection
     session: str = ""
+    context: str = ""
     urls: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     trace: asyncio.Future[str] = field(default_factory=asyncio.Future)  # where it can be read
@@ -81,7 +85,9 @@ class Page:
         return found["result"]
 
     async def open(self, url: str) -> None:
-        target = await self.call("Target.createTarget", url="about:blank")
+        target = await self.call(
+            "Target.createTarget", url="about:blank", browserContextId=self.context
+        )
         attached = await self.call(
             "Target.attachToTarget", targetId=target["targetId"], flatten=True
         )
@@ -127,37 +133,64 @@ async def resize(page: Page, width: int, height: int = 740, *, mobile: bool = Tr
     )
 
 
-@asynccontextmanager
-async def browser(folder: Path) -> AsyncIterator[Page]:
-    """One Chromium with a profile of its own and one tab."""
-    assert CHROMIUM is not None
-    process = await asyncio.create_subprocess_exec(
-        CHROMIUM,
-        *FLAGS,
-        f"--user-data-dir={folder}",
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with connect(await _address(folder), max_size=None) as socket:
+@pytest.fixture(scope="session")
+def chromium() -> Iterator["Chromium"]:
+    """One Chromium for all tests of a worker; it is started when the first test opens a page."""
+    shared = Chromium()
+    yield shared
+    shared.end()
+
+
+class Chromium:
+    """One process of Chromium; each page has a context (cookies, storage, cache) of its own."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = ""
+
+    @asynccontextmanager
+    async def page(self) -> AsyncIterator[Page]:
+        """One tab in a context that nothing else uses."""
+        async with connect(await self._address(), max_size=None) as socket:
             page = Page(socket)
             listening = asyncio.create_task(page.listen())
             try:
+                context = await page.call("Target.createBrowserContext")
+                page.context = context["browserContextId"]
                 yield page
+                page.session = ""
+                await page.call("Target.disposeBrowserContext", browserContextId=page.context)
+            except BaseException:
+                self.end()  # nothing is known of its state: the next page gets another process
+                raise
             finally:
-                process.kill()  # first, or closing would wait for Chromium to say goodbye
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
+    async def _address(self) -> str:
+        """Where it listens, which it writes into its profile."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        file = Path(self._folder, "DevToolsActivePort")
+        async with asyncio.timeout(PATIENCE_S):
+            while not file.exists() or len(lines := file.read_text().split()) < 2:
+                await asyncio.sleep(POLL_S)
+        return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
 
-async def _address(folder: Path) -> str:
-    """Chromium writes where it listens into its profile."""
-    file = folder / "DevToolsActivePort"
-    async with asyncio.timeout(PATIENCE_S):
-        while not file.exists() or len(lines := file.read_text().split()) < 2:
-            await asyncio.sleep(POLL_S)
-    return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+    def _start(self) -> None:
+        assert CHROMIUM is not None
+        self.end()
+        self._folder = tempfile.mkdtemp(prefix="onebook-chromium-")
+        self._process = subprocess.Popen(
+            [CHROMIUM, *FLAGS, f"--user-data-dir={self._folder}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def end(self) -> None:
+        """Kill it and remove its profile; closing would wait for Chromium to say goodbye."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._process = None

@@ -1,11 +1,10 @@
 """The scripted market, the pages served over it, and a browser."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from web.browser import Page, browser
+from web.browser import Chromium, Page
 from web.scripted import Market, make_app, serving
 
 
@@ -21,6 +20,6 @@ async def address(market: Market) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    async with browser(tmp_path / "profile") as page:
+async def page(chromium: Chromium) -> AsyncIterator[Page]:
+    async with chromium.page() as page:
         yield page

@@ -15,9 +15,12 @@ from web.browser import CHROMIUM, Page, resize
 from web.scripted import GOOD_KEY, Market
 
 AXE = Path(sys.prefix) / "axe/node_modules/axe-core/axe.min.js"
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or not AXE.exists(), reason="chromium or axe-core is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        CHROMIUM is None or not AXE.exists(), reason="chromium or axe-core is not installed"
+    ),
+    pytest.mark.soak,
+]
 
 RUN = """axe.run({ resultTypes: ["violations"] }).then(({ passes, violations }) => [
   passes.length,

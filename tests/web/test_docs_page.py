@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from web.browser import CHROMIUM, browser, resize
+from web.browser import CHROMIUM, resize
 from web.scripted import Market, make_app, serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -25,8 +25,8 @@ async def picture(page, name):
         (Path(PICTURES) / f"{name}.png").write_bytes(b64decode(taken["data"]))
 
 
-async def test_search_copy_and_width(tmp_path):
-    async with serving(make_app(Market())) as port, browser(tmp_path) as page:
+async def test_search_copy_and_width(chromium):
+    async with serving(make_app(Market())) as port, chromium.page() as page:
         base = f"http://127.0.0.1:{port}"
         await page.open(f"{base}/docs/tutorial")
         await searched(page)
@@ -72,7 +72,7 @@ async def searched(page):
 
 async def copied(page, base):
     await page.call(
-        "Browser.grantPermissions", origin=base,
+        "Browser.grantPermissions", origin=base, browserContextId=page.context,
         permissions=["clipboardReadWrite", "clipboardSanitizedWrite"],
     )  # fmt: skip
     await page.call("Page.bringToFront")

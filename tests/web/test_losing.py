@@ -40,6 +40,6 @@ async def test_a_service_that_is_gone_is_not_said_to_refuse_its_own_page(
     async with serving(make_app(market)) as port:
         await page.open(f"http://127.0.0.1:{port}/#key={GOOD_KEY}")
         await page.until(SHOWN)
-    wanted = f"127.0.0.1:{port} cannot be reached."
+    wanted = f"Cannot reach 127.0.0.1:{port}."
     await page.until(f"{SAID}.startsWith('{wanted}')")
     assert await page.run(SAID) == wanted

@@ -165,7 +165,7 @@ test("attempts to connect, and sessions that ended, leave no listener on a signa
 test("a socket with an error event alone is a failed attempt, known at once", { timeout: 5_000 }, async () => {
   const client = new Onebook("http://127.0.0.1:1", "key", { WebSocket: Failing, fetch: nothingListens });
   for await (const view of client.watch("BTC/USDT")) {
-    assert.deepEqual([view.live, view.problem.code, view.problem.message], [false, "unreachable", "Nothing listens at 127.0.0.1:1."]);
+    assert.deepEqual([view.live, view.problem.code, view.problem.message], [false, "unreachable", "Connection refused by 127.0.0.1:1."]);
     break;
   }
 });

@@ -6,8 +6,7 @@ from onebook.accounts.keys import Key
 from onebook.accounts.limits import Decision, RateLimiter
 from onebook.accounts.pepper import Peppers, load_pepper
 from onebook.accounts.sessions import RestSession
-from onebook.accounts.usage import Meter
-from onebook.accounts.usage_report import UsageReport, usage_report
+from onebook.accounts.usage import Meter, UsageReport, usage_report
 
 __all__ = [
     "Accounts",

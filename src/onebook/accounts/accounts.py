@@ -19,9 +19,7 @@ from onebook.accounts.pepper import Peppers, require_same_pepper
 from onebook.accounts.periodic import every
 from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import REMEMBERED_MS, RestSession, Sessions, is_over
-from onebook.accounts.spill import UsageFile
-from onebook.accounts.usage import Meter
-from onebook.accounts.usage_report import UsageReport, stored_usage, usage_report
+from onebook.accounts.usage import Meter, UsageFile, UsageReport, stored_usage, usage_report
 from onebook.config import AccountsSettings
 from onebook.errors import (
     AccountSuspended,
@@ -98,7 +96,7 @@ class Accounts:
 
     async def __aenter__(self) -> Self:
         await require_same_pepper(self._store, self._peppers, self._clock_ms())
-        self._stamp = await self._store.newest_change()
+        self._stamp = await self._store.accounts.newest_change()
         self._keys.polled(self._clock_ms())
         self._tasks = [
             asyncio.create_task(self.watch(), name="accounts-watch"),
@@ -245,10 +243,12 @@ class Accounts:
 
     async def poll(self, now_ms: int) -> None:
         """Apply changes since the last poll; expire keys."""
-        self._peppers.adopt(await self._store.peppers())
-        rows, stamp = await self._store.changed_keys(self._stamp)
+        self._peppers.adopt(await self._store.accounts.list_peppers())
+        rows, stamp = await self._store.accounts.changed_keys(self._stamp)
         if rows:
-            opened_by = await self._store.open_secrets([row.key_id for row in rows], now_ms)
+            opened_by = await self._store.accounts.open_secrets(
+                [row.key_id for row in rows], now_ms
+            )
             opened_by |= {
                 each.after for each in self._rehashed.values() if each.before in opened_by
             }
@@ -284,14 +284,14 @@ class Accounts:
 
     async def _touch(self) -> None:
         used_at_ms, self._used_at_ms = self._used_at_ms, {}
-        await self._store.touch_keys(used_at_ms)
+        await self._store.accounts.touch_keys(used_at_ms)
 
     async def _rehash(self) -> None:
         """Store the digests of texts that were used under an older pepper than the current one."""
         if not self._rehashed:
             return
         rehashed = tuple(self._rehashed.values())
-        await self._store.rehash(rehashed, self._clock_ms())
+        await self._store.accounts.rehash(rehashed, self._clock_ms())
         for each in rehashed:
             self._rehashed.pop(each.before, None)
 

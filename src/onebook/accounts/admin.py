@@ -47,7 +47,7 @@ class Admin:
         self._peppers = peppers
 
     async def create_account(self, username: str, change: AuditedChange) -> AccountRow:
-        """Add a user.
+        """Create a user.
 
         Raises:
             InvalidRequest: The username cannot be used or is taken.
@@ -65,7 +65,7 @@ class Admin:
             changed_by=change.by,
             reason=change.reason,
         )
-        await self._store.create_account(account)
+        await self._store.accounts.create_account(account)
         return account
 
     async def account(self, id_or_username: str) -> AccountRow:
@@ -74,7 +74,7 @@ class Admin:
         Raises:
             NotFound: There is none of this name.
         """
-        account = await self._store.account(id_or_username)
+        account = await self._store.accounts.account(id_or_username)
         if account is None:
             raise NotFound(f"There is no account {id_or_username!r}.")
         return account
@@ -89,7 +89,9 @@ class Admin:
         """
         account = await self.account(id_or_username)
         status = following(ACCOUNT_MOVES, account.status, action, f"User {account.username}")
-        if not await self._store.move_account(account.account_id, (account.status, status), change):
+        if not await self._store.accounts.move_account(
+            account.account_id, (account.status, status), change
+        ):
             raise _meanwhile(id_or_username)
         return await self.account(account.account_id)
 
@@ -125,7 +127,7 @@ class Admin:
             changed_by=change.by,
             reason=change.reason,
         )
-        await self._store.create_key(
+        await self._store.accounts.create_key(
             row, self._peppers.digest(text), pepper_id=self._peppers.current_id
         )
         return NewKey(row, text)
@@ -143,10 +145,10 @@ class Admin:
 
     async def _found(self, id_or_text: str) -> KeyRow | None:
         if not id_or_text.startswith(PREFIX):
-            return await self._store.key(id_or_text)
+            return await self._store.accounts.key(id_or_text)
         if not well_formed(id_or_text):
             raise InvalidRequest("This is not a whole key: its checksum does not fit.")
-        secrets = await self._store.secrets(self._peppers.digests(id_or_text))
+        secrets = await self._store.accounts.secrets(self._peppers.digests(id_or_text))
         return next((each.key for each in secrets.values()), None)
 
     async def keys(self, id_or_username: str | None, now_ms: int) -> list[KeyRow]:
@@ -154,7 +156,7 @@ class Admin:
         account_id = None
         if id_or_username is not None:
             account_id = (await self.account(id_or_username)).account_id
-        rows = await self._store.keys(account_id)
+        rows = await self._store.accounts.list_keys(account_id)
         return [replace(row, status=status_at(row, now_ms)) for row in rows]
 
     async def move_key(self, id_or_text: str, action: str, change: AuditedChange) -> KeyRow:
@@ -165,7 +167,7 @@ class Admin:
         """
         row = await self.key(id_or_text, change.now_ms)
         status = following(KEY_MOVES, row.status, action, f"Key {row.key_id}")
-        if not await self._store.move_key(row.key_id, (row.status, status), change):
+        if not await self._store.accounts.move_key(row.key_id, (row.status, status), change):
             raise _meanwhile(row.key_id)
         return await self.key(row.key_id, change.now_ms)
 
@@ -197,7 +199,7 @@ class Admin:
             raise InvalidRequest("It is expired; create a new key.")
         if allowance_bytes is None and own_allowance:
             allowance_bytes = row.allowance_bytes
-        await self._store.change_key(row.key_id, tier or row.tier, allowance_bytes, change)
+        await self._store.accounts.change_key(row.key_id, tier or row.tier, allowance_bytes, change)
         return await self.key(row.key_id, change.now_ms)
 
     async def rotate_key(
@@ -220,7 +222,7 @@ class Admin:
         secret = (text[:SHOWN_LENGTH], self._peppers.digest(text))
         # Not `now`: a node with a slow clock would accept the old text for longer.
         retires_at_ms = change.now_ms + overlap_ms if overlap_ms else 0
-        await self._store.rotate_key(
+        await self._store.accounts.rotate_key(
             row.key_id,
             secret,
             change,

@@ -100,7 +100,7 @@ class KeyCache:
 
     async def _read_secrets(self, digests: Collection[bytes]) -> dict[bytes, _Secret]:
         start = self._keys.start()
-        rows = await self._store.secrets(digests)
+        rows = await self._store.accounts.secrets(digests)
         keys = {row.key.key_id: key_of(row.key) for row in rows.values()}
         await self._learn(keys.values(), start)
         self._keys.keep(keys, start)
@@ -111,7 +111,7 @@ class KeyCache:
 
     async def _read_keys(self, key_ids: Collection[str]) -> dict[str, Key]:
         start = self._keys.start()
-        rows = await self._store.keys_by_id(key_ids)
+        rows = await self._store.accounts.keys_by_id(key_ids)
         keys = {key_id: key_of(row) for key_id, row in rows.items()}
         await self._learn(keys.values(), start)
         return keys

@@ -133,10 +133,10 @@ async def require_same_pepper(store: Store, peppers: Peppers, now_ms: int = 0) -
     Raises:
         ConfigError: The file lacks one of them.
     """
-    rows = await store.peppers()
+    rows = await store.accounts.list_peppers()
     if not rows:
-        await store.first_pepper(peppers.current_id, now_ms)
-        rows = await store.peppers()
+        await store.accounts.first_pepper(peppers.current_id, now_ms)
+        rows = await store.accounts.list_peppers()
     known = set(peppers.ids)
     missing = [r.pepper_id for r in rows if r.retired_at_ms is None and r.pepper_id not in known]
     if len(missing) == sum(row.retired_at_ms is None for row in rows):
@@ -183,8 +183,8 @@ async def rotate_pepper(store: Store, path: Path, change: AuditedChange) -> str:
         ConfigError: The file cannot be changed, or another process changes it.
     """
     with changing(path):
-        made = prepare_pepper(path, await store.peppers())
-        await store.rotate_pepper(made, change)
+        made = prepare_pepper(path, await store.accounts.list_peppers())
+        await store.accounts.rotate_pepper(made, change)
     return made
 
 
@@ -198,8 +198,8 @@ async def retire_peppers(store: Store, path: Path, change: AuditedChange) -> lis
         ConfigError: The file cannot be changed, or another process changes it.
     """
     with changing(path):
-        key_ids = await store.retire_peppers(change)
-        remove_retired(path, await store.peppers())
+        key_ids = await store.accounts.retire_peppers(change)
+        remove_retired(path, await store.accounts.list_peppers())
     return key_ids
 
 

@@ -65,7 +65,7 @@ class Sessions:
         self._peppers = peppers
         self._per_key_max = per_key_max
         self._cache: ReadCache[bytes, SessionRow] = ReadCache(
-            store.sessions, clock_ms=clock_ms, fresh=_fresh
+            store.sessions.find, clock_ms=clock_ms, fresh=_fresh
         )
 
     async def create(self, key: Key, secret: bytes, now_ms: int) -> RestSession:
@@ -76,7 +76,7 @@ class Sessions:
         """
         token = new_token()
         row = SessionRow(str(uuid4()), key.key_id, now_ms, now_ms + LIFETIME_MS)
-        gone = await self._store.create_session(
+        gone = await self._store.sessions.create(
             row,
             self._peppers.digest(token),
             secret=secret,

@@ -1,37 +1,381 @@
-"""The meter: bytes delivered to each key, counted in memory and flushed in idempotent batches.
+"""Usage: the bytes delivered to each key, their report, and the file for a database outage.
 
-Each batch has a number that the store accepts once, so that a retry after a timeout never counts
-twice. Every `flush_interval_s` the delivered bytes are collected from the connections and flushed;
-a crash loses what was delivered since the last flush. Bytes count in the period in which they are
-collected, so they are collected at midnight (UTC) as well, where periods end. While the store is
-slow or unavailable, each round writes to the usage file instead. The meter does not close
-sockets: it calls `on_over` and `on_warning`.
+The meter counts in memory and flushes in idempotent batches. Each batch has a number that the
+store accepts once, so that a retry after a timeout never counts twice. Every `flush_interval_s` the
+delivered bytes are collected from the connections and flushed; a crash loses what was delivered
+since the last flush. Bytes count in the period in which they are collected, so they are collected
+at midnight (UTC) as well, where periods end. The meter does not close sockets: it calls `on_over`
+and `on_warning`.
+
+While the store is slow or unavailable, each round writes to the usage file instead, which the next
+start applies. Each node has a file of its own, `<name>.usage-<epoch>`, locked while the node lives.
+The file is preallocated, so that it can be written when the disk is full, and has two slots that
+are written alternately, so that an interrupted write leaves the previous one intact. Batches keep
+the numbers under which the database would have taken them, so that none is counted twice.
 """
 
 import asyncio
+import fcntl
+import glob
 import logging
+import os
 import secrets
+import threading
 import time
+import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct as Layout
+from typing import Annotated, Final, Self
 
-from onebook.accounts.keys import Key
+from msgspec import DecodeError, Meta, Struct, msgpack
+from pydantic import ConfigDict
+from sqlalchemy.exc import IntegrityError
+
+from onebook.accounts.keys import Key, status_at
 from onebook.accounts.periodic import every
-from onebook.accounts.periods import Period, period_at
-from onebook.accounts.spill import Batch, UsageFile
-from onebook.accounts.usage_report import UsageMark, UsageReport, mark_of, usage_report
-from onebook.config import AccountsSettings
+from onebook.accounts.periods import Period, period_after, period_at
+from onebook.clock import iso_ms
+from onebook.config import AccountsSettings, StoreSettings
 from onebook.errors import OnebookError
-from onebook.metrics import (
-    ALLOWANCE_MARKS,
-    USAGE_FILE_FAILING,
-    USAGE_FILE_IN_USE,
-    USAGE_FLUSH_AGE,
-)
-from onebook.model import DAY_MS, SECOND_MS
+from onebook.metrics import ALLOWANCE_MARKS, USAGE_FILE_FAILING, USAGE_FILE_IN_USE, USAGE_FLUSH_AGE
+from onebook.model import DAY_MS, GIB_BYTES, SECOND_MS, KeyStatus, Tier
 from onebook.signals import Signal
 from onebook.store import Store, UsageCell
+
+WARNING_PERCENT: Final = 80
+GIB_DECIMALS: Final = 4  # smaller numbers are printed with an exponent; the bytes are exact
+
+
+# Standard dataclasses: pydantic makes the OpenAPI schema of GET /data-usage of them, and msgspec
+# writes them into WebSocket messages.
+_DOCUMENTED: Final = ConfigDict(use_attribute_docstrings=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class DataUsage:
+    """Usage of a key in this period. GB are GiB: 50 GB = 53,687,091,200 bytes."""
+
+    __pydantic_config__ = _DOCUMENTED
+
+    used_gb: float
+    limit_gb: float
+    remaining_gb: float
+    usage_percentage: float
+    """Percent of the limit, two decimals."""
+    bytes_used: int
+    bytes_limit: int
+
+
+@dataclass(frozen=True)
+class BillingPeriod:
+    """Calendar months in UTC, anchored on the day the key was made."""
+
+    __pydantic_config__ = _DOCUMENTED
+
+    reset_date: str
+    """When the current period ends."""
+    days_until_reset: int
+    """Whole days left."""
+    next_reset: str
+    """One period later."""
+
+
+@dataclass(frozen=True)
+class UsageStatus:
+    """Status of the key and of its allowance."""
+
+    __pydantic_config__ = _DOCUMENTED
+
+    limit_exceeded: bool
+    warning_threshold: bool
+    """True from 80 percent of the limit on."""
+    api_key_status: KeyStatus
+
+
+@dataclass(frozen=True)
+class UsageReport:
+    """The usage report: the body of GET /data-usage as the specification has it."""
+
+    __pydantic_config__ = _DOCUMENTED
+
+    user_id: str
+    username: str
+    billing_tier: Tier
+    api_key_active: bool
+    data_usage: DataUsage
+    billing_period: BillingPeriod
+    status: UsageStatus
+    timestamp: str
+
+
+class UsageMark(IntEnum):
+    """Share of the allowance that a key has used."""
+
+    WITHIN = 0
+    WARNING = 1
+    OVER = 2
+
+
+def mark_of(used_bytes: int, allowance_bytes: int) -> UsageMark:
+    """The mark of a number of bytes in an allowance."""
+    if used_bytes > allowance_bytes:
+        return UsageMark.OVER
+    if used_bytes * 100 >= allowance_bytes * WARNING_PERCENT:
+        return UsageMark.WARNING
+    return UsageMark.WITHIN
+
+
+def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int) -> UsageReport:
+    """Report what a key has used in the period that holds `now_ms`.
+
+    `allowance_bytes` is that of keys without one of their own.
+    """
+    allowance_bytes = key.allowance_of(allowance_bytes)
+    period = period_at(key.created_at_ms, now_ms)
+    status = status_at(key, now_ms)
+    mark = mark_of(used_bytes, allowance_bytes)
+    return UsageReport(
+        user_id=key.account_id,
+        username=key.username,
+        billing_tier=key.tier,
+        api_key_active=status is KeyStatus.ACTIVE,
+        data_usage=DataUsage(
+            used_gb=gib(used_bytes),
+            limit_gb=gib(allowance_bytes),
+            remaining_gb=gib(max(0, allowance_bytes - used_bytes)),
+            usage_percentage=round(used_bytes * 100 / allowance_bytes, 2),
+            bytes_used=used_bytes,
+            bytes_limit=allowance_bytes,
+        ),
+        billing_period=BillingPeriod(
+            reset_date=iso_ms(period.end_ms),
+            days_until_reset=(period.end_ms - now_ms) // DAY_MS,
+            next_reset=iso_ms(period_after(key.created_at_ms, period).end_ms),
+        ),
+        status=UsageStatus(
+            limit_exceeded=mark is UsageMark.OVER,
+            warning_threshold=mark is not UsageMark.WITHIN,
+            api_key_status=status,
+        ),
+        timestamp=iso_ms(now_ms),
+    )
+
+
+async def stored_usage(store: Store, key: Key, now_ms: int) -> int:
+    """The bytes of a key's current period that the store has, from every node."""
+    period = period_at(key.created_at_ms, now_ms)
+    return await store.usage.total(UsageCell(key.key_id, period.start_ms))
+
+
+def gib(count: int) -> float:
+    """Convert bytes to GiB, as reports print them."""
+    return round(count / GIB_BYTES, GIB_DECIMALS)
+
+
+SLOT_BYTES: Final = 1 << 20  # about 30,000 keys
+SLOTS: Final = 2
+FILE_MARK: Final = b"obusage1"
+FILE_MODE: Final = 0o600
+
+_HEADER: Final = Layout(">8sQII")  # mark, generation, length and CRC-32 of what follows
+
+log = logging.getLogger("onebook.accounts")
+
+
+class Batch(Struct, frozen=True, array_like=True):
+    """Bytes by key and period, under the number that makes them count once."""
+
+    seq: int
+    deltas: dict[UsageCell, int]
+
+
+_Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # as a database takes it
+
+
+class _Content(Struct, frozen=True, array_like=True):
+    epoch: str
+    batches: list[tuple[_Number, list[tuple[str, _Number, _Number]]]]
+
+
+class UsageFile:
+    """The file of one node, from `create` to `release`.
+
+    The methods block on the disk; they may be called from any thread.
+    """
+
+    def __init__(self, path: Path, descriptor: int, epoch: str) -> None:
+        self.path = path
+        self.epoch = epoch
+        self.holds_usage = False
+        self._descriptor = descriptor
+        self._generation = 0
+        self._turn = threading.Lock()
+
+    @classmethod
+    def create(cls, folder: Path, name: str, epoch: str) -> Self:
+        """Make and lock the file of a node.
+
+        Raises:
+            OSError: The folder cannot be written, or the disk is full.
+        """
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = folder / f"{name}.usage-{epoch}"
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+        while True:
+            descriptor = os.open(path, flags, FILE_MODE)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if _is_at(path, descriptor):
+                    os.posix_fallocate(descriptor, 0, SLOTS * SLOT_BYTES)
+                    return cls(path, descriptor, epoch)
+            except OSError:
+                os.close(descriptor)
+                path.unlink(missing_ok=True)
+                raise
+            os.close(descriptor)  # another node's start removed it before it was locked
+
+    def put(self, batches: Sequence[Batch]) -> None:
+        """Replace what the file holds.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        rows = [
+            (batch.seq, [(*cell, count) for cell, count in batch.deltas.items()])
+            for batch in batches
+        ]
+        payload = msgpack.encode(_Content(self.epoch, rows))
+        if _HEADER.size + len(payload) > SLOT_BYTES:
+            raise OSError(f"usage of so many keys does not fit in {self.path}")
+        with self._turn:
+            generation = self._generation + 1
+            header = _HEADER.pack(FILE_MARK, generation, len(payload), zlib.crc32(payload))
+            os.pwrite(self._descriptor, header + payload, generation % SLOTS * SLOT_BYTES)
+            os.fdatasync(self._descriptor)
+            self._generation = generation
+            self.holds_usage = bool(batches)
+
+    def release(self) -> None:
+        """Unlock the file for the next start to take in; remove it if it holds nothing."""
+        if not self.holds_usage:
+            self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+async def take_in(folder: Path, name: str, store: Store, now_ms: int) -> int:
+    """Apply the files of ended nodes; return how many bytes were new.
+
+    A file that belongs to a living node is left alone. One with keys that are not in this database
+    is kept.
+
+    Raises:
+        DatabaseUnavailable: The database did not take them; they stay.
+    """
+    total = 0
+    for path in _left_behind(folder, name):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            log.error("The usage file %s cannot be opened: %s.", path, error.strerror)
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(path, descriptor):
+                total += await _take_in(path, descriptor, store, now_ms)
+        except BlockingIOError:
+            continue  # its node is running
+        finally:
+            os.close(descriptor)
+    return total
+
+
+def usage_place(settings: StoreSettings, store: Store) -> tuple[Path, str]:
+    """The folder of usage files, and what their names begin with."""
+    beside = settings.pepper_file if store.database.path is None else store.database.path
+    return settings.usage_dir or beside.parent, store.database.name
+
+
+def unlocked(folder: Path, name: str) -> list[Path]:
+    """The usage files of nodes that are not running; `take_in` applies them at a start."""
+    found = []
+    for path in _left_behind(folder, name):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if _is_at(path, descriptor):
+                found.append(path)
+        except BlockingIOError:
+            continue  # its node is running
+        finally:
+            os.close(descriptor)
+    return found
+
+
+def _left_behind(folder: Path, name: str) -> list[Path]:
+    return sorted(folder.glob(f"{glob.escape(name)}.usage-*"))
+
+
+async def _take_in(path: Path, descriptor: int, store: Store, now_ms: int) -> int:
+    content = newest_content(descriptor)
+    if content is None:
+        log.error("The usage file %s is damaged; it was kept for inspection.", path)
+        return 0
+    total = 0
+    for seq, rows in content.batches:
+        deltas = {UsageCell(key_id, start_ms): count for key_id, start_ms, count in rows}
+        try:
+            applied = await store.usage.apply((content.epoch, seq), deltas, now_ms)
+        except IntegrityError:
+            count_bytes = sum(deltas.values())
+            log.error(
+                "%s contains %d bytes of usage for keys that do not exist in this database.",
+                path,
+                count_bytes,
+            )
+            return total
+        if applied is not None:
+            total += sum(deltas.values())
+    os.unlink(path)
+    if total:
+        log.info("Recovered %d bytes of usage from %s.", total, path)
+    return total
+
+
+def newest_content(descriptor: int) -> _Content | None:
+    """The newest slot that is whole; None where slots were written and none is."""
+    newest, found = 0, None
+    written = False
+    for slot in range(SLOTS):
+        data = os.pread(descriptor, SLOT_BYTES, slot * SLOT_BYTES)
+        if len(data) < _HEADER.size or not any(data[: _HEADER.size]):
+            continue
+        written = True
+        mark, generation, length, checksum = _HEADER.unpack_from(data)
+        payload = data[_HEADER.size : _HEADER.size + length]
+        if mark != FILE_MARK or generation <= newest or zlib.crc32(payload) != checksum:
+            continue
+        try:
+            found = msgpack.decode(payload, type=_Content)
+        except (DecodeError, RecursionError, UnicodeDecodeError):
+            continue
+        newest = generation
+    return found if written else _Content("", [])
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether a path still leads to an open file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
 
 CLOSE_PAUSE_S: Final = 0.2
 # A batch whose write takes longer goes into the usage file as well: a crash loses at most the flush
@@ -39,8 +383,6 @@ CLOSE_PAUSE_S: Final = 0.2
 SLOW_WRITE_S: Final = 0.25
 MIDNIGHT_NEAR_MS: Final = SECOND_MS  # above the interval of flushes
 PROBE_S: Final = 2.0  # an idle meter writes this often to check that the store is writable
-
-log = logging.getLogger("onebook.accounts")
 
 
 class _Count:
@@ -132,7 +474,7 @@ class Meter:
         unknown = (key for key in keys if key.key_id not in self._counts)
         new = [_Count(key, period_at(key.created_at_ms, now_ms)) for key in unknown]
         if new:
-            used_bytes = await self._store.usage_of({count.cell for count in new})
+            used_bytes = await self._store.usage.totals({count.cell for count in new})
             for count in new:
                 self._begin(count, used_bytes.get(count.cell, 0))
         for key in keys:
@@ -245,7 +587,7 @@ class Meter:
         if batch is None:
             return
         number = (self._node_epoch, batch.seq)
-        totals = await self._store.apply_usage(number, batch.deltas, self._clock_ms())
+        totals = await self._store.usage.apply(number, batch.deltas, self._clock_ms())
         self._unconfirmed = None
         self._flushed_s = self._monotonic()
         # The totals hold what other nodes delivered to the same keys.
@@ -309,7 +651,7 @@ class Meter:
     async def _write(self) -> None:
         await self.flush()
         if self.flush_age_s() >= PROBE_S:
-            await self._store.probe(self._clock_ms())
+            await self._store.facts.probe(self._clock_ms())
             self._flushed_s = self._monotonic()
 
     async def _keep(self, *, all_of_it: bool = True) -> bool:

@@ -11,7 +11,7 @@ from onebook.errors import (
     OnebookError,
     SessionExpired,
 )
-from onebook.model import KeyStatus, Tier
+from onebook.model import Tier
 
 
 class AnswerBody(BaseModel):
@@ -79,51 +79,6 @@ class NoSession(AnswerBody):
 
     authenticated: Literal[False] = False
     message: str
-
-
-class DataUsageBody(AnswerBody):
-    """What a key has received in this period. GB are GiB: 50 GB = 53,687,091,200 bytes."""
-
-    used_gb: float
-    limit_gb: float
-    remaining_gb: float
-    usage_percentage: float
-    """Percent of the limit, two decimals."""
-    bytes_used: int
-    bytes_limit: int
-
-
-class BillingPeriodBody(AnswerBody):
-    """Calendar months in UTC, anchored on the day the key was made."""
-
-    reset_date: str
-    """When the current period ends."""
-    days_until_reset: int
-    """Whole days left."""
-    next_reset: str
-    """One period later."""
-
-
-class UsageStatusBody(AnswerBody):
-    """Where the key stands."""
-
-    limit_exceeded: bool
-    warning_threshold: bool
-    """True from 80 percent of the limit on."""
-    api_key_status: KeyStatus
-
-
-class Usage(AnswerBody):
-    """The usage report."""
-
-    user_id: str
-    username: str
-    billing_tier: Tier
-    api_key_active: bool
-    data_usage: DataUsageBody
-    billing_period: BillingPeriodBody
-    status: UsageStatusBody
-    timestamp: str
 
 
 class ExchangeEntry(AnswerBody):

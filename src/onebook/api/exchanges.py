@@ -11,13 +11,11 @@ from onebook.api.bodies import (
 )
 from onebook.api.context import ByAddress, Parts
 from onebook.errors import InternalError, RateLimitExceeded
+from onebook.transactions.availability import Availability
 from onebook.transactions.service import UNIFIED_TYPES
-from onebook.transactions.standing import ExchangeStanding
 
 # Credentials that are set, whether or not the exchange accepts them.
-HELD = frozenset(
-    (ExchangeStanding.OPERATIONAL, ExchangeStanding.REFUSED, ExchangeStanding.UNREACHABLE)
-)
+HELD = frozenset((Availability.OPERATIONAL, Availability.REFUSED, Availability.UNREACHABLE))
 
 router = APIRouter(
     tags=["exchanges"], dependencies=[ByAddress], responses=errors(RateLimitExceeded, InternalError)
@@ -39,8 +37,8 @@ async def credentials(parts: Parts) -> CredentialAvailability:
     `testnet_available` is false here although the list of exchanges says true: the specification
     asks for both. It reads: a caller cannot bring testnet credentials.
     """
-    standings = await parts.transactions.standings.all()
-    held = [name for name, standing in standings.items() if standing in HELD]
+    availability = await parts.transactions.availability.all()
+    held = [name for name, state in availability.items() if state in HELD]
     return CredentialAvailability(
         exchanges_with_internal_credentials=held,
         exchanges_requiring_user_credentials=[],
@@ -48,10 +46,10 @@ async def credentials(parts: Parts) -> CredentialAvailability:
             name: CredentialFacts(
                 has_internal_credentials=name in held,
                 requires_user_credentials=False,
-                can_use_without_api_keys=standing is ExchangeStanding.OPERATIONAL,
+                can_use_without_api_keys=state is Availability.OPERATIONAL,
                 testnet_available=False,
             )
-            for name, standing in standings.items()
+            for name, state in availability.items()
         },
     )
 

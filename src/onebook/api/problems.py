@@ -1,7 +1,7 @@
-"""HTTP error responses: one body for all errors, without traces, keys or tokens.
+"""HTTP error responses: one form of body for all errors, without tracebacks, keys or tokens.
 
-Every failure is an error of `onebook.errors` first; its body has `error`, `message`, `timestamp`
-and its own details, and the response has the headers of its status.
+Every failure is first converted to an error of `onebook.errors`. The body has `error`, `message`,
+`timestamp` and the details of the error; the response has the headers of its status.
 """
 
 from collections.abc import Mapping
@@ -35,10 +35,10 @@ BEARER = {"WWW-Authenticate": "Bearer"}  # RFC 9110 section 11.6.1
 
 _FOREIGN: dict[int, tuple[type[OnebookError], str]] = {
     400: (InvalidRequest, "The request is malformed."),
-    404: (NotFound, "There is nothing at this path; /docs lists what there is."),
-    405: (MethodNotAllowed, "This path does not answer that method; see the Allow header."),
+    404: (NotFound, "Unknown path; see /docs for all endpoints."),
+    405: (MethodNotAllowed, "This path does not support the method; see the Allow header."),
     413: (RequestTooLarge, "The request body is too large."),
-    503: (ServiceUnavailable, "The service cannot answer this now; try again shortly."),
+    503: (ServiceUnavailable, "The service cannot answer at the moment; retry shortly."),
 }
 
 
@@ -60,7 +60,8 @@ class FailureRoute(APIRoute):
 
 
 def error_fields(scope: Scope) -> Mapping[str, Any]:
-    """Fields that a route adds to its error bodies, also before routing."""
+    """Fields that the route of a path adds to its error bodies, also if the error occurs before
+    routing."""
     route = scope.get("route") or _route_of(scope)
     return getattr(route, "error_fields", {})
 
@@ -77,7 +78,7 @@ def problem(
     fields: Mapping[str, Any] = MappingProxyType({}),
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """Write an error as its answer; `fields` are what its route adds."""
+    """Return the response to an error; `fields` are added by its route."""
     body: dict[str, Any] = dict(fields)
     body |= {"error": error.code, "message": error.message, "timestamp": iso_ms(now_ms)}
     body |= error.details
@@ -98,9 +99,9 @@ def _headers(error: OnebookError) -> dict[str, str]:
 
 
 def from_status(status: int) -> OnebookError:
-    """Convert an error that the framework raised."""
+    """Convert an HTTP error raised by the framework."""
     kind, message = _FOREIGN.get(status, (InternalError, ""))
-    return kind(message or "Something went wrong on our side; it has been logged.")
+    return kind(message or "Internal error; it has been logged.")
 
 
 def from_validation(error: ValidationError) -> InvalidRequest:
@@ -118,8 +119,8 @@ def _sentence(fault: ErrorDetails) -> str:
         case "extra_forbidden" if name == "credentials":
             return CREDENTIALS_HELD
         case "extra_forbidden":
-            return f"There is no field {name[:NAME_SHOWN_MAX]}."
+            return f"Unknown field {name[:NAME_SHOWN_MAX]}."
     if not name:
         return "The body must be a JSON object."
     kind = next((words for start, words in _MUST_BE if fault["type"].startswith(start)), "")
-    return f"Field {name} must be {kind}." if kind else f"Field {name} has a wrong value."
+    return f"Field {name} must be {kind}." if kind else f"Field {name} has an invalid value."

@@ -22,7 +22,7 @@ from onebook.errors import (
     UpgradeRequired,
 )
 from onebook.metrics import TEXT_TYPE
-from onebook.transactions.standing import ExchangeStanding
+from onebook.transactions.availability import Availability
 
 WEBSOCKET_PATH = "/api/v1/ws"
 FEATURES = (
@@ -44,9 +44,9 @@ UPGRADE_HEADERS = {
     "Sec-WebSocket-Version": "13",  # RFC 6455 section 4.4
 }
 _MEANING = {
-    ExchangeStanding.REFUSED: "the exchange refused the credentials.",
-    ExchangeStanding.UNREACHABLE: "the exchange could not be reached.",
-    ExchangeStanding.UNKNOWN: "the database does not answer.",
+    Availability.REFUSED: "the exchange refused the credentials.",
+    Availability.UNREACHABLE: "the exchange could not be reached.",
+    Availability.UNKNOWN: "the database does not answer.",
 }
 
 router = APIRouter(tags=["service"])
@@ -60,15 +60,13 @@ async def facts_of(parts: Services) -> tuple[HealthFacts, list[str]]:
     refuses them, or cannot be reached, is one.
     """
     facts = parts.health()
-    standings = await parts.transactions.standings.all() if facts.ready else {}
+    availability = await parts.transactions.availability.all() if facts.ready else {}
     problems = [
-        f"Transactions of {name}: {_MEANING[standing]}"
-        for name, standing in standings.items()
-        if standing in _MEANING
+        f"Transactions of {name}: {_MEANING[state]}"
+        for name, state in availability.items()
+        if state in _MEANING
     ]
-    able = [
-        name for name, standing in standings.items() if standing is ExchangeStanding.OPERATIONAL
-    ]
+    able = [name for name, state in availability.items() if state is Availability.OPERATIONAL]
     return replace(facts, problems=(*facts.problems, *problems)), able
 
 

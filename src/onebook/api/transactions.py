@@ -38,10 +38,10 @@ from onebook.errors import (
     ServiceUnavailable,
 )
 from onebook.model import SECOND_MS
-from onebook.transactions.answer import Coverage, ErrorEntry
-from onebook.transactions.counters import UNREAD
+from onebook.transactions.metrics import UNREAD
 from onebook.transactions.record import Record
 from onebook.transactions.request import ExchangeName, Flag, TransactionsRequest
+from onebook.transactions.run import Coverage, ErrorEntry
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"

@@ -7,9 +7,9 @@ The specification puts the key in the path. It is written to no log, metric or e
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from msgspec import to_builtins
 
-from onebook.api.bodies import Usage, errors
+from onebook.accounts import UsageReport
+from onebook.api.bodies import errors
 from onebook.api.context import Parts, address
 from onebook.errors import (
     AccountSuspended,
@@ -34,12 +34,11 @@ async def data_usage(
     api_key: Annotated[str, Path(description="The API key itself.")],
     request: Request,
     parts: Parts,
-) -> Usage:
+) -> UsageReport:
     """Answer the usage of a key. Counts against no limit; needs no session.
 
     Sixty unknown keys in a minute from one address are followed by 429.
     """
-    report = await parts.accounts.usage_report(
+    return await parts.accounts.usage_report(
         api_key, address=address(request), now_ms=parts.now_ms()
     )
-    return Usage.model_validate(to_builtins(report))

@@ -21,8 +21,8 @@ from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings
 from onebook.errors import OnebookError
 from onebook.exchanges.contract import Exchange
-from onebook.gateway.address_limiter import AddressLimiter
-from onebook.gateway.turns import Turns
+from onebook.gateway.scheduler import Turns
+from onebook.gateway.upgrade import AddressLimiter
 from onebook.metrics import TEXT_TYPE, Exposition
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.feeds_node import FeedsNode

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from onebook.accounts.periodic import every
-from onebook.accounts.spill import usage_place
+from onebook.accounts.usage import usage_place
 from onebook.config import Settings
 from onebook.errors import DatabaseUnavailable
 from onebook.metrics import CERTIFICATE_ENDS, DISK_FREE, LAST_BACKUP
@@ -26,7 +26,7 @@ async def upkeep(settings: Settings, store: Store) -> AsyncIterator[None]:
 
     async def measure() -> None:
         await asyncio.to_thread(_measure_files, settings, store)
-        at_ms = await store.noted(BACKED_UP_AT)
+        at_ms = await store.facts.get(BACKED_UP_AT)
         LAST_BACKUP.set(math.nan if at_ms is None else int(at_ms) / SECOND_MS)
 
     with suppress(DatabaseUnavailable):  # the store logs it
@@ -42,7 +42,7 @@ async def upkeep(settings: Settings, store: Store) -> AsyncIterator[None]:
 def _measure_files(settings: Settings, store: Store) -> None:
     ends = preflight.tls_ends(settings.server)
     CERTIFICATE_ENDS.set(math.nan if ends is None else ends.timestamp())
-    beside = settings.store.pepper_file if store.path is None else store.path
+    beside = settings.store.pepper_file if store.database.path is None else store.database.path
     folders = {"data": beside.parent, "usage": usage_place(settings.store, store)[0]}
     for files, folder in folders.items():
         with suppress(OSError):

@@ -2,8 +2,7 @@
 
 import logging
 
-from onebook.accounts.spill import UsageFile, take_in, usage_place
-from onebook.accounts.usage import new_epoch
+from onebook.accounts.usage import UsageFile, new_epoch, take_in, usage_place
 from onebook.config import Settings
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.store import Store

@@ -67,7 +67,7 @@ async def running(
         listener, metrics = _listeners(stack, server)
         store = await stack.enter_async_context(Store(settings.store.url))
         # A pepper without a database: the database was deleted or moved.
-        await store.upgrade(create=not settings.store.pepper_file.exists())
+        await store.database.upgrade(create=not settings.store.pepper_file.exists())
         peppers = load_pepper(settings.store.pepper_file)
         await require_same_pepper(store, peppers, clock.wall_ms())
         kept_usage = await usage_file(settings, store, clock.wall_ms())
@@ -177,7 +177,7 @@ async def _book_parts(
 def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactions:
     """The transaction interface with every exchange that it has."""
     ours = settings.transactions
-    vault = Vault(store, master_keys(ours))
+    vault = Vault(store.credentials, master_keys(ours))
     return Transactions(
         adapters_of(ours),
         vault,

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from onebook import http, logs
+from onebook.backoff import Backoff
 from onebook.config import Settings
 from onebook.config.settings import variable_of
 from onebook.errors import ConfigError
@@ -172,20 +173,20 @@ class KeptProcess:
 
     async def _keep(self) -> int:
         """Restart the process whenever it ends; returns its exit code after `stop`."""
-        delay_s = DELAY_S
+        backoff = Backoff(DELAY_S, self._delay_max_s, lambda: 1.0)
         began_s = time.monotonic()
         while True:
             pid, code = self.pid, await self._ended()
             if self._stopping.is_set():
                 return code if self._works else 0  # never ready: no usage to lose
             if time.monotonic() - began_s >= STEADY_S:
-                delay_s = DELAY_S
+                backoff.reset()
+            delay_s = backoff.next_s()
             self._log_end(pid, code, delay_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
                     await self._stopping.wait()
                 return 0
-            delay_s = min(2 * delay_s, self._delay_max_s)
             self.restarts += 1
             began_s = time.monotonic()
             try:

@@ -1,1 +1,1 @@
-"""The command line: one file a group of commands; `main` puts them together."""
+"""The command line: one module per group of commands; `main` is the entry point."""

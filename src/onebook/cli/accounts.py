@@ -1,4 +1,4 @@
-"""`onebook accounts`: the users, and whether they may use the service."""
+"""`onebook accounts`: create, list, suspend and resume users."""
 
 from typing import Annotated
 
@@ -21,18 +21,18 @@ from onebook.store import AccountRow, KeyRow
 
 accounts_app = typer.Typer(no_args_is_help=True, help="Users: create, list, suspend, resume.")
 
-Username = Annotated[str, typer.Argument(help="The username, or the account's id.")]
+Username = Annotated[str, typer.Argument(help="Username or account id.")]
 
 
 @accounts_app.command("create")
 @reported
 def create(
-    username: Annotated[str, typer.Argument(help="The name of the new user.")],
+    username: Annotated[str, typer.Argument(help="Username of the new user.")],
     reason: Reason = "",
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Add a user.
+    """Create a user.
 
     Example: onebook accounts create alice
     """
@@ -47,14 +47,14 @@ def create(
 @accounts_app.command("list")
 @reported
 def list_accounts(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """List every user.
+    """List all users.
 
     Example: onebook accounts list --json
     """
 
     async def work() -> list[AccountRow]:
         async with desk(config) as (store, _admin):
-            return await store.accounts()
+            return await store.accounts.list_accounts()
 
     accounts = run(work())
     if as_json:
@@ -88,7 +88,7 @@ def show(username: Username, as_json: AsJson = False, config: ConfigFile = None)
 def suspend(
     username: Username, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
 ) -> None:
-    """Suspend a user: within 2 s none of its keys is accepted and its sockets are closed.
+    """Suspend a user: within 2 s its keys are rejected and its connections closed.
 
     Example: onebook accounts suspend alice --reason "unpaid invoice"
     """
@@ -100,7 +100,7 @@ def suspend(
 def resume(
     username: Username, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
 ) -> None:
-    """Resume a suspended user: its keys are accepted again.
+    """Resume a suspended user; its keys work again.
 
     Example: onebook accounts resume alice
     """

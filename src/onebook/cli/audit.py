@@ -1,4 +1,4 @@
-"""`onebook audit`: who changed which account, key or credentials, when and why."""
+"""`onebook audit`: the log of changes to accounts, keys and credentials."""
 
 from contextlib import suppress
 from typing import Annotated, Final
@@ -24,20 +24,20 @@ def audit_command(
         str | None,
         typer.Argument(
             metavar="[SUBJECT]",
-            help="A username, the id of an account or a key, or EXCHANGE/ENVIRONMENT; all if not "
-            "given.",
+            help="Username, account id, key id or EXCHANGE/ENVIRONMENT; default: all.",
         ),
     ] = None,
     since: Annotated[
-        str, typer.Option(help="How far back: 24h, 30d, or a first day (UTC).")
+        str, typer.Option(help="Start: a span back such as 24h or 30d, or a date (UTC).")
     ] = "3650d",
     limit: Annotated[
-        int, typer.Option(min=1, max=ROWS_MAX, help="At most so many, the newest.")
+        int,
+        typer.Option(min=1, max=ROWS_MAX, help="Maximum number of entries; the newest are shown."),
     ] = 1_000,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show what operators changed, newest first.
+    """Show the changes made by operators, newest first.
 
     Example: onebook audit alice --since 90d
     """
@@ -46,7 +46,7 @@ def audit_command(
     async def work() -> list[ChangeRow]:
         async with desk(config) as (store, admin):
             found = None if subject is None else await _subject(admin, subject)
-            return await store.changes(
+            return await store.audit.changes(
                 found, since_ms=since_ms, until_ms=now_ms() + DAY_MS, rows_max=limit
             )
 
@@ -55,14 +55,14 @@ def audit_command(
         print_json(rows)
         return
     if not rows:
-        typer.echo("Nothing was changed in this time.")
+        typer.echo("No changes in this period.")
         return
     columns = ("changed_at", *ChangeRow.__struct_fields__[1:])
     print_table(columns, ((iso_ms(row.changed_at_ms), *astuple(row)[1:]) for row in rows))
 
 
 async def _subject(admin: Admin, name: str) -> str:
-    """The id that the trail has for a username, a key, or an environment of credentials."""
+    """The id under which a username, key or credentials environment is logged."""
     if CREDENTIALS_SEPARATOR in name:
         return name
     with suppress(NotFound):

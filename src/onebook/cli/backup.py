@@ -1,4 +1,4 @@
-"""`onebook backup` and `onebook restore`: everything that a service needs, in one file."""
+"""`onebook backup` and `onebook restore`: the whole state of a service in one archive."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,20 +13,20 @@ from onebook.ops import backup
 
 Timeout = Annotated[
     float,
-    typer.Option(min=1, max=86_400, help="Seconds that pg_dump or pg_restore may take."),
+    typer.Option(min=1, max=86_400, help="Timeout of pg_dump or pg_restore, in seconds."),
 ]
 
 
 @reported
 def backup_command(
-    folder: Annotated[Path, typer.Argument(help="The folder for the backup.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the new archive.")],
     timeout: Timeout = 3_600.0,
     file: ConfigFile = None,
 ) -> None:
-    """Save database, pepper, master key and settings file in one archive, while nodes run.
+    """Back up database, pepper, master key and settings file into one archive, while nodes run.
 
-    Its path is printed alone on standard output. It holds secrets: it is made with mode 0600, and
-    should be encrypted before it leaves this machine.
+    Only the path of the archive is printed to standard output. The archive contains secrets: it has
+    mode 0600 and should be encrypted before it leaves this machine.
 
     Example: onebook backup /var/backups/onebook
     """
@@ -43,24 +43,24 @@ def backup_command(
     )
     typer.echo(str(made.path))
     for each in made.missing:
-        typer.echo(f"Not in it: {each}.", err=True)
+        typer.echo(f"Not in the backup: {each}.", err=True)
 
 
 @reported
 def restore_command(
-    archive: Annotated[Path, typer.Argument(help="The archive that `onebook backup` made.")],
+    archive: Annotated[Path, typer.Argument(help="Archive written by `onebook backup`.")],
     timeout: Timeout = 3_600.0,
     config_file: ConfigFile = None,
 ) -> None:
-    """Restore a backup to the places that the settings name; overwrites nothing.
+    """Restore a backup to the paths in the settings; existing files are never overwritten.
 
-    The settings file in the archive is not restored: take it out with tar -xOf ARCHIVE
-    onebook.toml, and look at its paths.
+    The settings file is not restored: extract it with tar -xOf ARCHIVE onebook.toml and check its
+    paths.
 
     Example: onebook restore /var/backups/onebook/onebook-20261122T030000Z.tar
     """
     if not archive.is_file():
-        fail(f"There is no backup {archive}.")
+        fail(f"Backup {archive} not found.")
     restored = run(backup.restore(config.load(config_file), archive, timeout_s=timeout))
     manifest = restored.manifest
     typer.echo(

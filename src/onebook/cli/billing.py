@@ -1,4 +1,4 @@
-"""`onebook billing`: what all keys used, for invoices and checks."""
+"""`onebook billing`: usage of all keys per billing period, for invoices."""
 
 import csv
 import sys
@@ -19,7 +19,7 @@ PERIOD_MAX_MS: Final = 31 * DAY_MS  # no billing period is longer
 
 
 class Format(StrEnum):
-    """How a report is printed."""
+    """Output format of a report."""
 
     TABLE = "table"
     CSV = "csv"
@@ -34,19 +34,17 @@ def billing_command(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
-            "--to", help="Last day (UTC), such as 2026-10-31, included whole; now if not given."
-        ),
+        typer.Option("--to", help="Last day (UTC), inclusive, such as 2026-10-31; default: now."),
     ] = None,
-    account: Annotated[str | None, typer.Option(help="Only the keys of this user.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only keys of this user.")] = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Report the usage of every key, by billing period.
+    """Report the usage of all keys per billing period.
 
-    Without dates: the billing period of each key that runs now. With dates: all billing periods
-    that begin within them, so that each belongs to exactly one month's report.
+    Without dates: the current billing period of each key. With dates: all billing periods that
+    begin in this range, so that each period is part of exactly one monthly report.
 
     Example: onebook billing --from 2026-10-01 --to 2026-10-31 --format csv
     """
@@ -68,9 +66,9 @@ async def _lines(
     async with desk(config) as (store, admin):
         keys = await admin.keys(account, at_ms)
         if span is None:
-            used_bytes = await store.usage_between(at_ms - PERIOD_MAX_MS - DAY_MS, at_ms + 1)
+            used_bytes = await store.usage.between(at_ms - PERIOD_MAX_MS - DAY_MS, at_ms + 1)
             return current_lines(keys, used_bytes, at_ms, allowance_bytes=allowance_bytes)
-        used_bytes = await store.usage_between(span.start_ms, span.end_ms)
+        used_bytes = await store.usage.between(span.start_ms, span.end_ms)
         return billing_lines(keys, used_bytes, span, allowance_bytes=allowance_bytes)
 
 
@@ -87,11 +85,11 @@ def _print(lines: list[BillingLine], form: Format) -> None:
     elif rows:
         _print_table(lines)
     else:
-        typer.echo("No billing period of any key begins in this time.")
+        typer.echo("No billing period begins in this range.")
 
 
 def _print_table(lines: list[BillingLine]) -> None:
-    """A table for the terminal: without account ids, and times as dates."""
+    """Print a table for the terminal, without account ids and with dates only."""
     columns = [name for name in BillingLine.__struct_fields__ if name != "user_id"]
     print_table(columns, ([_cell(line, name) for name in columns] for line in lines))
 

@@ -1,4 +1,4 @@
-"""Short codes of exchanges for narrow screens: three letters each, and none twice.
+"""Unique three-letter codes of exchanges, for narrow screens.
 
 The page has the same rule (`web/page/palette.js`).
 """
@@ -13,7 +13,7 @@ LENGTH: Final = 3
 
 
 class Codes:
-    """Gives codes in the order in which exchanges become known; those of this version are."""
+    """Assigns codes in the order in which exchanges are added, built-in ones first."""
 
     def __init__(self) -> None:
         self._codes: dict[str, str] = {}
@@ -22,7 +22,7 @@ class Codes:
             self.of(name)
 
     def of(self, exchange: str) -> str:
-        """Return the code: three letters of the name, its first among them."""
+        """Return the code: three letters of the name, including the first."""
         if exchange not in self._codes:
             name = exchange.upper()
             code = next((each for each in _candidates(name) if each not in self._taken), name)

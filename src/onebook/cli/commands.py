@@ -1,6 +1,7 @@
-"""The commands and where each one is: a module is imported when its command runs.
+"""Table of the commands; the module of a command is imported when the command runs.
 
-`onebook --help` prints the summaries that stand here; a test holds them equal to the commands' own.
+`onebook --help` prints the summaries of this table; a test compares them with the commands'
+docstrings.
 """
 
 import inspect
@@ -14,7 +15,7 @@ from onebook.cli.common import fail
 
 
 class CommandPath(NamedTuple):
-    """Where a command is: `module:attribute`, a function or a `Typer` of several commands."""
+    """Location of a command: `module:attribute` of a function or a `Typer` group."""
 
     path: str
     summary: str
@@ -24,15 +25,15 @@ COMMANDS: Final = {
     "serve": CommandPath("serve:serve_command", "Run the service until it is stopped."),
     "demo": CommandPath(
         "demo:demo_command",
-        "Run the service on simulated exchanges, with a key that is ready to use.",
+        "Run the service on simulated exchanges, with a ready-to-use key.",
     ),
     "doctor": CommandPath(
         "doctor:doctor_command",
-        "Examine settings, permissions, clock, database, key files, versions and reachability.",
+        "Check settings, permissions, clock, database, key files, versions and network access.",
     ),
     "top": CommandPath(
         "top:top_command",
-        "Show a running node: load, clients, database, and each exchange, those in trouble first.",
+        "Show a running node: load, clients, database and exchanges, those with problems first.",
     ),
     "watch": CommandPath(
         "watch:watch_command",
@@ -40,41 +41,43 @@ COMMANDS: Final = {
     ),
     "replay": CommandPath(
         "replay:replay_command",
-        "Serve recorded exchanges: clients connect, subscribe and see the recorded books.",
+        "Run the service on recorded exchange data.",
     ),
     "record": CommandPath(
         "record:record_command",
-        "Record the order-book frames of an exchange into a file that `onebook replay` plays.",
+        "Record the order book frames of an exchange into a file for `onebook replay`.",
     ),
-    "nodes": CommandPath(
-        "nodes:nodes_command", "Show the nodes of this cluster from their heartbeats."
+    "nodes": CommandPath("nodes:nodes_command", "Show the live nodes of this cluster."),
+    "usage": CommandPath(
+        "usage:usage", "Show the usage of a key in its billing period, and its allowance."
     ),
-    "usage": CommandPath("usage:usage", "Show what a key has used of its monthly allowance."),
     "billing": CommandPath(
-        "billing:billing_command", "Report the usage of every key, by billing period."
+        "billing:billing_command", "Report the usage of all keys per billing period."
     ),
-    "audit": CommandPath("audit:audit_command", "Show what operators changed, newest first."),
+    "audit": CommandPath(
+        "audit:audit_command", "Show the changes made by operators, newest first."
+    ),
     "backup": CommandPath(
         "backup:backup_command",
-        "Save database, pepper, master key and settings file in one archive, while nodes run.",
+        "Back up database, pepper, master key and settings file into one archive, while nodes run.",
     ),
     "restore": CommandPath(
         "backup:restore_command",
-        "Restore a backup to the places that the settings name; overwrites nothing.",
+        "Restore a backup to the paths in the settings; existing files are never overwritten.",
     ),
-    "exchanges": CommandPath("exchanges:exchanges_app", "The exchanges: list, show, check."),
+    "exchanges": CommandPath("exchanges:exchanges_app", "Exchanges: list, show, check."),
     "keys": CommandPath(
         "keys:keys_app", "API keys: create, list, change, suspend, resume, expire, rotate."
     ),
     "accounts": CommandPath("accounts:accounts_app", "Users: create, list, suspend, resume."),
     "credentials": CommandPath(
         "credentials:credentials_app",
-        "Exchange keys of the operator: set, check, list, rotate, remove.",
+        "Exchange credentials of the operator: set, check, list, rotate, remove.",
     ),
     "transactions": CommandPath(
-        "transactions:transactions_app", "Transactions of exchange accounts, in one form."
+        "transactions:transactions_app", "Transaction history of exchange accounts: fetch."
     ),
-    "db": CommandPath("db:db_app", "The database."),
+    "db": CommandPath("db:db_app", "Database: upgrade."),
     "config": CommandPath("config:config_app", "Show, check and explain the settings."),
 }
 # Packages that only the service needs: what `pip install "onebook[server]"` adds.
@@ -97,7 +100,7 @@ HELP_NAMES: Final = ["-h", "--help"]
 
 
 class LazyCommands(TyperGroup):
-    """A group that imports a command when it runs, and none for its own help."""
+    """A command group that imports only the command that runs; its own help imports none."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List the commands in the order of the table."""
@@ -109,17 +112,17 @@ class LazyCommands(TyperGroup):
         super().format_help(ctx, formatter)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its summary alone; `resolve_command` has the real one."""
+        """Return a placeholder with the summary; `resolve_command` returns the real command."""
         place = COMMANDS.get(cmd_name)
         return None if place is None else TyperCommand(cmd_name, help=place.summary)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the command that the words name and import it."""
+        """Find the command named by the arguments and import it."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, loaded(name) if name and command else command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; a value that its options do not take is refused in our words."""
+        """Run the command; rewords pydantic's message about an invalid option value."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -130,7 +133,8 @@ class LazyCommands(TyperGroup):
 def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer has
     """Import a command.
 
-    Without the packages of the server, its commands end with a sentence that says what to install.
+    If the packages of the server are missing, the command fails with the pip command to install
+    them.
     """
     module, _, attribute = COMMANDS[name].path.partition(":")
     try:
@@ -139,7 +143,7 @@ def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer
         if error.name is None or error.name.partition(".")[0] not in SERVER_PACKAGES:
             raise
         fail(
-            f"`onebook {name}` is part of the server, and {error.name} is not installed."
+            f"`onebook {name}` requires the server packages ({error.name} is not installed)."
             ' Install it with: pip install "onebook[server]"'
         )
     if isinstance(found, typer.Typer):
@@ -156,7 +160,7 @@ def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer
 
 
 def _in_words(error: typer.BadParameter) -> str:
-    """Say what is wrong without pydantic's phrases, which Typer takes over."""
+    """Describe an invalid value without pydantic's phrases, which Typer would print."""
     from pydantic import ValidationError  # not for --version and --help, which must be fast
 
     from onebook.config.faults import in_words
@@ -172,10 +176,10 @@ def _in_words(error: typer.BadParameter) -> str:
 
 
 def _set_help(command: Any) -> None:
-    """Let a help's paragraphs fill the terminal, and show no type of value beside a flag.
+    """Unwrap the paragraphs of a help text, and hide the value type of flags.
 
-    Typer keeps the line breaks of a docstring, which fit no width but the source's, and shows
-    `<bool>` beside a flag, which takes no value.
+    Typer keeps the line breaks of a docstring, and shows `<bool>` beside a flag that takes no
+    value.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(each.replace("\n", " ") for each in paragraphs)

@@ -24,13 +24,13 @@ R = TypeVar("R")
 
 
 def fail(message: str) -> NoReturn:
-    """Print what is wrong with the input in one line, and exit with status 2."""
+    """Print an error about the input in one line, and exit with status 2."""
     errors.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
     raise typer.Exit(EXIT_BAD_INPUT)
 
 
 def reported(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn our own errors into one clear line: a person never sees a traceback for bad input."""
+    """Print our own errors as one line instead of a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -51,14 +51,14 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def run(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run one coroutine on uvloop to its end."""
+    """Run a coroutine on uvloop."""
     return uvloop.run(coroutine)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their columns; no cell is ever cut or wrapped.
+    """Print a table; no cell is ever cut or wrapped.
 
-    On a terminal that is too narrow for the table, each row is a block of `column value` lines.
+    On a terminal narrower than the table, each row is printed as a block of `column value` lines.
     """
     cells = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -72,7 +72,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return how many of the first columns fit the terminal: all where there is none."""
+    """Return how many columns, from the left, fit the terminal; all if there is none."""
     cells = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     count = len(widths)
@@ -82,7 +82,7 @@ def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 
 def size(count_bytes: float, *, digits: int = 1) -> str:
-    """A number of bytes in the unit that fits it."""
+    """Format a number of bytes with a suitable unit."""
     unit = "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if round(count_bytes, 0 if unit == "B" else digits) < 1_024:
@@ -96,7 +96,7 @@ def _width(widths: Sequence[int]) -> int:
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, one a line; no value is ever cut or wrapped."""
+    """Print names and values, one per line; no value is ever cut or wrapped."""
     fields = tuple(fields)
     width = max(len(name) for name, _ in fields) + TABLE_GAP
     for name, value in fields:

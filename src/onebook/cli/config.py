@@ -1,4 +1,4 @@
-"""`onebook config`: see, check and read about the settings."""
+"""`onebook config`: show, check and explain the settings."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +18,8 @@ config_app = typer.Typer(no_args_is_help=True, help="Show, check and explain the
 def default() -> None:
     """Print a settings file with every default.
 
-    Paths below the data folder of the account that runs this stay comments: the account of the
-    service has another.
+    Paths below the data folder are commented out, because the service's account has a different
+    one.
 
     Example: onebook config default > onebook.toml
     """
@@ -42,22 +42,22 @@ def default() -> None:
 @reported
 def check(
     file: Annotated[
-        Path | None, typer.Argument(help="The settings file; onebook.toml if not given.")
+        Path | None, typer.Argument(help="Settings file; default: onebook.toml.")
     ] = None,
     named: ConfigFile = None,
 ) -> None:
-    """Check a settings file, the environment and the files they name; print every fault.
+    """Check the settings file, the environment and the files they refer to; print all errors.
 
     Example: onebook config check onebook.toml
     """
     file = file or named
     preflight.load(file)
-    typer.echo(f"{file or 'The settings'}: no fault found.")
+    typer.echo(f"{file or 'The settings'}: no errors found.")
 
 
 @config_app.command("doc")
 def doc() -> None:
-    """Explain every setting: its variable, its default, its bounds, its meaning.
+    """Explain every setting: environment variable, default, bounds and meaning.
 
     Example: onebook config doc
     """
@@ -70,7 +70,7 @@ def doc() -> None:
 
 
 def toml(value: Any) -> str:
-    """A default in TOML."""
+    """Format a default as TOML."""
     match value:
         case bool():
             return str(value).lower()

@@ -1,4 +1,4 @@
-"""`onebook credentials`: the operator's exchange keys, asked for and encrypted, never shown."""
+"""`onebook credentials`: manage the operator's exchange credentials, stored encrypted."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -26,18 +26,19 @@ from onebook.transactions.registry import ADAPTERS, adapters_of
 from onebook.transactions.service import Transactions, Validation, validated
 
 EXIT_INVALID = 1
-UNCHECKED: Final = "Nothing was changed; --no-check stores them without asking the exchange."
+UNCHECKED: Final = "Nothing was changed. Use --no-check to store them without verification."
 
 credentials_app = typer.Typer(
-    no_args_is_help=True, help="Exchange keys of the operator: set, check, list, rotate, remove."
+    no_args_is_help=True,
+    help="Exchange credentials of the operator: set, check, list, rotate, remove.",
 )
 
-Exchange = Annotated[str, typer.Argument(help="The exchange, such as bybit.")]
-Testnet = Annotated[bool, typer.Option("--testnet", help="The testnet's credentials.")]
+Exchange = Annotated[str, typer.Argument(help="Exchange, such as bybit.")]
+Testnet = Annotated[bool, typer.Option("--testnet", help="Use the testnet credentials.")]
 
 
 class Safe(NamedTuple):
-    """The vault, and the settings that have the addresses of the exchanges."""
+    """The opened vault and the settings with the exchanges' addresses."""
 
     vault: Vault
     settings: config.TransactionSettings
@@ -46,17 +47,17 @@ class Safe(NamedTuple):
 
 @asynccontextmanager
 async def safe(file: Path | None, *, create: bool = False) -> AsyncIterator[Safe]:
-    """Open the vault over the store that the settings name."""
+    """Open the vault in the configured store."""
     settings = config.load(file)
     async with Store(settings.store.url) as store:
         await require_database(store, settings.store.pepper_file, create=create)
         masters = master_keys(settings.transactions)
         with naming(settings.transactions.master_key_file):
-            yield Safe(Vault(store, masters), settings.transactions, store)
+            yield Safe(Vault(store.credentials, masters), settings.transactions, store)
 
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
-    """The transaction service as the operator uses it: without HTTP, without cursors."""
+    """The transaction service for commands: without HTTP and without cursors."""
     # The only user of this process: no share of the limits is reserved.
     settings = opened.settings.model_copy(update={"reserve_share": 0.0})
     return Transactions(
@@ -71,29 +72,27 @@ def set_credentials(
     testnet: Testnet = False,
     rsa_key_file: Annotated[
         Path | None,
-        typer.Option(
-            help="The PEM file of a self-generated key; without it a secret is asked for."
-        ),
+        typer.Option(help="PEM file of a self-generated key; default: prompt for a secret."),
     ] = None,
     no_check: Annotated[
-        bool, typer.Option("--no-check", help="Store them without asking the exchange.")
+        bool, typer.Option("--no-check", help="Store without verifying them with the exchange.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Replace stored credentials without asking.")
+        bool, typer.Option("--yes", help="Replace stored credentials without confirmation.")
     ] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Prompt for an API key, its secret and other fields of the exchange; store them encrypted.
+    """Prompt for an API key, secret and other fields of the exchange; store them encrypted.
 
-    The exchange is asked first whether it accepts them; if it does not, nothing is changed. A
-    read-only key with the permissions Wallet, Spot and Contract is enough. A script writes the
-    fields to standard input, one a line.
+    The credentials are first verified with the exchange; if it rejects them, nothing is changed. A
+    read-only key with the permissions Wallet, Spot and Contract is sufficient. Scripts write the
+    fields to standard input, one per line.
 
     Example: onebook credentials set bybit --testnet
     """
     entry = _known(exchange)
     if rsa_key_file is not None and not any(field.from_file for field in entry.fields):
-        raise InvalidRequest(f"{entry.display} takes no key file.")
+        raise InvalidRequest(f"{entry.display} does not use key files.")
     fields = {field.name: _field(field, rsa_key_file) for field in entry.fields}
 
     credentials = Credentials(**fields)
@@ -118,10 +117,10 @@ def set_credentials(
 async def _accepted(
     exchange: str, testnet: bool, credentials: Credentials, file: Path | None
 ) -> AccountInfo:
-    """Ask the exchange about credentials that are not stored yet.
+    """Verify credentials with the exchange before they are stored.
 
     Raises:
-        InvalidRequest: It refuses them, or cannot be asked.
+        InvalidRequest: It rejects them, or is unreachable.
     """
     adapter = ADAPTERS[exchange].make(config.load(file).transactions)
     try:
@@ -138,7 +137,7 @@ async def _accepted(
 @credentials_app.command("check")
 @reported
 def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = None) -> None:
-    """Ask the exchange whether it accepts the credentials, and what the key may read.
+    """Verify the credentials with the exchange and show the permissions of the key.
 
     Example: onebook credentials check bybit
     """
@@ -159,19 +158,19 @@ def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = Non
 
 
 def _show_account(info: AccountInfo) -> None:
-    """Print what an operator should know of a key that the exchange accepts."""
+    """Print expiry and missing permissions of a valid key."""
     for warning in info.warnings:
         typer.echo(warning)
     if info.expires_at is not None:
-        typer.echo(f"The key ends on {iso_ms(info.expires_at)[:10]} (UTC).")
+        typer.echo(f"The key expires on {iso_ms(info.expires_at)[:10]} (UTC).")
     for kind in info.unavailable_types:
-        typer.echo(f"The key may not read all of: {kind}.")
+        typer.echo(f"The key lacks permissions for all of: {kind}.")
 
 
 @credentials_app.command("list")
 @reported
 def list_credentials(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """List which credentials are set; never what they are.
+    """List the stored credentials, without their values.
 
     Example: onebook credentials list --json
     """
@@ -194,7 +193,7 @@ def list_credentials(as_json: AsJson = False, config: ConfigFile = None) -> None
 @credentials_app.command("rotate")
 @reported
 def rotate(config: ConfigFile = None) -> None:
-    """Make a new master key and re-wrap every stored key under it, while the service runs.
+    """Create a new master key and re-encrypt all stored credentials, while the service runs.
 
     Example: onebook credentials rotate
     """
@@ -202,17 +201,17 @@ def rotate(config: ConfigFile = None) -> None:
     async def work() -> int:
         async with safe(config) as opened:
             count = await opened.vault.rotate()
-            await opened.store.record_change(change(""), "rotate_master_key", "credentials")
+            await opened.store.audit.record(change(""), "rotate_master_key", "credentials")
             return count
 
     count = run(work())
-    typer.echo(f"Re-wrapped {count} credential{'' if count == 1 else 's'} under a new master key.")
+    typer.echo(f"Re-encrypted {count} credential{'' if count == 1 else 's'} with a new master key.")
 
 
 @credentials_app.command("remove")
 @reported
 def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = None) -> None:
-    """Forget the credentials of an exchange.
+    """Delete the credentials of an exchange.
 
     Example: onebook credentials remove bybit --testnet
     """
@@ -222,7 +221,7 @@ def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = No
             return await opened.vault.remove(exchange, _environment(testnet), change=change(""))
 
     if not run(work()):
-        raise InvalidRequest(f"There are no {exchange} {_environment(testnet)} credentials.")
+        raise InvalidRequest(f"No {exchange} {_environment(testnet)} credentials are stored.")
     typer.echo(f"The {exchange} {_environment(testnet)} credentials are deleted.")
 
 
@@ -232,7 +231,7 @@ def _asked(what: str) -> str:
     else:  # of a script, a line for each field; getpass would warn that it cannot hide it
         text = sys.stdin.readline().strip()
     if not text or len(text) > SECRET_CHARS_MAX or not text.isprintable():
-        raise InvalidRequest(f"That is no {what}.")
+        raise InvalidRequest(f"Invalid {what}.")
     return text
 
 

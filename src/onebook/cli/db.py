@@ -1,4 +1,4 @@
-"""`onebook db`: the database's schema."""
+"""`onebook db`: upgrade the database schema."""
 
 import typer
 
@@ -7,15 +7,15 @@ from onebook.cli.common import reported, run
 from onebook.cli.operator import ConfigFile
 from onebook.store import Store
 
-db_app = typer.Typer(no_args_is_help=True, help="The database.")
+db_app = typer.Typer(no_args_is_help=True, help="Database: upgrade.")
 
 
 @db_app.command("upgrade")
 @reported
 def upgrade(config: ConfigFile = None) -> None:
-    """Bring the database to this release's schema; nodes do so at their start as well.
+    """Migrate the database to the schema of this release; nodes also do so when they start.
 
-    Every other command refuses a database with the schema of another release.
+    All other commands reject a database with the schema of another release.
 
     Example: onebook db upgrade
     """
@@ -23,7 +23,7 @@ def upgrade(config: ConfigFile = None) -> None:
 
     async def work() -> None:
         async with Store(url) as store:
-            await store.upgrade()
+            await store.database.upgrade()
 
     run(work())
-    typer.echo("The database has this release's schema.")
+    typer.echo("The database schema is up to date.")

@@ -1,4 +1,4 @@
-"""`onebook demo`: the whole service with simulated exchanges, in one command."""
+"""`onebook demo`: the whole service on simulated exchanges."""
 
 import sys
 import tempfile
@@ -25,15 +25,17 @@ DRAIN_S: Final = 0.5
 
 @reported
 def demo_command(
-    port: Annotated[int, typer.Option(help="Where the service listens.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     rate: Annotated[
-        float, typer.Option(min=0.1, max=1_000, help="Frames a second of each simulated book.")
+        float, typer.Option(min=0.1, max=1_000, help="Frames per second of each simulated book.")
     ] = 10.0,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same market.")] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Random seed; the same seed produces the same market.")
+    ] = 1,
 ) -> None:
-    """Run the service on simulated exchanges, with a key that is ready to use.
+    """Run the service on simulated exchanges, with a ready-to-use key.
 
-    Nothing leaves this machine and nothing is kept: the database is deleted with the demo.
+    No external connections are made, and the database is deleted when the demo ends.
 
     Example: onebook demo --port 8080
     """
@@ -71,9 +73,9 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
 
 
 async def _introduce(node: app.Node, *, bybit_key: bybit_account.SimulatedKey) -> None:
-    """Create the key, store the simulated account's credentials, and print what to try next."""
+    """Create the key, store the simulated account's credentials, and print the first steps."""
     await node.catalogue.first_read()  # what is pasted next must find its pairs
-    vault = Vault(node.store, master_keys(node.settings.transactions))
+    vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
     credentials = Credentials(bybit_key.api_key, bybit_key.secret)
     now_ms = time.time_ns() // 1_000_000
     await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
@@ -95,7 +97,7 @@ Paste this into another terminal for a live ladder:
 
   {_command(node, key)}
 
-Ctrl-C ends it.
+Press Ctrl-C to stop.
 """,
         soft_wrap=True,
         highlight=False,
@@ -103,6 +105,6 @@ Ctrl-C ends it.
 
 
 def _command(node: app.Node, key: str) -> str:
-    """The ready-to-paste client line, with the program that runs now."""
+    """The ready-to-paste client command, with the path of this program."""
     program = Path(sys.argv[0])
     return f"ONEBOOK_KEY={key} {program} watch BTC/USDT --url {node.url}"

@@ -1,4 +1,4 @@
-"""`onebook doctor`: diagnose an installation, with an advice for each finding."""
+"""`onebook doctor`: diagnose an installation, with a suggested fix for each finding."""
 
 from typing import Annotated, Final
 
@@ -20,14 +20,14 @@ STYLES: Final = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.FAUL
 def doctor_command(
     file: ConfigFile = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Do not connect to exchanges.")
+        bool, typer.Option("--offline", help="Do not connect to the exchanges.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Examine settings, permissions, clock, database, key files, versions and reachability.
+    """Check settings, permissions, clock, database, key files, versions and network access.
 
-    Run it as the account that runs the service, before a start or beside a running node. Each
-    finding has one advice. Exit status 1 if there is a fault, else 0.
+    Run it as the account of the service, before a start or while a node runs. Each finding has a
+    suggested fix. Exit status 1 if there is a fault, otherwise 0.
 
     Example: onebook doctor --config onebook.toml
     """
@@ -64,7 +64,7 @@ def _print(findings: list[Finding]) -> None:
 
 
 def _grid(findings: list[Finding]) -> Table:
-    """Sentences are wrapped between words under their column."""
+    """Lay the findings out as a table whose sentences wrap between words."""
     grid = Table.grid(padding=(0, 2))
     for _ in range(2):
         grid.add_column(no_wrap=True)

@@ -1,8 +1,8 @@
-"""Runs a command with the variables of a file, read as systemd reads `EnvironmentFile=`.
+"""Runs a command with the variables of a file, parsed like systemd's `EnvironmentFile=`.
 
     python -m onebook.cli.environment /etc/onebook/environment onebook keys list
 
-One file of secrets serves the unit and the commands, so both must read the same from it:
+The unit and the commands share one file of secrets, so both must parse it alike:
 https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#EnvironmentFile=
 """
 
@@ -26,11 +26,11 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def variables(text: str) -> dict[str, str]:
-    """The variables that systemd takes from the text of an environment file.
+    """Parse an environment file as systemd does.
 
-    Lines without `=`, comments and names that are none (`export A`) are passed over. A value may
-    stand in quotes, over several lines too; without them blanks around it are cut, a backslash
-    quotes the next character, and one at the end of a line joins the next.
+    Comments, lines without `=` and invalid names (`export A`) are skipped. A value may be quoted,
+    also over several lines. In an unquoted value surrounding blanks are stripped, a backslash
+    escapes the next character, and a backslash at the end of a line joins the next line.
     """
     found = {}
     characters = iter(text)
@@ -56,7 +56,7 @@ def _line(characters: Iterator[str]) -> None:
 
 
 def _name(first: str, characters: Iterator[str]) -> tuple[str, bool]:
-    """Read up to the `=`; whether there is one on this line."""
+    """Read a name up to the `=`; the flag is False if the line has none."""
     name = ""
     each: str | None = first
     while each is not None and each != "=" and each not in ENDS:
@@ -86,7 +86,7 @@ def _value(characters: Iterator[str]) -> str:
 
 
 def _unquoted(each: str, characters: Iterator[str]) -> str:
-    """One character outside quotes, or the one that its backslash quotes."""
+    """One unquoted character, or the one escaped by a backslash."""
     if each != "\\":
         return each
     quoted = next(characters, "")
@@ -109,7 +109,7 @@ def _quoted(quote: str, characters: Iterator[str]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Run a command with the variables of a file, which need not be there."""
+    """Run a command with the variables of a file, if it exists."""
     file, *command = arguments
     try:
         text = read_bounded(Path(file)).decode() if Path(file).exists() else ""

@@ -1,4 +1,4 @@
-"""What is known of an exchange, as rows of text: for `onebook exchanges` and its reference page."""
+"""Facts about an exchange as rows of text, for `onebook exchanges` and the reference pages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -41,14 +41,18 @@ COLUMNS: Final = (
     "ws_url",
 )
 GUARDS: Final = {
-    LossDetection.NUMBERS: "each frame names the state before it: a lost one is seen at once",
-    LossDetection.COUNT: "frames of the connection are counted: a lost one is seen at once, and may"
-    " be of any book",
-    LossDetection.CHECKSUM: "a checksum of the best levels: a lost frame is seen when they differ",
-    LossDetection.ORDER: (
-        "none, only the order of the socket: a frame that the exchange loses is not seen"
+    LossDetection.NUMBERS: "each frame names its predecessor, so a lost frame is detected at once",
+    LossDetection.COUNT: (
+        "the frames of the connection are numbered, so a lost frame is detected at once but "
+        "could belong to any book"
     ),
-    LossDetection.WHOLE: "none needed: each frame has the whole book",
+    LossDetection.CHECKSUM: (
+        "a checksum of the best levels: a lost frame is detected when the checksums differ"
+    ),
+    LossDetection.ORDER: (
+        "none, only the order of the socket: a frame lost by the exchange is not detected"
+    ),
+    LossDetection.WHOLE: "none needed, because each frame contains the whole book",
 }
 ADDRESS: Final = re.compile(r"https://[^\s)>`]+[^\s)>`.,;:]")
 PROOF_COLUMNS: Final = ("level", "rule", "holds", "evidence")
@@ -56,7 +60,7 @@ CONFIRMED_COLUMNS: Final = ("fact", "confirmed", "by", "source")
 
 
 def row(exchange: Exchange) -> tuple[str, ...]:
-    """Return an exchange's row of the list, under `COLUMNS`."""
+    """Return the row of an exchange, with the columns `COLUMNS`."""
     heartbeat_s = exchange.heartbeat_max_s
     return (
         exchange.name,
@@ -74,7 +78,7 @@ def row(exchange: Exchange) -> tuple[str, ...]:
 
 
 def listed(exchange: Exchange) -> dict[str, Any]:
-    """Return an exchange's row of the list as values, under `COLUMNS`."""
+    """Return the row of an exchange as values, with the keys `COLUMNS`."""
     return {
         "exchange_name": exchange.name,
         "display_name": exchange.display,
@@ -91,7 +95,7 @@ def listed(exchange: Exchange) -> dict[str, Any]:
 
 
 def detailed(exchange: Exchange) -> dict[str, Any]:
-    """Return all that is known of an exchange as values."""
+    """Return all facts about an exchange as values."""
     proven, limits, text = proven_of(exchange), exchange.limits, docstring(exchange)
     return listed(exchange) | {
         "former_names": exchange.former_names,
@@ -130,11 +134,11 @@ def _limits(limits: Sequence[Limit]) -> list[dict[str, Any]]:
 
 
 def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
-    """Return what is known of one book channel of an exchange, by the name of each fact.
+    """Return the facts about one book channel of an exchange, by name.
 
     Args:
         exchange: The facts of the channel.
-        channel: Its name, "" for the usual one.
+        channel: Its name; "" for the default channel.
     """
     proven = proven_of(exchange, channel)
     limits = exchange.limits
@@ -168,13 +172,13 @@ def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
 
 
 def proven_of(exchange: Exchange, channel: str = "") -> Evidence:
-    """Return what the tests prove of a channel."""
+    """Return the test evidence for a channel."""
     key = f"{exchange.name}.{channel}" if channel else exchange.name
     return evidence().get(key, Evidence())
 
 
 def proof(exchange: Exchange) -> list[tuple[str, str, str, str]]:
-    """Return each rule of quality by its name, whether it holds and why, under `PROOF_COLUMNS`."""
+    """Return name, result and reason of each quality rule, with the columns `PROOF_COLUMNS`."""
     held = quality(exchange).held
     why = reasons(exchange)
     return [
@@ -185,12 +189,12 @@ def proof(exchange: Exchange) -> list[tuple[str, str, str, str]]:
 
 
 def confirmed(text: str) -> list[tuple[str, str, str, str]]:
-    """Return what last confirmed each fact of a docstring, under `CONFIRMED_COLUMNS`."""
+    """Return the latest confirmation of each fact, with the columns `CONFIRMED_COLUMNS`."""
     return [(each.fact, each.when, each.how, each.source) for each in confirmations(text).values()]
 
 
 def reasons(exchange: Exchange) -> dict[str, str]:
-    """Return what each quality rule checks."""
+    """Return the evidence behind each quality rule."""
     proven = proven_of(exchange)
     doubted = len(open_doubts(exchange))
     named = ", ".join(pages(exchange)) or "none named"
@@ -212,13 +216,13 @@ def reasons(exchange: Exchange) -> dict[str, str]:
 
 
 def pages(exchange: Exchange) -> list[str]:
-    """Return the addresses of the exchange's own pages, as its connector names them."""
+    """Return the URLs of the exchange's documentation that the connector cites."""
     named = [each for each in paragraphs(docstring(exchange)) if each.startswith("Page")]
     return [address for each in named for address in ADDRESS.findall(each)]
 
 
 def speed(exchange: Exchange) -> str:
-    """Return how often the channel sends what changed."""
+    """Return the update interval of the channel."""
     match exchange.interval_ms:
         case None:
             return "not stated"
@@ -229,7 +233,7 @@ def speed(exchange: Exchange) -> str:
 
 
 def checksum(exchange: Exchange) -> str:
-    """Return which checksum of the exchange books are compared with, where it is sent."""
+    """Return the checksum that books are verified with, if the exchange sends one."""
     made = exchange.connector
     channels = made.args if isinstance(made, partial) else ()
     modules = [
@@ -244,23 +248,23 @@ def checksum(exchange: Exchange) -> str:
         for value in vars(import_module(module)).values()
         if isinstance(value, ChecksumLayout)
     ]
-    return f"CRC-32 of the {layouts[0].levels} best levels a side" if layouts else "none"
+    return f"CRC-32 of the {layouts[0].levels} best levels per side" if layouts else "none"
 
 
 def horizon(exchange: Exchange, proven: Evidence) -> str:
-    """Return where what is known of a book ends."""
+    """Return the horizon of a book: how many levels are known."""
     if proven.horizon:
-        return f"{proven.horizon:,} levels a side at its start; seeded again before it is reached"
+        return f"{proven.horizon:,} levels per side at the start; refetched before it is reached"
     return "its depth" if exchange.depth else "none"
 
 
 def held(holds: Mapping[int, float]) -> str:
-    """Write which HTTP statuses shut an address out, and for how long we send nothing then."""
+    """Format the HTTP statuses of a blocked address and the pause after each."""
     return "; ".join(f"{status} for {hold_s:g} s" for status, hold_s in holds.items()) or "-"
 
 
 def words(limits: Sequence[Limit]) -> str:
-    """Write limits of one kind: all of them hold at once."""
+    """Format the limits of one kind, all of which apply at once."""
     texts = [
         f"{each.count:,} in {WINDOWS.get(each.per_s, f'{each.per_s:g} s')}"
         + (" of the address" if each.scope is Scope.ADDRESS else "")

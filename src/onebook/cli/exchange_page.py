@@ -1,4 +1,4 @@
-"""Reference pages of exchanges in Markdown, from the facts, the evidence and the docstrings."""
+"""Reference pages of exchanges in Markdown, generated from facts, evidence and docstrings."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ INDEX_COLUMNS: Final = (
 
 
 def page(exchange: Exchange) -> str:
-    """Write the reference page of an exchange."""
+    """Return the reference page of an exchange."""
     text = docstring(exchange)
     graded = quality(exchange)
     parts = [
@@ -50,11 +50,11 @@ def page(exchange: Exchange) -> str:
         + (f"; not proven: {', '.join(graded.missing)}." if graded.missing else "."),
         table(("fact", "value"), spelled(facts(exchange))),
         "## Proof",
-        "What each rule asks is said in the [index](README.md).",
+        "The rules are explained in the [index](README.md).",
         table(PROOF_COLUMNS, proof(exchange)),
         *confirmed_part("## Last confirmed", text),
         "## Known doubts",
-        "\n".join(f"- {each}" for each in doubts(text)) or "None is known.",
+        "\n".join(f"- {each}" for each in doubts(text)) or "None.",
         "## Protocol",
         protocol(text),
         *(
@@ -67,7 +67,7 @@ def page(exchange: Exchange) -> str:
 
 
 def other_channel(exchange: Exchange, channel: str) -> list[str]:
-    """Write the part about another book channel of the same exchange."""
+    """Return the section about an additional book channel of an exchange."""
     setting = f"feeds.overrides.{exchange.name}.channel"
     note = proven_of(exchange, channel).ccxt_note
     text = docstring(exchange, channel)
@@ -81,7 +81,7 @@ def other_channel(exchange: Exchange, channel: str) -> list[str]:
 
 
 def confirmed_part(heading: str, text: str) -> list[str]:
-    """Write what last confirmed each fact, with a warning about old facts."""
+    """Return the confirmation of each fact, with a warning about old facts."""
     found = confirmations(text)
     old = [fact for fact, each in found.items() if each.old]
     warning = (
@@ -93,41 +93,42 @@ def confirmed_part(heading: str, text: str) -> list[str]:
 
 
 def index() -> str:
-    """Write the index: what the levels mean, and every exchange with its level."""
+    """Return the index: the levels and their meaning, and every exchange with its level."""
     parts = [
         NOTE,
         "# Exchanges and how well each is proven",
-        "A level holds where all its rules and those of the levels below it hold. The rules stand"
-        " in `onebook/exchanges/quality.toml`; whether they hold is read from the tests, so that a"
-        " level cannot be claimed. `onebook exchanges show NAME` prints the same.",
+        "An exchange has a level if all rules of that level and of the levels below it hold. "
+        "The rules are defined in `onebook/exchanges/quality.toml`; their results are taken "
+        "from the tests, so a level cannot merely be claimed. `onebook exchanges show NAME` "
+        "prints the same.",
     ]
     for name, level in rules().levels.items():
         held = "\n".join(f"- {rule}: {rules().rules[rule]}" for rule in level.rules)
         parts.append(f"**{named(name)}**. {level.means}\n\n{held}")
     ranked = sorted(EXCHANGES.values(), key=lambda each: (rank(each), each.name))
     parts.append(
-        "What shows a lost frame: `numbers` or a `count` of frames, at once; a `checksum`, when it"
-        " differs; the `order` of the socket alone shows none; where a frame is the `whole` book,"
-        " none is needed."
+        "How a lost frame is detected: `numbers` or a `count` of frames detect it at once, a "
+        "`checksum` when it differs, the `order` of the socket alone not at all; with `whole` "
+        "books nothing needs to be detected."
     )
     parts.append(
-        "The oldest fact is when the newest source of the one that was confirmed longest ago is of;"
-        f" facts older than {OLD_DAYS} days on {rules().reviewed} are marked on the page of each"
-        " exchange."
+        "`oldest fact` is the date of the latest confirmation of the fact confirmed longest "
+        f"ago; facts older than {OLD_DAYS} days on {rules().reviewed} are marked on the page of "
+        "each exchange."
     )
     parts.append(table(INDEX_COLUMNS, (index_row(each) for each in ranked)))
     return "\n\n".join(parts) + "\n"
 
 
 def rank(exchange: Exchange) -> int:
-    """Return 0 for the best level."""
+    """Return the rank of a level; 0 is the best."""
     levels = [*reversed(rules().levels)]
     level = quality(exchange).level
     return levels.index(level) if level in levels else len(levels)
 
 
 def index_row(exchange: Exchange) -> tuple[str, ...]:
-    """Return an exchange's row of the index."""
+    """Return the row of an exchange in the index."""
     level, missing = quality(exchange).level, quality(exchange).missing
     # Only what the next level requires: rules are in the order of the levels.
     wanted = next(
@@ -142,23 +143,23 @@ def index_row(exchange: Exchange) -> tuple[str, ...]:
 
 
 def named(level: str) -> str:
-    """Return a level as a word for a reader."""
+    """Return the name of a level for display."""
     return level if level in rules().levels else "none"
 
 
 def spelled(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Put code into code spans."""
+    """Wrap code in code spans."""
     return [
         (name, f"`{value}`" if name in CODE and value != "-" else value) for name, value in rows
     ]
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table."""
+    """Return a Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in lines)
 
 
 def cell(text: str) -> str:
-    """Write a cell: a bar would end it."""
+    """Return a table cell with bars escaped."""
     return re.sub(r"\s+", " ", text).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""`onebook exchanges`: list the exchanges, show their facts, check that they answer."""
+"""`onebook exchanges`: list, show and check the exchanges."""
 
 import time
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from onebook.feeds import Library, ccxt, enabled, read_list
 from onebook.feeds.recording import RecordingError
 from onebook.rest import Rest
 
-exchanges_app = typer.Typer(no_args_is_help=True, help="The exchanges: list, show, check.")
+exchanges_app = typer.Typer(no_args_is_help=True, help="Exchanges: list, show, check.")
 
 CHECK_PAGE_S = 15.0  # one page of a list, with its waits and retries
 EXIT_UNREACHABLE = 1
@@ -33,7 +33,7 @@ SECONDS_MAX = 86_400.0
 
 
 class Check(Struct, frozen=True):
-    """Whether an exchange lists its instruments."""
+    """Result of reading an exchange's instrument list."""
 
     exchange: str
     pairs: int
@@ -44,20 +44,20 @@ class Check(Struct, frozen=True):
 @exchanges_app.command("list")
 @reported
 def list_exchanges(
-    find: Annotated[str, typer.Argument(help="Only names that contain this.")] = "",
+    find: Annotated[str, typer.Argument(help="Only exchanges whose name contains this text.")] = "",
     as_json: AsJson = False,
     settings: ConfigFile = None,
 ) -> None:
-    """List the exchanges whose books can be had, with what is known of their books.
+    """List the supported exchanges and their feed properties.
 
-    A terminal that is too narrow for all columns shows the first ones; `show` has the others.
+    A narrow terminal shows only the first columns; `show` prints all of them.
 
-    `code` is what a narrow `onebook watch` shows. `quality` is how well the exchange is proven,
-    from bronze to gold; docs/reference/exchanges has the rules. `via` is "ccxt" for those of the
-    setting feeds.ccxt.exchanges, which are only as exact as ccxt, and "own" for the others. `depth`
-    is levels a side. `lost_frame` is what shows one. `heartbeat_s` is how long a connection may
-    bring neither data nor a heartbeat that its exchange promises, `quiet_s` how long one book may.
-    `times` is whether data names the exchange's own time.
+    `code`: abbreviation in a narrow `onebook watch`. `quality`: evidence for the connector, from
+    bronze to gold; see docs/reference/exchanges for the rules. `via`: "ccxt" for exchanges of the
+    setting feeds.ccxt.exchanges, which are only as exact as ccxt, otherwise "own". `depth`: levels
+    per side. `lost_frame`: how a lost frame is detected. `heartbeat_s`: seconds without data or
+    heartbeat before a connection is considered dead. `quiet_s`: seconds without data before a book
+    is stale. `times`: whether the data contains the exchange's timestamps.
 
     Example: onebook exchanges list
     """
@@ -76,28 +76,28 @@ def list_exchanges(
 
 
 def _known(settings: Path | None) -> dict[str, Exchange]:
-    """Return every exchange with a connector, and those that the operator has through ccxt."""
+    """Return all exchanges with a connector, and those configured through ccxt."""
     return EXCHANGES | ccxt.enabled(config.load(settings).feeds)
 
 
 @exchanges_app.command("show")
 @reported
 def show(
-    name: Annotated[str, typer.Argument(help="Its CCXT id, or a former name.")],
+    name: Annotated[str, typer.Argument(help="ccxt id, or a former name.")],
     as_page: Annotated[
-        bool, typer.Option("--page", help="Its reference page, in Markdown.")
+        bool, typer.Option("--page", help="Print the reference page in Markdown.")
     ] = False,
     as_json: AsJson = False,
     settings: ConfigFile = None,
 ) -> None:
-    """Show what is known of one exchange: its limits, its protocol, the evidence and the doubts.
+    """Show one exchange: limits, protocol, evidence and known doubts.
 
     Example: onebook exchanges show kraken
     """
     exchanges = _known(settings)
     known = resolve(name) or name.strip().lower()
     if known not in exchanges:
-        fail(f"There is no exchange {name!r}; known are {', '.join(exchanges)}.")
+        fail(f"Unknown exchange {name!r}; known: {', '.join(exchanges)}.")
     exchange = exchanges[known]
     if as_page:
         typer.echo(page(exchange), nl=False)
@@ -116,16 +116,18 @@ def show(
 @exchanges_app.command("check")
 @reported
 def check(
-    names: Annotated[list[str] | None, typer.Argument(help="Which; all if none.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of exchanges; default: all.")
+    ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Follow books and report what differs.")
+        bool, typer.Option("--live", help="Follow live books and report deviations.")
     ] = False,
     seconds: Annotated[
         float,
         typer.Option(
             min=SECONDS_MIN,
             max=SECONDS_MAX,
-            help="With --live: how long each exchange is followed.",
+            help="With --live: seconds to follow each exchange.",
         ),
     ] = exchanges_live.SECONDS,
     symbol: Annotated[
@@ -133,24 +135,24 @@ def check(
         typer.Option(
             "--symbol",
             "-s",
-            help="With --live: a pair to follow, such as BTC/USDT; may be repeated.",
+            help="With --live: pair to follow, such as BTC/USDT; repeatable.",
         ),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="With --live: record all frames into this folder.")
+        Path | None, typer.Option(help="With --live: folder for recordings of all frames.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="With --live: where the report goes; a new file."),
+        typer.Option("--output", "-o", help="With --live: file of the report; it must not exist."),
     ] = None,
     settings: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read the instrument lists of exchanges; with --live, follow books and report what differs.
+    """Read the instrument lists of exchanges; with --live, follow books and report deviations.
 
-    Exit status 1 if an exchange does not answer, or if --live finds a warning or a fault. --live
-    writes a report without keys, addresses and paths, to be sent to the project; Ctrl-C ends it
-    with what it has. docs/guides/check-exchanges.md explains the findings.
+    Exit status 1 if an exchange does not answer, or --live finds a warning or fault. The report of
+    --live contains no keys, addresses or paths, so it can be sent to the project; Ctrl-C ends the
+    check early and still writes it. docs/guides/check-exchanges.md explains the findings.
 
     Example: onebook exchanges check --live okx kraken
     """
@@ -168,7 +170,7 @@ def check(
     if live:
         direct = {each: wanted[each] for each in names or wanted if not wanted[each].via}
         if not direct:
-            fail("--live checks connectors: these exchanges come through ccxt.")
+            fail("--live supports only exchanges with a native connector, not those through ccxt.")
         try:
             status = exchanges_live.check_live(
                 direct,
@@ -199,7 +201,7 @@ async def _check_all(exchanges: Sequence[Exchange], settings: FeedSettings) -> l
         if any(each.via for each in exchanges):
             library = await stack.enter_async_context(Library(settings))
         for exchange in exchanges:
-            with console.status(f"asking {exchange.display} ..."):
+            with console.status(f"requesting {exchange.display} ..."):
                 checks.append(await check_list(rest, exchange, settings, library))
     return checks
 
@@ -207,7 +209,7 @@ async def _check_all(exchanges: Sequence[Exchange], settings: FeedSettings) -> l
 async def check_list(
     rest: Rest, exchange: Exchange, settings: FeedSettings, library: Library | None = None
 ) -> Check:
-    """Read the whole instrument list of an exchange."""
+    """Read the complete instrument list of an exchange."""
     began_s = time.monotonic()
     pairs, problem = 0, ""
     try:

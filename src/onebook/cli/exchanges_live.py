@@ -1,4 +1,4 @@
-"""`onebook exchanges check --live`: the progress, the table and the file of the check."""
+"""`onebook exchanges check --live`: progress display, result table and report file."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from onebook.cli.options import json_text, print_json
 from onebook.clock import iso_ms
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Exchange
-from onebook.feeds.ports import FrameRecorder
+from onebook.feeds.connection import FrameRecorder
 from onebook.library.recorders import Recorders
 from onebook.ops.livecheck import ExchangeReport, Grade, LiveCheck, LiveReport
 from onebook.ops.livecheck.findings import DEPTH, INTERVAL, counts
@@ -92,7 +92,7 @@ def check_live(
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[IO[str]]:
-    """Open a new file at once, so that a check is not lost for want of it; remove an empty one."""
+    """Open the report before the check, to find an unusable path first; remove it if empty."""
     with path.open("x", encoding="utf-8") as file:
         try:
             yield file
@@ -102,7 +102,7 @@ def _new_file(path: Path) -> Iterator[IO[str]]:
 
 
 def file_name(at_s: float) -> str:
-    """Name the report of a time, in UTC to the second."""
+    """Return the default file name of a report: its UTC time to the second."""
     stamp = iso_ms(int(at_s) * 1_000)[:19].replace(":", "").replace("-", "")
     return f"onebook-check-{stamp}Z.json"
 
@@ -126,7 +126,7 @@ async def _run(
 
 @contextmanager
 def _interrupts(check: LiveCheck) -> Iterator[None]:
-    """Let the first Ctrl-C end the check with a report, and the next one end the program."""
+    """The first Ctrl-C ends the check with a report, the second one the program."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -143,7 +143,7 @@ def _interrupts(check: LiveCheck) -> Iterator[None]:
 
 
 async def _draw(check: LiveCheck, running: asyncio.Task[LiveReport]) -> None:
-    """Show the exchanges that are checked now; without a terminal, one line for each that is."""
+    """Show the running checks; without a terminal, print a line per finished check."""
     if not console.is_terminal:
         printed: set[str] = set()
         while not running.done():
@@ -159,7 +159,7 @@ async def _draw(check: LiveCheck, running: asyncio.Task[LiveReport]) -> None:
 
 
 def progress(check: LiveCheck) -> Table:
-    """Draw the checks that run now, and how many are done and waiting."""
+    """Render the running checks, and the number of finished and waiting ones."""
     grid = Table.grid(padding=(0, 2))
     for _ in range(4):
         grid.add_column(no_wrap=True)
@@ -182,7 +182,7 @@ def progress(check: LiveCheck) -> Table:
 
 
 def print_report(report: LiveReport) -> None:
-    """Print a row for each exchange, then what was found."""
+    """Print a row for each exchange, then the findings."""
     rows = [_row(each) for each in report.exchanges]
     count = fitting(COLUMNS, rows)
     print_table(COLUMNS[:count], [each[:count] for each in rows])
@@ -199,7 +199,7 @@ def print_report(report: LiveReport) -> None:
 
 
 def result(report: ExchangeReport) -> str:
-    """Say in a few words how an exchange did."""
+    """Summarise the result of an exchange in a few words."""
     grades = counts(report)
     parts = [_number(grades[grade], grade) for grade in reversed(Grade) if grades[grade]]
     return ", ".join(parts) or "well"
@@ -226,7 +226,7 @@ def _row(report: ExchangeReport) -> tuple[str, ...]:
 
 
 def _stated(report: ExchangeReport, name: str) -> str:
-    """Print what is stated and what was measured of the first followed book."""
+    """Print stated and measured properties of the first followed book."""
     for each in report.measures:
         if each.name == name:
             stated = "-" if each.stated is None else f"{each.stated:,.0f}"
@@ -236,7 +236,7 @@ def _stated(report: ExchangeReport, name: str) -> str:
 
 
 def _compared(report: ExchangeReport) -> str:
-    """Say how the books were compared: the strongest kind."""
+    """Return the strongest comparison that was made of the books."""
     kinds = {each.by for each in report.comparisons}
     if "ids" in kinds:
         return "by number"
@@ -244,7 +244,7 @@ def _compared(report: ExchangeReport) -> str:
 
 
 def _findings(report: ExchangeReport) -> Table:
-    """Draw each kind of finding once, with the cases of it below."""
+    """Render each kind of finding once, with its cases below."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")

@@ -1,7 +1,7 @@
-"""`onebook keys`: issue API keys, see them, and change what they may do.
+"""`onebook keys`: issue, list and change API keys.
 
-A new key is printed once, alone on standard output, so that a script can take it; messages
-about it go to standard error.
+A new key is printed once, alone on standard output for use by scripts; messages about it go to
+standard error.
 """
 
 from typing import Annotated
@@ -41,27 +41,28 @@ keys_app = typer.Typer(
 )
 
 DEFAULT_ALLOWANCE = "default"
-KeyName = Annotated[
-    str, typer.Argument(metavar="KEY_ID", help="The key's id, as `keys list` shows it.")
-]
+KeyName = Annotated[str, typer.Argument(metavar="KEY_ID", help="Key id, as shown by `keys list`.")]
 
 
 @keys_app.command("create")
 @reported
 def create(
-    username: Annotated[str, typer.Argument(help="Whose key: a username or an account's id.")],
+    username: Annotated[str, typer.Argument(help="Owner of the key: username or account id.")],
     tier: Annotated[Tier, typer.Option(help="The billing tier.")] = Tier.BASIC,
     expires: Annotated[
         str | None,
         typer.Option(
-            help="When it ends: 90d, or its last day (UTC), such as 2027-01-31; never if not given."
+            help=(
+                "Expiry: a span such as 90d, or the last valid day (UTC), such as 2027-01-31; "
+                "default: never."
+            )
         ),
     ] = None,
     reason: Reason = "",
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Issue a key to a user and print it: this once, and never again.
+    """Issue a key to a user and print it; it cannot be shown again.
 
     Example: onebook keys create alice --tier premium --expires 90d
     """
@@ -78,11 +79,11 @@ def create(
 @keys_app.command("list")
 @reported
 def list_keys(
-    account: Annotated[str | None, typer.Option(help="Only the keys of this user.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only keys of this user.")] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """List keys; of each only its first characters.
+    """List keys; only the first characters of each are shown.
 
     Example: onebook keys list --account alice
     """
@@ -118,7 +119,7 @@ def show(key: KeyName, as_json: AsJson = False, config: ConfigFile = None) -> No
 def suspend(
     key: KeyName, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
 ) -> None:
-    """Suspend a key: within 2 s its sockets and sessions are closed.
+    """Suspend a key; its connections and sessions are closed within 2 s.
 
     Example: onebook keys suspend key_0f3a5c7e9b1d --reason "found in a public repository"
     """
@@ -130,7 +131,7 @@ def suspend(
 def resume(
     key: KeyName, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
 ) -> None:
-    """Resume a suspended key: it is accepted again.
+    """Resume a suspended key; it is accepted again.
 
     Example: onebook keys resume key_0f3a5c7e9b1d
     """
@@ -142,7 +143,7 @@ def resume(
 def expire(
     key: KeyName, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
 ) -> None:
-    """End a key for good: an expired key never comes back.
+    """Expire a key permanently; this cannot be undone.
 
     Example: onebook keys expire key_0f3a5c7e9b1d --reason "contract ended"
     """
@@ -157,20 +158,20 @@ def change_key(
     allowance: Annotated[
         str | None,
         typer.Option(
-            help="Its own monthly allowance: 200GiB, 500MiB, a number of bytes; or default, for "
-            "that of the settings."
+            help="Monthly allowance of this key: 200GiB, 500MiB or a number of bytes; default for "
+            "the value of accounts.allowance_bytes."
         ),
     ] = None,
     reason: Reason = "",
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Change a key's tier or allowance; open connections stay, and have them within 2 s.
+    """Change the tier or allowance of a key; it takes effect within 2 s, also on open connections.
 
     Example: onebook keys change key_0f3a5c7e9b1d --tier premium --allowance 200GiB
     """
     if tier is None and allowance is None:
-        fail("Say what to change: --tier or --allowance.")
+        fail("Nothing to change: give --tier or --allowance.")
     own = allowance != DEFAULT_ALLOWANCE
     allowance_bytes = size_bytes(allowance) if own and allowance is not None else None
 
@@ -192,16 +193,16 @@ def change_key(
 def rotate(
     key: KeyName,
     overlap: Annotated[
-        str, typer.Option(help="How long the old text works on: 0s to 30d.")
+        str, typer.Option(help="How long the old secret stays valid: 0s to 30d.")
     ] = "24h",
     reason: Reason = "",
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Give a key a new text and print it; the old text works on for a while.
+    """Replace the secret of a key and print the new one; the old one stays valid for --overlap.
 
-    The id, usage and limits stay. With an overlap, open sockets and sessions stay too; with
-    --overlap 0s the old text ends at once, and they are closed within 2 s.
+    Id, usage and limits are kept. With an overlap, open connections and sessions are kept too; with
+    --overlap 0s the old secret is revoked at once, and they are closed within 2 s.
 
     Example: onebook keys rotate key_0f3a5c7e9b1d --overlap 24h
     """
@@ -218,24 +219,27 @@ def rotate(
 @reported
 def rotate_pepper_command(
     prepare: Annotated[
-        bool, typer.Option("--prepare", help="Add the pepper to the file and do not use it yet.")
+        bool, typer.Option("--prepare", help="Add the new pepper to the file without using it yet.")
     ] = False,
     retire: Annotated[
         bool,
-        typer.Option("--retire", help="End the older peppers; revoke what was not used since."),
+        typer.Option(
+            "--retire",
+            help="Remove the older peppers; keys not used since the rotation are revoked.",
+        ),
     ] = False,
     reason: Reason = "",
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Make a new pepper the current one, and print the keys that were not used under it yet.
+    """Start using a new pepper, and print the keys that are still hashed with an older one.
 
-    Clients notice nothing: a key is rehashed when it is used next. Restart the nodes, so that
-    every client connects again; after some days end the older peppers with --retire. Keys that
-    were not used by then are revoked and printed; `keys rotate` gives such a key a new text.
+    Clients are not affected: a key is rehashed when it is next used. Restart the nodes, so that
+    every client reconnects; after some days remove the older peppers with --retire. Keys that were
+    not used by then are revoked and printed; `keys rotate` gives such a key a new secret.
 
-    With PostgreSQL nodes may run on several machines: run it with --prepare, copy the pepper file
-    to each machine, then run it again.
+    With nodes on several machines (PostgreSQL): run this command with --prepare, copy the pepper
+    file to each machine, then run it again without.
 
     Example: onebook keys rotate-pepper --reason "the pepper file was in a public backup"
     """
@@ -248,28 +252,37 @@ def rotate_pepper_command(
         async with desk(config) as (store, _admin):
             if prepare:
                 with changing(file):
-                    return prepare_pepper(file, await store.peppers()), []
+                    return prepare_pepper(file, await store.accounts.list_peppers()), []
             if retire:
-                revoked = await store.keys_by_id(await retire_peppers(store, file, change(reason)))
-                return (await store.peppers())[-1].pepper_id, list(revoked.values())
-            if store.path is None and not waiting_pepper(file, await store.peppers()):
+                revoked = await store.accounts.keys_by_id(
+                    await retire_peppers(store, file, change(reason))
+                )
+                return (await store.accounts.list_peppers())[-1].pepper_id, list(revoked.values())
+            if store.database.path is None and not waiting_pepper(
+                file, await store.accounts.list_peppers()
+            ):
                 fail(
-                    "Nodes on other machines need the new pepper first: run it with --prepare, "
-                    f"copy {file} to each of them, then run it again."
+                    "Nodes on other machines need the new pepper first: run this with "
+                    f"--prepare, copy {file} to each machine, then run it again."
                 )
             made = await rotate_pepper(store, file, change(reason))
-            return made, await store.keys_under_old_peppers(now_ms())
+            return made, await store.accounts.keys_under_old_peppers(now_ms())
 
     pepper, keys = run(work())
     if as_json:
         print_json({"pepper_id": pepper, "keys": [fields(key) for key in keys]})
         return
     if prepare:
-        typer.echo(f"The pepper {pepper} is in {file}: copy it to each machine, then rotate.")
+        typer.echo(
+            f"Pepper {pepper} was added to {file}: copy the file to each machine, then run this "
+            "again without --prepare."
+        )
     elif retire:
-        typer.echo(f"The pepper {pepper} is the only one. Keys revoked: {len(keys)}.")
+        typer.echo(f"Pepper {pepper} is now the only one. Keys revoked: {len(keys)}.")
     else:
-        typer.echo(f"The pepper {pepper} is current. Keys not used under it yet: {len(keys)}.")
+        typer.echo(
+            f"Pepper {pepper} is now current. Keys still hashed with an older one: {len(keys)}."
+        )
     if keys:
         print_keys(keys)
 
@@ -293,6 +306,6 @@ def _print_new(made: NewKey, as_json: bool) -> None:
     typer.echo(made.text)
     typer.echo(
         f"{made.row.key_id} of {made.row.username}, tier {made.row.tier}. "
-        "This is the only time the key is shown: keep it now.",
+        "Save the key now: it cannot be shown again.",
         err=True,
     )

@@ -1,7 +1,7 @@
-"""The ladder of `onebook watch` as lines of text: columns that align and are never cut.
+"""The ladder of `onebook watch` as lines of text, with aligned columns that are never cut.
 
-What does not fit the width is left out column by column: first the attribution, from names with
-amounts to names, to codes, to none, then the bar; never a price or an amount. Pure.
+If the width is too small, the attribution is shortened first (names with amounts, names, codes,
+none), then the bar is left out; prices and amounts never are. Pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,18 +22,18 @@ LINES_BESIDE: Final = 5  # title, exchanges that are not live, header, middle, c
 
 
 def rows(height: int) -> int:
-    """Levels a side that fit so many lines."""
+    """Levels per side that fit a number of lines."""
     return max(1, (height - LINES_BESIDE) // 2)
 
 
 def text_of(number: Decimal) -> str:
-    """Shortest decimal text, without exponent."""
+    """The shortest decimal text, without exponent."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def problem_text(view: BookView) -> str:
-    """Why a view is not live, and when the next attempt is."""
+    """The reason why a view is not live, and the time of the next attempt."""
     if view.problem is None:
         return "no book yet"
     again = f" Next attempt in {view.problem.retry_in_s:.1f} s." if view.problem.retry_in_s else ""
@@ -54,7 +54,7 @@ def _codes(level: ViewLevel) -> str:
 
 
 def _some_codes(level: ViewLevel, *, cells: int) -> str:
-    """As many codes as fit, and how many exchanges more."""
+    """As many codes as fit, then the number of further exchanges."""
     codes = [CODES.of(name) for name in level.exchanges]
     for shown in range(len(codes), 0, -1):
         more = f" +{len(codes) - shown}" if shown < len(codes) else ""
@@ -67,9 +67,9 @@ FORMS: Final[tuple[Callable[[ViewLevel], str], ...]] = (_amounts, _names, _codes
 
 
 class Ladder:
-    """Draws views at one width; None is without limit and without bars, for pipes and files.
+    """Renders views at a fixed width; None means unlimited and without bars, for pipes and files.
 
-    A column is as wide as its widest cell so far, so that columns do not move with each update.
+    A column keeps the width of its widest cell so far, so that columns do not move.
     """
 
     def __init__(self, width: int | None) -> None:
@@ -79,7 +79,7 @@ class Ladder:
         self._forms = [0] * len(FORMS)
 
     def lines(self, view: BookView, count: int) -> list[Text]:
-        """Asks above bids, the best of each in the middle, `count` levels a side."""
+        """Asks above bids, with the best of each in the middle; `count` levels per side."""
         asks, bids = view.asks[:count], view.bids[:count]
         shown = [*reversed(asks), *bids]
         middle = _middle(view)
@@ -115,7 +115,7 @@ class Ladder:
         return drawn
 
     def _layout(self) -> tuple[int, Callable[[ViewLevel], str] | None]:
-        """Cells of the bar, and how the attribution is written."""
+        """The width of the bar and the form of the attribution."""
         if self.width is None:
             return 0, FORMS[0]
         left = self.width - self._price.width - GAP - self._amount.width
@@ -143,7 +143,7 @@ class Ladder:
         return [title, *self._folded("; ".join(missing), "yellow")] if missing else [title]
 
     def _folded(self, text: str, style: str) -> list[Text]:
-        """Words over as many lines as they need."""
+        """Wrap words over several lines."""
         lines = [""]
         for word in text.split():
             if lines[-1] and self.width and len(lines[-1]) + 1 + len(word) > self.width:
@@ -177,7 +177,7 @@ def _middle(view: BookView) -> tuple[str, str, bool] | None:
 
 
 class _Aligned:
-    """A column of numbers whose decimal points stand under each other."""
+    """A column of numbers aligned at the decimal point."""
 
     def __init__(self) -> None:
         self._whole = 0
@@ -198,7 +198,7 @@ class _Aligned:
 
 
 def joined(lines: Sequence[Text]) -> Text:
-    """The lines as one text that is neither wrapped nor cut."""
+    """Join lines to one text that is neither wrapped nor cut."""
     text = Text("\n", no_wrap=True, overflow="ignore").join(lines)
     text.no_wrap, text.overflow = True, "ignore"
     return text

@@ -32,13 +32,13 @@ def version(
 
 
 def main() -> None:
-    """Run the command that the words on the command line name."""
+    """Run the command line."""
     try:
         app()
     except OSError as error:
         if error.filename is not None or error.errno not in DISK_FULL:
             raise
-        print(f"error: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        print(f"error: Cannot write the output: {error.strerror}.", file=sys.stderr)
         # What is left in the buffer is written at the exit, where it would fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_OUTPUT)

@@ -1,7 +1,7 @@
-"""The lines below the ladder of `onebook watch`: cost of sizes, crossed markets, ages of data.
+"""The lines below the ladder of `onebook watch`: cost of sizes, crossed markets, age of data.
 
-One line each, so that the ladder does not move; what does not fit the width is left out from the
-end and counted. Pure.
+One line each, so that the ladder does not move; parts that do not fit are counted instead of shown.
+Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ FEE_MAX: Final = Decimal(10)
 
 
 class FeeTable(NamedTuple):
-    """Taker fees in percent, by exchange, and of all others; None where these have none."""
+    """Taker fees in percent by exchange, and for all others (None: unknown)."""
 
     own: Mapping[str, Decimal]
     others: Decimal | None
 
     def charged(self, notionals: Iterable[tuple[str, Decimal]]) -> Decimal | str:
-        """The fees of notionals by exchange; or the names of exchanges without a fee."""
+        """The total fee of notionals by exchange, or the exchanges whose fee is unknown."""
         charged, unknown = Decimal(0), []
         for exchange, notional in notionals:
             percent = self.own.get(exchange, self.others)
@@ -41,7 +41,7 @@ class FeeTable(NamedTuple):
 
 
 class Quote(NamedTuple):
-    """The best price of one exchange on a side."""
+    """Best price of one exchange on a side."""
 
     exchange: str
     price: Decimal
@@ -51,10 +51,10 @@ class Quote(NamedTuple):
 def read_fees(path: Path) -> FeeTable:
     """Read a TOML file of fees in percent, such as `okx = 0.08`; `others` is for the rest.
 
-    Without `others`, an exchange that is not named has no fee that is known.
+    Without `others`, the fee of an exchange that is not listed is unknown.
 
     Raises:
-        ValueError: It cannot be read, or is no such table.
+        ValueError: The file is unreadable or not a table of fees.
     """
     try:
         table = read_toml(path, parse_float=Decimal)
@@ -72,7 +72,7 @@ def read_fees(path: Path) -> FeeTable:
 
 
 def market_lines(view: BookView, fees: FeeTable | None, width: int | None) -> list[Text]:
-    """Cost of each size, buying above selling, then crossed markets, then the oldest data."""
+    """Lines for the cost of each size, crossed markets and the oldest data."""
     if not view.live:
         return []
     decimals = max(
@@ -123,14 +123,14 @@ def _fill(
         parts.append(f"slippage {slip:.4f} %")
     parts.append(f"worst {Decimal(fill['worst']):f}")
     if fill["uncovered"]:
-        parts.append(f"maybe cheaper: {len(fill['uncovered'])} books not known so far out")
+        parts.append(f"maybe cheaper: {len(fill['uncovered'])} books not known to this depth")
     split = [f"{part['exchange']} {text_of(Decimal(part['amount']))}" for part in fill["split"]]
     line = _fitted(head, [*parts, *split], width)
     return Text(line, style="" if fill["complete"] else "yellow")
 
 
 def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
-    """The pair of exchanges with the widest gap; of an uncrossed market the nearest."""
+    """The pair of exchanges with the widest gap; if no market is crossed, the closest pair."""
     pairs = [
         (sell.price - buy.price, buy, sell)
         for buy in _quotes(view.asks)
@@ -138,7 +138,7 @@ def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
         if buy.exchange != sell.exchange
     ]
     if not pairs:
-        return Text("crossed: not known with one exchange", style="dim")
+        return Text("crossed: needs two exchanges", style="dim")
     gap, buy, sell = max(pairs, key=lambda pair: pair[0])
     if gap < 0:
         line = f"not crossed: {buy.exchange} sells {-gap:f} above the bid of {sell.exchange}"
@@ -163,7 +163,7 @@ def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
 
 
 def _quotes(levels: Iterable[ViewLevel]) -> list[Quote]:
-    """The best quote of each exchange, of the levels that are there."""
+    """The best quote of each exchange among the shown levels."""
     best: dict[str, Quote] = {}
     for level in levels:
         for exchange, amount in zip(level.exchanges, level.amounts, strict=True):
@@ -185,7 +185,7 @@ def _age(view: BookView, exchange: str) -> str:
 
 
 def _fitted(head: str, parts: Sequence[str], width: int | None) -> str:
-    """As many parts as fit, and how many more there are."""
+    """As many parts as fit, then the number of further ones."""
     for shown in range(len(parts), -1, -1):
         left = len(parts) - shown
         line = GAP.join((head, *parts[:shown], *([f"+{left}"] if left else [])))

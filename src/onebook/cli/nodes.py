@@ -1,4 +1,4 @@
-"""`onebook nodes`: which nodes are alive, and what they serve."""
+"""`onebook nodes`: the live nodes of a cluster and what they serve."""
 
 import time
 from typing import Annotated, Any, Final
@@ -37,12 +37,14 @@ _rows = PayloadReader(list[Row])
 @reported
 def nodes_command(
     settings: ConfigFile = None,
-    books: Annotated[bool, typer.Option("--books", help="Every book of every feeds node.")] = False,
+    books: Annotated[
+        bool, typer.Option("--books", help="Include all books of all feeds nodes.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the nodes of this cluster from their heartbeats.
+    """Show the live nodes of this cluster.
 
-    With `--json` each node is an object, and with `--books` a feeds node has its `open_books`.
+    With `--json` each node is an object; with `--books` feeds nodes have the member `open_books`.
 
     Example: onebook nodes --config onebook.toml --books
     """
@@ -51,7 +53,7 @@ def nodes_command(
     if as_json:
         print_json([_object(each, rows, with_books=books) for each, rows in found])
     elif not found:
-        console.print(f"No node of the cluster {loaded.node.cluster} is alive.")
+        console.print(f"No live node in the cluster {loaded.node.cluster}.")
     else:
         print_table(COLUMNS, [tuple(map(_cell, _facts(each).values())) for each, _ in found])
         for each, rows in found:
@@ -63,7 +65,7 @@ def nodes_command(
 async def _nodes(
     settings: config.Settings, *, with_books: bool
 ) -> list[tuple[NodeHeartbeat, list[Row] | None]]:
-    """Return the live nodes by role and name; on request the books of those that can be asked."""
+    """Return the live nodes by role and name, on request with the books of feeds nodes."""
     node = settings.node
     subjects = Subjects(node.cluster)
     async with NatsBus(settings.nats, name="onebook nodes") as bus:
@@ -78,7 +80,7 @@ async def _nodes(
 
 
 def _facts(node: NodeHeartbeat) -> dict[str, str | int | None]:
-    """What is printed of a node, by column."""
+    """The printed facts of a node, by column."""
     now_ms = time.time_ns() // 1_000_000
     values = (
         node.name,
@@ -108,7 +110,7 @@ def _object(node: NodeHeartbeat, rows: list[Row] | None, *, with_books: bool) ->
 
 
 async def _books_of(bus: NatsBus, subject: str, timeout_s: float) -> list[Row]:
-    """Every book of a node, page by page."""
+    """All books of a node, requested page by page."""
     rows: list[Row] = []
     for page in range(PAGES_MAX):
         payload = await bus.request(subject, str(page).encode(), timeout_s)

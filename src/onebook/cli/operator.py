@@ -1,6 +1,6 @@
-"""Helpers of operator commands: opening the store, the operator's name, dates and spans, tables.
+"""Helpers of operator commands: opening the store, operator name, dates, spans and tables.
 
-Imported by the commands only; the rules themselves are in `onebook.accounts`.
+Used by commands only; the rules are in `onebook.accounts`.
 """
 
 import logging
@@ -58,14 +58,14 @@ SIZE_UNITS_BYTES: Final = {"": 1, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40
 _SIZE = re.compile(r"(\d{1,19})(|MiB|GiB|TiB)", re.ASCII)
 _SPAN = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}", re.ASCII)
-_MOMENT: Final = "moment; write 90d or 2027-01-31"
+_MOMENT: Final = "time; use for example 90d or 2027-01-31"
 NOW: Final = "now"
 
-Reason = Annotated[str, typer.Option(help="The reason, for the audit log.")]
+Reason = Annotated[str, typer.Option(help="Reason for the change, for the audit log.")]
 
 
 class Desk(NamedTuple):
-    """An opened store, and what an operator may do with it."""
+    """An opened store and the operations of an operator."""
 
     store: Store
     admin: Admin
@@ -78,25 +78,27 @@ logging.getLogger("onebook.store").addHandler(logging.NullHandler())
 async def require_database(store: Store, pepper_file: Path, *, create: bool) -> None:
     """Require a database with this release's schema.
 
-    A new file is made only by a command that puts the first row into it: any other is at the wrong
-    place. A pepper without a database means that the database was deleted or moved.
+    Only the command that creates the first account creates a new file; for any other, a missing
+    file means a wrong path. A pepper without a database means that the database was deleted or
+    moved.
     """
-    missing = _missing(store.path)
+    path = store.database.path
+    missing = _missing(path)
     if missing and not _missing(pepper_file):
         raise ConfigError(
-            f"The database {store.path} is missing, though its pepper is at {pepper_file}: "
+            f"Database {path} not found, although its pepper {pepper_file} exists: "
             "restore it (`onebook restore`), or correct store.url."
         )
     if missing and not create:
         raise ConfigError(
-            f"The database {store.path} is missing; `onebook accounts create` makes it, or correct "
-            "store.url."
+            f"Database {path} not found: create it with `onebook accounts create`, or "
+            "correct store.url."
         )
     if missing:
-        await store.upgrade()
-        typer.echo(f"A new database: {store.path}", err=True)
+        await store.database.upgrade()
+        typer.echo(f"Created the database {path}.", err=True)
     else:
-        await store.require_schema()
+        await store.database.require_schema()
 
 
 def _missing(path: Path | None) -> bool:
@@ -105,7 +107,7 @@ def _missing(path: Path | None) -> bool:
 
 @asynccontextmanager
 async def desk(file: Path | None, *, create: bool = False) -> AsyncIterator[Desk]:
-    """Open the store that the settings name."""
+    """Open the configured store."""
     settings = config.load(file).store
     async with Store(settings.url) as store:
         await require_database(store, settings.pepper_file, create=create)
@@ -120,12 +122,12 @@ def now_ms() -> int:
 
 
 def change(reason: str) -> AuditedChange:
-    """A change that the person at this terminal makes now."""
+    """A change made now by the person at this terminal."""
     return AuditedChange(now_ms(), _who(), reason)
 
 
 def _who() -> str:
-    """The account that logged in, also behind sudo; else that of the process."""
+    """The login account, also under sudo; otherwise the account of the process."""
     with suppress(OSError):  # a timer's and a container's commands have no login
         return os.getlogin()
     try:
@@ -142,7 +144,7 @@ def span_ms(text: str) -> int:
     """
     span = _SPAN.fullmatch(text)
     if span is None:
-        raise InvalidRequest(f"{text!r} is no span of time; write 30m, 24h or 7d.")
+        raise InvalidRequest(f"{text!r} is not a time span; use for example 30m, 24h or 7d.")
     return int(span[1]) * SPAN_UNITS_MS[span[2]]
 
 
@@ -154,33 +156,35 @@ def size_bytes(text: str) -> int:
     """
     size = _SIZE.fullmatch(text)
     if size is None:
-        raise InvalidRequest(f"{text!r} is no size; write 200GiB, 500MiB or a number of bytes.")
+        raise InvalidRequest(
+            f"{text!r} is not a size; use for example 200GiB, 500MiB or a number of bytes."
+        )
     return int(size[1]) * SIZE_UNITS_BYTES[size[2]]
 
 
 def day_ms(text: str) -> int:
-    """Read a date in UTC such as 2027-01-31 as its first millisecond; a time is itself.
+    """Parse a date in UTC such as 2027-01-31 (its first millisecond), or a time.
 
     Raises:
-        InvalidRequest: It is neither.
+        InvalidRequest: The text is neither.
     """
-    return _date_ms(text, "date; write 2027-01-31")
+    return _date_ms(text, "date; use for example 2027-01-31")
 
 
 def day_end_ms(text: str) -> int:
-    """Read a date in UTC as the first millisecond after it; a time is itself.
+    """Parse a date in UTC (the first millisecond after it), or a time.
 
     Raises:
-        InvalidRequest: It is neither.
+        InvalidRequest: The text is neither.
     """
     return day_ms(text) + (DAY_MS if _is_date(text) else 0)
 
 
 def until_ms(text: str, now_ms: int) -> int:
-    """Read the end of a span that begins now: 90d, a date in UTC, which is included, or a time.
+    """Parse the end of a validity: a span such as 90d, a date in UTC (inclusive), or a time.
 
     Raises:
-        InvalidRequest: It is none of these.
+        InvalidRequest: The text is none of these.
     """
     if _SPAN.fullmatch(text):
         return now_ms + span_ms(text)
@@ -188,10 +192,10 @@ def until_ms(text: str, now_ms: int) -> int:
 
 
 def past_ms(text: str, now_ms: int) -> int:
-    """Read the beginning of a range: now, a span back such as 90d, a date in UTC, or a time.
+    """Parse the start of a range: now, a span back such as 90d, a date in UTC, or a time.
 
     Raises:
-        InvalidRequest: It is none of these.
+        InvalidRequest: The text is none of these.
     """
     if text == NOW:
         return now_ms
@@ -201,10 +205,10 @@ def past_ms(text: str, now_ms: int) -> int:
 
 
 def past_end_ms(text: str, now_ms: int) -> int:
-    """Read the end of a range, inclusive: like `past_ms`, but a date includes its whole day.
+    """Parse the inclusive end of a range: like `past_ms`, but a date means its last millisecond.
 
     Raises:
-        InvalidRequest: It is none of these.
+        InvalidRequest: The text is none of these.
     """
     return _last_ms(text) if _is_date(text) else past_ms(text, now_ms)
 
@@ -218,17 +222,17 @@ def _is_date(text: str) -> bool:
 
 
 def _date_ms(text: str, wanted: str) -> int:
-    """Weeks such as 2027-W05 are refused: ISO 8601 reads them as their Mondays."""
+    """Parse a date or time; weeks such as 2027-W05, which ISO 8601 allows, are refused."""
     try:
         if "W" in text:
             raise ValueError
         return ms_of_iso(text)
     except ValueError:
-        raise InvalidRequest(f"{text!r} is no {wanted}.") from None
+        raise InvalidRequest(f"{text!r} is not a {wanted}.") from None
 
 
 def fields(row: AccountRow | KeyRow) -> dict[str, Any]:
-    """An account or a key under the names of the REST bodies."""
+    """An account or key with the member names of the REST API."""
     names = KEY_NAMES if isinstance(row, KeyRow) else ACCOUNT_NAMES
     return {names.get(name, name): value for name, value in to_builtins(row).items()}
 
@@ -239,7 +243,7 @@ def print_accounts(accounts: Sequence[AccountRow]) -> None:
 
 
 def print_keys(keys: Sequence[KeyRow]) -> None:
-    """Print keys as a table; of each no more than its first characters."""
+    """Print keys as a table, with only the first characters of each."""
     _print_rows(KEY_COLUMNS, keys)
 
 
@@ -248,7 +252,7 @@ def _print_rows(columns: Sequence[str], rows: Sequence[AccountRow | KeyRow]) -> 
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
-    """A field as text: a time as its day, the last use to the minute."""
+    """A field as text: times as dates, the last use to the minute."""
     value = row[name if name in row else f"{name}_ms"]
     if value is None:
         return ""

@@ -1,4 +1,4 @@
-"""Options and forms of output that several commands have; needs no package of the server."""
+"""Options and output shared by several commands; needs no server package."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,25 +11,22 @@ from onebook.clock import iso_ms
 FILE_VARIABLE: Final = "ONEBOOK_CONFIG"
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(
-        "--config", envvar=FILE_VARIABLE, help="The settings file; onebook.toml if not given."
-    ),
+    typer.Option("--config", envvar=FILE_VARIABLE, help="Settings file; default: onebook.toml."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 AT_MS: Final = "_at_ms"
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document, with the names that the tables have.
+    """Print a value as one JSON document, with the same names as the tables.
 
-    A time, `..._at_ms` in the code, is `..._at` in ISO 8601 (UTC, milliseconds) wherever a person
-    or a program reads it.
+    Times, `..._at_ms` in the code, are printed as `..._at` in ISO 8601 (UTC, milliseconds).
     """
     typer.echo(json_text(value))
 
 
 def json_text(value: Any) -> str:
-    """Write a value as `print_json` does."""
+    """Return the text that `print_json` prints."""
     named = _with_times(msgspec.to_builtins(value))
     return msgspec.json.format(msgspec.json.encode(named), indent=2).decode()
 

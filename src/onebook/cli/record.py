@@ -1,4 +1,4 @@
-"""`onebook record`: record an exchange's frames through the service's own feeds."""
+"""`onebook record`: record the frames of an exchange with the service's own feeds."""
 
 import asyncio
 import time
@@ -31,28 +31,26 @@ SECONDS_MAX: Final = 86_400.0
 
 @reported
 def record_command(
-    exchange: Annotated[str, typer.Option("--exchange", "-e", help="The exchange, such as okx.")],
+    exchange: Annotated[str, typer.Option("--exchange", "-e", help="Exchange, such as okx.")],
     symbol: Annotated[
-        list[str], typer.Option("--symbol", "-s", help="A pair, such as BTC/USDT; may be repeated.")
+        list[str], typer.Option("--symbol", "-s", help="Pair, such as BTC/USDT; repeatable.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file; it must be new.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file; it must not exist.")],
     seconds: Annotated[
-        float, typer.Option(min=0.1, max=SECONDS_MAX, help="How long to listen.")
+        float, typer.Option(min=0.1, max=SECONDS_MAX, help="Duration of the recording.")
     ] = 30.0,
     simulated: Annotated[
-        bool, typer.Option("--simulated", help="Listen to the simulated exchange instead.")
+        bool, typer.Option("--simulated", help="Record the simulated exchange instead.")
     ] = False,
     settings: ConfigFile = None,
 ) -> None:
-    """Record the order-book frames of an exchange into a file that `onebook replay` plays.
+    """Record the order book frames of an exchange into a file for `onebook replay`.
 
     Example: onebook record --exchange okx --symbol BTC/USDT --seconds 30 -o okx.rec
     """
     name = resolve(exchange)
     if name is None:
-        raise InvalidExchange(
-            f"There is no exchange {exchange!r}; known are {', '.join(EXCHANGES)}."
-        )
+        raise InvalidExchange(f"Unknown exchange {exchange!r}; known: {', '.join(EXCHANGES)}.")
     symbols = list(dict.fromkeys(each.upper() for each in symbol))
     feeds = config.load(settings).feeds.model_copy(update={"exchanges": (name,)})
     try:
@@ -93,11 +91,12 @@ async def record(
     settings: FeedSettings = FeedSettings(),  # noqa: B008 - frozen
     bytes_max: int = RECORDING_BYTES_MAX,
 ) -> Recorder:
-    """Record the books of some symbols of one exchange, until the time is over or it ends itself.
+    """Record the books of some symbols of one exchange, until the time is over or the recording
+    ends.
 
     Raises:
-        ExchangeFailed: It does not list its instruments.
-        InvalidRequest: It does not list a symbol.
+        ExchangeFailed: The instrument list is unavailable. InvalidRequest: The exchange does not
+        list a symbol.
         RecordingError: The file cannot be written, or more symbols than fit one connection.
     """
     require_recordable([exchange], len(symbols))
@@ -128,7 +127,7 @@ async def record(
 
 def _instrument(catalogue: Catalogue, exchange: Exchange, symbol: str) -> Instrument:
     if not catalogue.loaded(exchange.name):
-        raise ExchangeFailed(f"{exchange.display} does not list its instruments now.")
+        raise ExchangeFailed(f"The instrument list of {exchange.display} is unavailable.")
     instrument = catalogue.instrument(exchange.name, symbol)
     if instrument is None:
         near = ", ".join(catalogue.suggest(symbol)) or "nothing like it"
@@ -137,7 +136,7 @@ def _instrument(catalogue: Catalogue, exchange: Exchange, symbol: str) -> Instru
 
 
 async def _listen(recorder: Recorder, books: Books, name: str, seconds: float) -> None:
-    """Draw the progress until the time is over or the file is full."""
+    """Show the progress until the time is over or the file is full."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

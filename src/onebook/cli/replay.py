@@ -1,4 +1,4 @@
-"""`onebook replay`: the service on recorded data, through its normal feeds."""
+"""`onebook replay`: run the service on recorded data through its normal feeds."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -20,15 +20,18 @@ Serve = Callable[[dict[str, ExchangeSettings]], Awaitable[None]]
 
 @reported
 def replay_command(
-    files: Annotated[list[Path], typer.Argument(help="Recordings, sockets and REST together.")],
+    files: Annotated[list[Path], typer.Argument(help="Recordings of WebSocket and REST traffic.")],
     speed: Annotated[
-        str, typer.Option(help="1 as recorded, 10 ten times as fast, max as fast as it goes.")
+        str,
+        typer.Option(help="Speed: 1 as recorded, 10 ten times faster, max as fast as possible."),
     ] = "1",
-    loop: Annotated[bool, typer.Option("--loop", help="Start over at the end.")] = False,
-    port: Annotated[int | None, typer.Option(help="Where the service listens.")] = None,
+    loop: Annotated[
+        bool, typer.Option("--loop", help="Repeat the recording when it ends.")
+    ] = False,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
     settings: ConfigFile = None,
 ) -> None:
-    """Serve recorded exchanges: clients connect, subscribe and see the recorded books.
+    """Run the service on recorded exchange data.
 
     Example: onebook replay OKX.ws.1.0 BINANCE.ws.1.0 BINANCE.http.0.0 --speed 10 --loop
     """
@@ -39,7 +42,7 @@ def replay_command(
 
 
 async def play(files: list[Path], *, speed: float | None, loop: bool, serve: Serve) -> None:
-    """Replay recordings while `serve` runs against them."""
+    """Replay recordings while `serve` runs."""
     async with Replay(files, speed=speed, loop=loop) as replay:
         print_table(("exchange", "frames", "seconds", "pairs"), rows(list(replay.scripts.values())))
         await serve(
@@ -51,7 +54,7 @@ async def play(files: list[Path], *, speed: float | None, loop: bool, serve: Ser
 
 
 def service(port: int | None, file: Path | None) -> Serve:
-    """The service with the operator's settings and the addresses of the replay."""
+    """The service with the operator's settings, connected to the replay."""
 
     async def serve(exchanges: dict[str, ExchangeSettings]) -> None:
         settings = config.load(file, overrides={"server": {"port": port}})
@@ -61,7 +64,7 @@ def service(port: int | None, file: Path | None) -> Serve:
 
 
 def speed_of(text: str) -> float | None:
-    """Read a speed; None is as fast as possible."""
+    """Parse a speed; None means as fast as possible."""
     if text == "max":
         return None
     try:
@@ -69,12 +72,12 @@ def speed_of(text: str) -> float | None:
     except ValueError:
         speed = math.nan
     if not (math.isfinite(speed) and speed > 0):
-        fail(f"--speed is a number above 0 or max, not {text!r}.")
+        fail(f"--speed must be a number above 0 or max, not {text!r}.")
     return speed
 
 
 def rows(scripts: list[Script]) -> list[tuple[str, ...]]:
-    """What will be replayed, as cells."""
+    """Table rows of the recordings."""
     return [
         (
             script.name,

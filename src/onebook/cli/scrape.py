@@ -1,4 +1,4 @@
-"""One scrape of a node's metrics, and the rates between two scrapes."""
+"""Scrapes of a node's metrics, and rates between two scrapes."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Scrape:
-    """The samples of one scrape, taken at `at_s` seconds of any clock."""
+    """Samples of one scrape, taken at `at_s` (seconds of any clock)."""
 
     def __init__(self, text: str, at_s: float) -> None:
         self.at_s = at_s
@@ -20,18 +20,18 @@ class Scrape:
                 self._samples[sample.name][frozenset(sample.labels.items())] = sample.value
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of the samples of a metric that have these labels."""
+        """Sum of the samples of a metric with these labels."""
         return sum(value for _, value in self._of(name, labels))
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, float]:
-        """The sums of a metric by the values of one label."""
+        """Sums of a metric by the values of one label."""
         found: defaultdict[str, float] = defaultdict(float)
         for names, value in self._of(name, labels):
             found[names.get(label, "")] += value
         return dict(found)
 
     def label(self, name: str, label: str) -> str:
-        """The value of a label of a metric with one sample; "" without it."""
+        """The value of a label of a single-sample metric; "" if absent."""
         return next((names.get(label, "") for names, _ in self._of(name, {})), "")
 
     def _of(self, name: str, labels: Mapping[str, str]) -> Iterator[tuple[dict[str, str], float]]:
@@ -49,15 +49,15 @@ class Between:
         self._seconds = max(now.at_s - before.at_s, 1e-9)
 
     def rate(self, name: str, **labels: str) -> float:
-        """How much a counter grew a second."""
+        """Increase of a counter per second."""
         grown = self.now.total(name, **labels) - self._before.total(name, **labels)
         return max(0.0, grown) / self._seconds
 
     def quantile(self, share: float, name: str, **labels: str) -> float | None:
-        """A quantile of what a histogram counted; None where it counted nothing.
+        """Quantile of a histogram between the scrapes; None without observations.
 
-        Within a bucket values are taken to lie evenly, as Prometheus does; what lies above the
-        highest bound counts as that bound.
+        Interpolates linearly within a bucket, as Prometheus does; values above the highest bound
+        count as that bound.
         """
         bounds = sorted(
             (float(bound), max(0.0, count - self._earlier(name, bound, labels)))

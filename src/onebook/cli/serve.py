@@ -18,13 +18,16 @@ EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor beside
 def serve_command(
     settings: ConfigFile = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
-    db: Annotated[str | None, typer.Option(help="Database, as store.url in the settings.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any free port.")] = None,
+    db: Annotated[
+        str | None, typer.Option(help="Database URL, like the setting store.url.")
+    ] = None,
     exchange: Annotated[
-        list[str] | None, typer.Option("--exchange", "-e", help="Use only this one; repeatable.")
+        list[str] | None,
+        typer.Option("--exchange", "-e", help="Exchange to use; repeatable. Default: all."),
     ] = None,
     role: Annotated[
-        str | None, typer.Option(help="all, feeds or gateway: one of several nodes.")
+        str | None, typer.Option(help="Role of this node: all, feeds or gateway.")
     ] = None,
     workers_count: Annotated[
         int | None,
@@ -35,9 +38,7 @@ def serve_command(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     worker_restarts: Annotated[
         int | None,
-        typer.Option(
-            hidden=True, help="Set by --workers: how often this process was started again."
-        ),
+        typer.Option(hidden=True, help="Set by --workers: how often this process was restarted."),
     ] = None,
 ) -> None:
     """Run the service until it is stopped.
@@ -69,5 +70,5 @@ def serve_command(
 
 
 def _announce() -> None:
-    """Notify the parent process, which started this one as a worker, that it listens."""
+    """Notify the parent process of this worker that it is listening."""
     print(workers.STARTED, flush=True)

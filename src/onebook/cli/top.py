@@ -1,4 +1,4 @@
-"""`onebook top`: a running node at a glance, from its `/metrics` and `/readyz`."""
+"""`onebook top`: live status of a node, from its `/metrics` and `/readyz`."""
 
 import json
 import ssl
@@ -28,11 +28,11 @@ ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
 @reported
 def top_command(
     url: Annotated[
-        str | None, typer.Option(help="The node; the one of the settings if not given.")
+        str | None, typer.Option(help="URL of the node; default: from the settings.")
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option(help="Where its /metrics is, if at an address of its own."),
+        typer.Option(help="URL of /metrics, if it has its own address."),
     ] = None,
     interval: Annotated[
         float, typer.Option(min=0.5, max=60, help="Seconds between two scrapes.")
@@ -40,7 +40,10 @@ def top_command(
     looks: Annotated[
         int,
         typer.Option(
-            min=0, help="Print so many screens in a row and end; 0: live, in a pipe one screen."
+            min=0,
+            help=(
+                "Print N screens and exit; 0: refresh until Ctrl-C, or a single screen in a pipe."
+            ),
         ),
     ] = 0,
     insecure: Annotated[
@@ -48,9 +51,9 @@ def top_command(
     ] = False,
     file: ConfigFile = None,
 ) -> None:
-    """Show a running node: load, clients, database, and each exchange, those in trouble first.
+    """Show a running node: load, clients, database and exchanges, those with problems first.
 
-    Rates are those between two scrapes. End with Ctrl-C.
+    Rates are measured between two scrapes. Press Ctrl-C to stop.
 
     Example: onebook top --url https://books.example --metrics http://127.0.0.1:9100
     """
@@ -81,7 +84,7 @@ def _print(node: "_Node", looks: int, interval_s: float) -> None:
 
 
 def _follow(node: "_Node", interval_s: float) -> None:
-    """Refresh until Ctrl-C; a node that does not answer is retried."""
+    """Refresh until Ctrl-C; retries a node that does not answer."""
     before: Scrape | None = node.scrape()
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
@@ -98,12 +101,12 @@ def _follow(node: "_Node", interval_s: float) -> None:
 
 def _own_url(host: str, port: int, *, tls: bool) -> str:
     if not port:
-        fail("server.port is 0, so the port of the node is not known: give --url.")
+        fail("server.port is 0, so the port of the node is unknown: use --url.")
     return f"{'https' if tls else 'http'}://{ANY_HOST.get(host, host)}:{port}"
 
 
 class _Node:
-    """A node on display."""
+    """The node that is shown."""
 
     def __init__(self, http: httpx.Client, url: str, metrics_url: str) -> None:
         self.url = url
@@ -111,7 +114,7 @@ class _Node:
         self._metrics_url = metrics_url
 
     def scrape(self) -> Scrape:
-        """Read the metrics."""
+        """Fetch the metrics."""
         url = f"{self._metrics_url}/metrics"
         status, body = self._get(url)
         text = body.decode(errors="replace")
@@ -119,20 +122,20 @@ class _Node:
             if status == httpx.codes.OK and "onebook_build_info" in text:
                 return Scrape(text, time.monotonic())
         except ValueError:
-            raise InvalidRequest(f"{url} sent metrics that cannot be read.") from None
-        raise InvalidRequest(f"{url} answers {status} without Onebook's metrics; give --metrics.")
+            raise InvalidRequest(f"{url} sent unreadable metrics.") from None
+        raise InvalidRequest(f"{url} answers {status} without Onebook's metrics: use --metrics.")
 
     def readiness(self) -> Readiness:
-        """Ask whether it is ready."""
+        """Fetch the readiness."""
         url = f"{self.url}/readyz"
         try:
             body = json.loads(self._get(url)[1])
             return Readiness(bool(body["ready"]), tuple(body["problems"]))
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise InvalidRequest(f"{url} is no node of Onebook.") from None
+            raise InvalidRequest(f"{url} is not an Onebook node.") from None
 
     def _get(self, url: str) -> tuple[int, bytes]:
-        """Request a page; its status and its body, of at most `ANSWER_BYTES_MAX`."""
+        """Fetch a page: status and body of at most `ANSWER_BYTES_MAX`."""
         try:
             with self._http.stream("GET", url, headers={"Accept-Encoding": ACCEPTED}) as answer:
                 body = BodyReader(answer.headers.get_list("content-encoding"), ANSWER_BYTES_MAX)
@@ -146,7 +149,7 @@ class _Node:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             # "[Errno 111] Connection refused": the number says nothing more.
             reason = str(error).partition("] ")[2] or str(error) or type(error).__name__
-            raise InvalidRequest(f"{url} cannot be reached: {reason}.") from None
+            raise InvalidRequest(f"Cannot reach {url}: {reason}.") from None
 
 
 def _screen(node: _Node, before: Scrape, now: Scrape) -> RenderableType:

@@ -20,14 +20,14 @@ NONE: Final = "-"
 
 
 class Readiness(NamedTuple):
-    """What `/readyz` answers."""
+    """The answer of `/readyz`."""
 
     ready: bool
     problems: tuple[str, ...]
 
 
 class ExchangeLine(NamedTuple):
-    """One exchange; `trouble` sorts those that need attention to the top."""
+    """Line of one exchange; `trouble` sorts those with problems to the top."""
 
     name: str
     up: bool
@@ -40,7 +40,8 @@ class ExchangeLine(NamedTuple):
 
     @property
     def trouble(self) -> bool:
-        """Whether it has books that are not live; one without books and connection is idle."""
+        """Whether some of its books are not live; an exchange without books and connections is
+        idle."""
         down = not self.up and any(self.books.values())
         return down or any(self.books.get(each, 0) for each in (Health.STALE, Health.OFFLINE))
 
@@ -48,7 +49,7 @@ class ExchangeLine(NamedTuple):
 def screen(
     between: Between, readiness: Readiness, *, url: str, wall_s: float, width: int, height: int
 ) -> RenderableType:
-    """The whole screen, for a terminal of so many columns and rows."""
+    """Render the screen for a terminal size."""
     head = [_title(between, readiness, url, wall_s)]
     head += [Text(f"  {each}", style="yellow") for each in readiness.problems]
     fields = _fields(between)
@@ -180,7 +181,7 @@ def _state(up: bool, idle: bool) -> Text:
 
 
 def _marked(text: str, bad: bool) -> Text:
-    """A value, with a mark that needs no colour where it is bad."""
+    """A value; a bad one is marked so that it shows without colour."""
     return Text(f"{text} !", style="bold red") if bad else Text(text)
 
 
@@ -190,14 +191,14 @@ def count(value: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A short time; a hyphen where it is not known."""
+    """A short duration; a hyphen if unknown."""
     if value is None:
         return NONE
     return f"{value:.1f} s" if abs(value) >= 1 else f"{value * 1e3:.0f} ms"
 
 
 def span(value_s: float) -> str:
-    """A long time in its two largest units."""
+    """A long duration in its two largest units."""
     whole = max(0, round(value_s))
     units = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
     parts: list[str] = []

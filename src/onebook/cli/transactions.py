@@ -1,4 +1,4 @@
-"""`onebook transactions`: an account's history into a file, complete or saying what is missing."""
+"""`onebook transactions`: export an account's history to a file and report any gaps."""
 
 import asyncio
 import math
@@ -16,12 +16,10 @@ from onebook.cli.operator import ConfigFile, now_ms, past_end_ms, past_ms
 from onebook.core import iso
 from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
-from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, Writer, form_of, writer
-from onebook.transactions.proof import CheckState, ProofCheck, Verification
-from onebook.transactions.query import Query
-from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.run import Run
+from onebook.transactions.reconciliation import CheckState, ProofCheck, Verification
+from onebook.transactions.request import Query, TransactionsRequest
+from onebook.transactions.run import Coverage, ErrorEntry, Run
 
 ALL: Final = "all"  # that the exchange keeps
 OPERATOR: Final = "operator"
@@ -31,7 +29,7 @@ DEADLINE_S: Final = 24 * 3_600.0
 EXIT_INCOMPLETE: Final = 1
 
 transactions_app = typer.Typer(
-    no_args_is_help=True, help="Transactions of exchange accounts, in one form."
+    no_args_is_help=True, help="Transaction history of exchange accounts: fetch."
 )
 
 
@@ -49,7 +47,7 @@ class FetchOutcome:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing, and where a proof was asked for, it is proven."""
+        """Whether nothing is missing and, if requested, the proof succeeded."""
         proven = self.verification is None or self.verification.holds is True
         return proven and all(entry.complete for entry in self.coverage) and not self.errors
 
@@ -57,12 +55,15 @@ class FetchOutcome:
 @transactions_app.command("fetch")
 @reported
 def fetch(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
-    exchange: Annotated[str, typer.Option(help="The exchange.")] = "bybit",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
+    exchange: Annotated[str, typer.Option(help="Exchange.")] = "bybit",
     types: Annotated[
         str,
         typer.Option(
-            help="Types, comma separated; with fewer than all, rows do not add up to balances.",
+            help=(
+                "Transaction types, comma separated; without some types, rows do not add up to "
+                "the balances."
+            ),
             show_default="all but holdings",
         ),
     ] = "",
@@ -70,15 +71,17 @@ def fetch(
         str,
         typer.Option(
             "--from",
-            help="First day (UTC) or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a span "
-            "back, such as 90d; or all.",
+            help=(
+                "Start: a day (UTC) or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a "
+                "span back, such as 90d; or all."
+            ),
         ),
     ] = "30d",
     until: Annotated[
         str,
         typer.Option(
             "--to",
-            help="Last day (UTC), such as 2025-12-31, included whole; a time, a span back, or now.",
+            help="End: a day (UTC), inclusive, such as 2025-12-31; a time, a span back, or now.",
         ),
     ] = "now",
     form: Annotated[
@@ -86,19 +89,19 @@ def fetch(
         typer.Option(
             "--format",
             help=f"One of {', '.join(FORMS)}.",
-            show_default=f"by the ending of the file ({', '.join(filter(None, ENDINGS))})",
+            show_default=f"from the file extension ({', '.join(filter(None, ENDINGS))})",
         ),
     ] = "",
-    testnet: Annotated[bool, typer.Option("--testnet", help="Ask the testnet.")] = False,
+    testnet: Annotated[bool, typer.Option("--testnet", help="Use the testnet.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Prove that nothing is missing.")
+        bool, typer.Option("--verify", help="Reconcile the records with the balances.")
     ] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Fetch a history of any length into a file and report what it covers.
+    """Export the history of an account to a file and report what it covers.
 
-    The file appears when it is whole. The status is 0 only if nothing is missing. Without --types
-    the rows of every format add up to what each balance changed by.
+    The file is created when it is complete. The exit status is 0 only if nothing is missing.
+    Without --types the rows of every format add up to the change of each balance.
 
     Example: onebook transactions fetch --types trades,ledger --from 2025-01-01 -o history.jsonl
     """
@@ -112,7 +115,7 @@ def fetch(
         verify=verify,
     )
     if output.is_dir():
-        raise InvalidRequest(f"{output} is a directory; name a file.")
+        raise InvalidRequest(f"{output} is a directory; give the path of a file.")
     form = form or form_of(output)
     outcome = run(_fetch(request, output, form, config))
     _show(outcome, output)
@@ -175,7 +178,7 @@ def _progress() -> Progress:
 
 
 async def _show_progress(progress: Progress, task: TaskID, run: Run) -> None:
-    """Records come newest first: how far back we are is how far we are, with records or without."""
+    """Show the progress as the time covered so far: records arrive newest first."""
     while True:
         await asyncio.sleep(PROGRESS_S)
         came = run.query.to_ms - run.came_to_ms
@@ -188,10 +191,10 @@ async def _show_progress(progress: Progress, task: TaskID, run: Run) -> None:
 
 
 def _doing(exchange: str, waiting_s: float) -> str:
-    """Text of the progress bar: a fetch that waits must not look like one that hangs."""
+    """Text of the progress bar; shows when the fetch waits for a rate limit."""
     if waiting_s <= WAIT_SHOWN_S:
         return "fetching"
-    return f"waiting for {exchange}'s limit, {math.ceil(waiting_s)} s"
+    return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"
 
 
 def _show(outcome: FetchOutcome, output: Path) -> None:
@@ -215,12 +218,12 @@ def _show(outcome: FetchOutcome, output: Path) -> None:
 
 
 def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
-    """What is in the file, and what is not."""
+    """Summary of the file: records written and left out."""
     sentences = []
     if outcome.left_out:
         sentences.append(
-            f"Left out by --types: {', '.join(outcome.left_out)}. Only with every type do the rows "
-            "add up to what the balances changed by."
+            f"Left out by --types: {', '.join(outcome.left_out)}. Only with all types do the "
+            "rows add up to the balance changes."
         )
     if not outcome.skipped and outcome.rows == outcome.count:
         return [*sentences, f"{outcome.count:,} records in {output}."]
@@ -235,18 +238,20 @@ def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
 
 
 def _minute(at_ms: int) -> str:
-    """A time in UTC that leaves a line of 80 characters room for the rest."""
+    """A time in UTC to the minute, so that the line fits 80 characters."""
     return iso(at_ms)[:16].replace("T", " ")
 
 
 def _proof(found: Verification | None) -> list[str]:
-    """Print the proof: what holds, what differs and by how much, and what was not checked."""
+    """Print the reconciliation: checks that hold, differences, and what was not checked."""
     if found is None:
         return []
     sentences = [_sentence(check) for check in found.checks]
     if found.holds is None:
-        sentences.append("Not proven: nothing contradicts the answer, and not all of it is shown.")
-    sentences.append("No data of the exchange can prove:")
+        sentences.append(
+            "Not proven: no contradiction was found, but not everything could be checked."
+        )
+    sentences.append("Not provable from the exchange's data:")
     sentences += [f"  {one.what}. {one.why}" for one in found.unproven]
     return sentences
 

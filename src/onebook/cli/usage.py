@@ -1,4 +1,4 @@
-"""`onebook usage`: what a key has used of its allowance."""
+"""`onebook usage`: usage and allowance of a key."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 from rich.progress_bar import ProgressBar
 
 from onebook.accounts.keys import key_of
-from onebook.accounts.usage_report import (
+from onebook.accounts.usage import (
     UsageReport,
     stored_usage,
     usage_report,
@@ -24,13 +24,13 @@ def usage(
         str,
         typer.Argument(
             metavar="KEY_OR_ID",
-            help="The key's id; or the key itself, but that stays in your shell's history.",
+            help="Key id. The key itself works too, but is then saved in the shell history.",
         ),
     ],
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show what a key has used of its monthly allowance.
+    """Show the usage of a key in its billing period, and its allowance.
 
     Example: onebook usage key_0f3a5c7e9b1d --json
     """

@@ -26,39 +26,45 @@ Open = Callable[[int], ViewUpdates]
 
 @reported
 def watch_command(
-    symbol: Annotated[str, typer.Argument(help="The pair, such as BTC/USDT.")],
+    symbol: Annotated[str, typer.Argument(help="Pair, such as BTC/USDT.")],
     key: Annotated[
         str,
-        typer.Option(envvar="ONEBOOK_KEY", help="API key; better in the variable ONEBOOK_KEY."),
+        typer.Option(
+            envvar="ONEBOOK_KEY", help="API key; preferably set in the variable ONEBOOK_KEY."
+        ),
     ],
     exchanges: Annotated[
-        str, typer.Option("--exchanges", "-e", help="Names with commas, or all.")
+        str, typer.Option("--exchanges", "-e", help="Exchange names, comma separated, or all.")
     ] = "all",
     depth: Annotated[
         int | None,
-        typer.Option(min=1, max=DEPTH_MAX, help="Levels a side; as many as fit if not given."),
+        typer.Option(min=1, max=DEPTH_MAX, help="Levels per side; default: as many as fit."),
     ] = None,
-    group: Annotated[str, typer.Option(help="Price step to bin to, such as 10.")] = "",
+    group: Annotated[str, typer.Option(help="Price step for binning, such as 10.")] = "",
     amount: Annotated[
         list[str] | None,
-        typer.Option(help="Show what buying and selling so much of the base currency costs."),
+        typer.Option(help="Show the cost of buying and selling this amount of the base currency."),
     ] = None,
     notional: Annotated[
-        list[str] | None, typer.Option(help="The same for an amount of the quote currency.")
+        list[str] | None,
+        typer.Option(
+            help="Show the cost of buying and selling for this amount of the quote currency."
+        ),
     ] = None,
     fees: Annotated[
         Path | None,
         typer.Option(help="TOML file of taker fees in percent: okx = 0.08, others = 0.1."),
     ] = None,
     url: Annotated[
-        str, typer.Option(help="Address of the service, or of its WebSocket.")
+        str, typer.Option(help="URL of the service or of its WebSocket.")
     ] = "http://127.0.0.1:8000",
-    updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0 never stops.")] = 0,
+    updates: Annotated[int, typer.Option(min=0, help="Stop after N updates; 0: never.")] = 0,
 ) -> None:
     """Show the merged book of one pair, live: price, amount, and the exchanges at each level.
 
-    Below it: what each size costs, crossed markets with the age of each quote, the oldest data. In
-    a pipe or a file, each update is a block of plain text, and problems go to standard error.
+    Below the ladder: the cost of each size, crossed markets with the age of each quote, and the
+    oldest data. In a pipe or file, each update is a block of plain text and problems go to standard
+    error.
 
     Example: onebook watch BTC/USDT --exchanges okx,kraken --depth 15 --amount 2.5
     """
@@ -85,7 +91,7 @@ def watch_command(
 
 
 class _Screen:
-    """A ladder that fills the terminal and follows its size."""
+    """A ladder that fills the terminal and adapts to its size."""
 
     def __init__(
         self, url: str, depth: int | None, fees: FeeTable | None, lines_below: int
@@ -103,7 +109,7 @@ class _Screen:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the last book on the terminal."""
+        """Keep the last book on the terminal."""
         self._live.stop()
         if self._last is not None:
             _print(console, self._last)
@@ -114,7 +120,7 @@ class _Screen:
 
     @property
     def _room_below(self) -> int:
-        """Lines for the market: all, or as many as leave the best level of each side in sight."""
+        """Number of market lines: all, or as many as leave room for the best level of each side."""
         return max(0, min(self._lines_below, console.height - LINES_BESIDE - 2))
 
     def show(self, view: BookView) -> None:
@@ -126,7 +132,7 @@ class _Screen:
 
 
 class _Lines:
-    """One block of text for each update, problems on standard error."""
+    """Prints one block of text per update, and problems to standard error."""
 
     def __init__(self, depth: int | None, fees: FeeTable | None) -> None:
         self._fees = fees
@@ -152,7 +158,7 @@ def _print(where: Console, text: Text) -> None:
 
 
 async def _follow(shown: _Screen | _Lines, start: Open, updates: int) -> None:
-    """Show views; where the screen has grown, subscribe again to as many levels."""
+    """Show views; resubscribes with more levels when the screen has grown."""
     seen = 0
     with shown:
         while True:

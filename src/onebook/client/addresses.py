@@ -31,8 +31,8 @@ def addresses_of(url: str) -> Addresses:
     if not has_host(url, _SECURE):
         raise Refused(
             "invalid_url",
-            f"{given!r} is not the address of a service: it starts with https://, http://, wss:// "
-            "or ws://, for example http://127.0.0.1:8000.",
+            f"{given!r} is not a service URL: use https://, http://, wss:// or ws://, for "
+            "example http://127.0.0.1:8000.",
         )
     parts = urlsplit(url)
     prefix = parts.path.rstrip("/").removesuffix("/ws").removesuffix(API_PATH)

@@ -139,11 +139,11 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
             raise Refused(
                 "untrusted_certificate",
                 f"The certificate of {place} is not trusted: {error.verify_message}. "
-                "To trust its authority, name its PEM file in SSL_CERT_FILE.",
+                "To trust its issuer, set SSL_CERT_FILE to the issuer's PEM file.",
             ) from None
         case ssl.SSLError() if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
             raise Refused(
-                "no_tls", f"{place} does not speak TLS: use ws:// or http://, without the s."
+                "no_tls", f"{place} does not speak TLS: use ws:// or http:// instead."
             ) from None
         case ssl.SSLError():  # its errno is OpenSSL's, no number of the system
             reason = (error.reason or str(error)).replace("_", " ").lower()
@@ -155,30 +155,30 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
         case InvalidURI() | InvalidProxy():
             raise Refused("invalid_url", f"{shown(url)} cannot be used: {error}.") from None
         case ProxyError():
-            return "unreachable", f"{place} cannot be reached: {error}.{proxy}", None
+            return "unreachable", f"Cannot reach {place}: {error}.{proxy}", None
         case InvalidHandshake():
-            raise Refused("not_websocket", f"{shown(url)} is no WebSocket: {error}.") from None
+            raise Refused("not_websocket", f"{shown(url)} is not a WebSocket: {error}.") from None
         case TimeoutError():
             return "timeout", f"{place} does not answer in time.{proxy}", None
         case socket.gaierror():
             return (
                 "unknown_host",
-                f"{parts.hostname!r} is not a known host name.{proxy}",
+                f"Unknown host name {parts.hostname!r}.{proxy}",
                 None,
             )
         case ConnectionRefusedError():
-            return "unreachable", f"Nothing listens at {place}.{proxy}", None
+            return "unreachable", f"Connection refused by {place}.{proxy}", None
         case ConnectionResetError() | ConnectionAbortedError():
-            return "unreachable", f"{place} closed the connection while it was opened.", None
+            return "unreachable", f"{place} closed the connection during the handshake.", None
         case OSError(errno=int(number)):
             return (
                 "unreachable",
-                f"{place} cannot be reached: {os.strerror(number)}.{proxy}",
+                f"Cannot reach {place}: {os.strerror(number)}.{proxy}",
                 None,
             )
         case _:
             reason = str(error).rstrip(".") or type(error).__name__
-            return "unreachable", f"{place} cannot be reached: {reason}.{proxy}", None
+            return "unreachable", f"Cannot reach {place}: {reason}.{proxy}", None
 
 
 def _proxy(parts: SplitResult) -> str:
@@ -188,7 +188,7 @@ def _proxy(parts: SplitResult) -> str:
     if not named or proxy_bypass(parts.hostname or ""):
         return ""
     names = " or ".join(f"{name.upper()}_PROXY" for name in named)
-    return f" The environment sets a proxy ({names}); NO_PROXY excludes hosts."
+    return f" A proxy is configured in the environment ({names}); use NO_PROXY to bypass it."
 
 
 def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:
@@ -197,14 +197,18 @@ def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:
     if status not in TRANSIENT_STATUSES:
         raise Refused(
             code,
-            f"{url} answers HTTP {status} instead of opening a WebSocket: check the path; "
-            "the service's own is /api/v1/ws.",
+            f"{url} answers HTTP {status} instead of a WebSocket handshake: check the path "
+            "(default /api/v1/ws).",
         ) from None
     try:
         wait_s = min(RETRY_AFTER_MAX_S, max(0.0, float(error.response.headers["Retry-After"])))
     except (LookupError, ValueError):
         wait_s = None
-    return code, f"{url} answers HTTP {status}: the service cannot take this client now.", wait_s
+    return (
+        code,
+        (f"{url} answers HTTP {status}: the service cannot accept this client at the moment."),
+        wait_s,
+    )
 
 
 def closed(error: ConnectionClosed, cause: ViewProblem | None) -> tuple[str, str, int]:
@@ -222,9 +226,12 @@ def closed(error: ConnectionClosed, cause: ViewProblem | None) -> tuple[str, str
     if cause is not None:
         code, sentence = cause.code, cause.message
     elif error.rcvd:
-        code, sentence = str(number), reason or f"The service closed with code {number}."
+        code, sentence = (
+            str(number),
+            reason or f"The service closed the connection with code {number}.",
+        )
     else:
-        code, sentence = str(number), "The connection broke."
+        code, sentence = str(number), "The connection was lost."
     if number in FINAL_CODES:
         raise Refused(code, sentence) from None
     return code, sentence, number

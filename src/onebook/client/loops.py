@@ -19,6 +19,6 @@ class OneLoop:
         self._loop = self._loop or running
         if self._loop is not running:
             raise RuntimeError(
-                "This client belongs to another event loop: make one in each asyncio.run, "
-                "or use Onebook."
+                "This client belongs to another event loop: create one per asyncio.run, or use "
+                "Onebook."
             )

@@ -91,7 +91,7 @@ class TransactionPages(AsyncIterator[TransactionPage]):
         if before is not None and self._idle >= IDLE_PAGES_MAX:
             raise Unavailable("no_progress", _why(before), details={"errors": before.errors})
         if self._repeated:
-            raise Unavailable("no_progress", "The service gives the cursor of this page again.")
+            raise Unavailable("no_progress", "The service returned the same cursor again.")
         if before is not None:
             self._request["cursor"] = before.next_cursor
         if self._idle:
@@ -174,7 +174,7 @@ def _milliseconds(time: Time) -> int:
     if isinstance(time, int):
         return time
     if not isinstance(time, datetime):
-        raise TypeError(f"A time is a datetime or Unix ms as a whole number, not {time!r}.")
+        raise TypeError(f"A time must be a datetime or Unix ms as an int, not {time!r}.")
     if time.tzinfo is None:
         raise ValueError(f"{time} has no time zone: use datetime(..., tzinfo=UTC).")
     return (time - EPOCH) // timedelta(milliseconds=1)  # exact, as `timestamp` is not

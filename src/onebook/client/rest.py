@@ -165,12 +165,12 @@ class RestClient:
         except httpx.InvalidURL as error:
             raise Refused("invalid_url", f"{shown(self._base)} cannot be used: {error}.") from None
         except (httpx.RemoteProtocolError, Uninflatable) as error:
-            why = f"{place_of(self._base)} sent no valid HTTP answer: {str(error).rstrip('.')}."
+            why = f"{place_of(self._base)} sent an invalid HTTP response: {str(error).rstrip('.')}."
             raise Unavailable("no_answer", why) from None
         except httpx.TransportError as error:
             cause = _cause(error)
             if isinstance(error, LOST) and isinstance(cause, ConnectionError):
-                why = f"{place_of(self._base)} closed the connection before it answered."
+                why = f"{place_of(self._base)} closed the connection before answering."
                 raise Unavailable("no_answer", why) from None
             code, sentence, wait_s = connect_failed(self._base, cause)
             raise Unavailable(code, sentence, retry_after_s=wait_s) from None
@@ -185,7 +185,7 @@ async def _body(response: httpx.Response) -> bytes:
     except TooLong:
         raise Refused(
             "answer_too_large",
-            f"The answer is longer than {BODY_BYTES_MAX:,} bytes: ask for fewer records.",
+            f"The answer is longer than {BODY_BYTES_MAX:,} bytes: request fewer records.",
         ) from None
 
 
@@ -223,14 +223,14 @@ def _parsed(base: str, response: httpx.Response, content: bytes) -> Any:
     kind = Unavailable if status in TRANSIENT_STATUSES else Refused
     raise kind(
         f"http_{status}",
-        f"{shown(base)} answers HTTP {status} without the service's JSON: check the address.",
+        f"{shown(base)} answers HTTP {status} without Onebook's JSON: check the URL.",
     )
 
 
 def require_field(base: str, answer: Any, name: str) -> None:
     """Raise Refused where the answer lacks a field that the service always sends."""
     if not isinstance(answer, dict) or name not in answer:
-        raise Refused("not_onebook", f"{shown(base)} is another service's: check the address.")
+        raise Refused("not_onebook", f"{shown(base)} is not an Onebook service: check the URL.")
 
 
 def service_error(answer: Mapping[str, Any], status: int, retry_after: str | None) -> ServiceError:

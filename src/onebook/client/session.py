@@ -141,7 +141,7 @@ class ViewSession:
                     self._accepted(message)
                 case "server_shutdown":
                     self._reconnect_in(seconds(message["reconnect_in_ms"], 1_000))
-                    self.cause = ViewProblem("server_shutdown", "The service restarts.")
+                    self.cause = ViewProblem("server_shutdown", "The service is restarting.")
 
     async def _updated(self, view: BookView, message: dict[str, Any]) -> bool:
         """Apply an update; after a gap, ask for a full one. Returns whether the view changed."""
@@ -151,9 +151,7 @@ class ViewSession:
             self._answer_by.pop(view.symbol, None)
         if view.apply(message):
             return view.live
-        view.lose(
-            ViewProblem("gap", "An update is missing or damaged; the full book is requested.")
-        )
+        view.lose(ViewProblem("gap", "An update is missing or damaged; a full book was requested."))
         due_s = self._resynced_at.get(view.symbol, -RESYNC_PAUSE_S) + RESYNC_PAUSE_S
         if self._now_s() >= due_s:
             await self._resync(view.symbol)
@@ -270,5 +268,5 @@ def decoded(frame: str | bytes) -> dict[str, Any]:
     except ValueError:
         message = None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        raise Refused("not_onebook", "The peer does not speak Onebook's protocol: check the URL.")
+        raise Refused("not_onebook", "The server does not speak Onebook's protocol: check the URL.")
     return message

@@ -94,7 +94,7 @@ def _watched(symbols: Symbols, common: dict[str, Any]) -> list[WatchedView]:
         symbols = [symbols]
     named = symbols if isinstance(symbols, Mapping) else {each: {} for each in symbols}
     if not named or not all(named):
-        raise Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.")
+        raise Refused("invalid_parameters", "symbols: give at least one, such as BTC/USDT.")
     for symbol, own in named.items():
         if not isinstance(own, Mapping):
             raise TypeError(f'Options of {symbol} must be a mapping, such as {{"depth": 5}}.')

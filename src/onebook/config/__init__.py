@@ -1,8 +1,8 @@
-"""Every setting: its default, its unit and what it is for; the only reader of the environment.
+"""Every setting with its default, unit and meaning; the only reader of the environment.
 
-Order, later wins: defaults < `onebook.toml` < `ONEBOOK_*` < flags. A name that is not here
-refuses to start. One file for each group of sections; `settings.py` puts them together,
-`sources.py` reads them. `onebook config doc` prints all of it as a table.
+Order, later wins: defaults < `onebook.toml` < `ONEBOOK_*` < flags. A node with an unknown setting
+does not start. One file per group of sections; `settings.py` combines them, `sources.py` reads
+them. `onebook config doc` prints all of it as a table.
 """
 
 from onebook.config.accounts import AccountsSettings, StoreSettings, TierLimits, TierSettings

@@ -11,14 +11,14 @@ from onebook.model import GIB_BYTES, Tier
 
 
 class TierLimits(Section):
-    """What one billing tier may do."""
+    """The limits of one billing tier."""
 
     requests_per_minute: int = Field(ge=1, le=1_000_000)
-    """REST requests and WebSocket messages of a key together."""
+    """REST requests and WebSocket messages of one key per minute, counted together."""
     connections_max: int = Field(ge=1, le=100_000)
-    """WebSocket connections of a key."""
+    """Open WebSocket connections of one key."""
     views_max: int = Field(500, ge=1, le=1_000_000)
-    """Distinct views (symbol, exchanges and options) that a key subscribes to at one time."""
+    """Distinct views (symbol, exchanges and options) that one key is subscribed to at a time."""
 
 
 class TierSettings(Section):
@@ -36,7 +36,7 @@ class TierSettings(Section):
     @field_validator("*", mode="before")
     @classmethod
     def _keep_other_limits(cls, given: Any, tier: ValidationInfo) -> Any:
-        """A table that sets one limit leaves the others at the defaults of its tier."""
+        """Keep the tier's defaults for limits that the table does not set."""
         if not isinstance(given, Mapping):
             return given
         assert tier.field_name is not None
@@ -49,35 +49,41 @@ class TierSettings(Section):
 
 
 class StoreSettings(Section):
-    """Where accounts, keys, sessions and usage live."""
+    """The database of accounts, keys, sessions and usage."""
 
     url: str = Field(default_factory=lambda: f"sqlite+aiosqlite:///{data_dir() / 'onebook.db'}")
-    """SQLAlchemy address: sqlite+aiosqlite:///PATH or postgresql+asyncpg://USER@HOST/NAME; of
-    PostgreSQL with TLS: ...?sslmode=verify-full&sslrootcert=FILE."""
+    """SQLAlchemy URL: sqlite+aiosqlite:///PATH or postgresql+asyncpg://USER@HOST/NAME. PostgreSQL
+    with TLS: ...?sslmode=verify-full&sslrootcert=FILE."""
     pepper_file: Path = Field(default_factory=lambda: data_dir() / "pepper")
-    """Secret under which keys and tokens are digested; made with mode 0600 at the first start."""
+    """File of the secret that keys and tokens are hashed with; created with mode 0600 at the first
+    start. All nodes of a service need the same file."""
     usage_dir: Path | None = None
-    """Folder for usage that the database does not take; none: SQLite's own, or the pepper's."""
+    """Folder for usage records that could not be written to the database. Default: the folder of
+    the SQLite database; with PostgreSQL, the folder of `pepper_file`."""
 
 
 class AccountsSettings(Section):
-    """Keys, sessions, limits and the meter."""
+    """Keys, sessions, limits and metering."""
 
     allowance_bytes: int = Field(50 * GIB_BYTES, ge=1, le=1 << 60)
-    """What a key may have delivered in a billing month, in bytes."""
+    """Bytes that one key may receive per billing month."""
     failures_per_minute: int = Field(10, ge=1, le=1_000_000)
-    """Failed authentications of one address before it must wait."""
+    """Failed authentications per minute and address; further attempts are refused until the minute
+    has passed."""
     unknown_keys_per_minute: int = Field(60, ge=1, le=1_000_000)
-    """Usage reports of unknown keys that one address may ask for."""
+    """Usage reports of unknown keys per minute and address; further requests are refused."""
     sessions_per_key_max: int = Field(100, ge=1, le=10_000)
-    """Live sessions of one key; the oldest goes."""
+    """Live sessions of one key; a new session replaces the oldest."""
     flush_interval_s: float = Field(0.5, ge=0.01, le=0.5)
-    """How often usage is written; a crash loses at most this, 0.25 s and the time of one write."""
+    """Seconds between writes of usage to the database. A crash loses at most this much usage, plus
+    0.25 s and the time of one write."""
     flush_age_max_s: float = Field(5.0, ge=3, le=600)
-    """Not ready when the database has taken neither usage nor a probe for so long."""
+    """`/readyz` fails if no database write has succeeded for this many seconds."""
     final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)
-    """How long a stop tries to write usage; what is left then goes into the usage file."""
+    """Seconds a stopping node tries to write usage to the database; the rest is saved in the usage
+    file."""
     poll_interval_s: float = Field(1.0, ge=0.01, le=2)
-    """How often the database is asked for changed keys."""
+    """Seconds between queries for changed keys; a revoked key stays valid at most this long on
+    other nodes."""
     tiers: TierSettings = TierSettings()
-    """What each billing tier may do."""
+    """Limits of each billing tier."""

@@ -1,4 +1,4 @@
-"""What is wrong with a value that pydantic refused, in our words: of settings and of flags."""
+"""Messages for values of settings and flags that pydantic rejected."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -29,6 +29,6 @@ _WORDS: Final[Mapping[str, str]] = {
 
 
 def in_words(fault: Any) -> str | None:
-    """The predicate of a sentence about the value; None for a fault without words of its own."""
+    """The predicate of a sentence about the value; None if pydantic's own text should be used."""
     words = _WORDS.get(fault["type"])
     return None if words is None else words.format(**fault.get("ctx", {}))

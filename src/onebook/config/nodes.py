@@ -9,10 +9,10 @@ from onebook.config.section import Section
 
 
 class NatsSettings(Section):
-    """How nodes reach NATS; not used by a node of the role all."""
+    """Connection to NATS; not used with `node.role = "all"`."""
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
-    """Addresses, such as nats://HOST:4222 or tls://HOST:4222; several of one cluster."""
+    """URLs of the NATS servers of one cluster, such as nats://HOST:4222 or tls://HOST:4222."""
     user: str = ""
     """User name, if NATS requires one."""
     password: SecretStr = SecretStr("")
@@ -20,50 +20,53 @@ class NatsSettings(Section):
     token: SecretStr = SecretStr("")
     """Token, if NATS requires one."""
     credentials_file: Path | None = None
-    """File of a NATS account (.creds) with its JWT and seed."""
+    """Credentials file (.creds) with the JWT and seed of a NATS user."""
     tls_ca_file: Path | None = None
-    """PEM certificates that NATS' own must be signed by; none: those of the system."""
+    """PEM file of the certificate authorities that NATS' certificate is verified against. Default:
+    those of the system."""
     tls_cert_file: Path | None = None
-    """PEM certificate of this node, if NATS requires one."""
+    """PEM client certificate, if NATS requires one."""
     tls_key_file: Path | None = None
-    """PEM private key of that certificate."""
+    """PEM private key of the client certificate."""
     connect_timeout_s: float = Field(10.0, ge=0.1, le=300)
-    """A node that cannot connect for so long at its start gives up."""
+    """Seconds a starting node tries to connect to NATS before it exits."""
     embedded_port: int = Field(0, ge=0, le=65_535)
-    """Port on 127.0.0.1 of the nats-server that `node.workers` starts; 0 takes a free one."""
+    """Port on 127.0.0.1 of the nats-server that `node.workers` starts; 0: any free port."""
     outbox_bytes_max: int = Field(16 << 20, ge=1 << 20, le=1 << 30)
-    """Messages that may wait to be written to NATS; more are dropped and sent again on request."""
+    """Bytes queued for NATS; further messages are dropped, and gateways request a new snapshot."""
 
 
 class NodeSettings(Section):
     """Several nodes as one service: docs/guides/many-nodes.md."""
 
     role: Literal["all", "feeds", "gateway"] = "all"
-    """feeds: connections to exchanges; gateway: clients; all: both in one process, without NATS."""
+    """feeds: connects to exchanges; gateway: serves clients; all: both in one process, without
+    NATS."""
     workers: int = Field(0, ge=0, le=256)
-    """Gateway processes behind one port, with a feeds process and, unless nats.servers is set, a
-    nats-server of their own; 0: one process."""
+    """Gateway processes behind one port. They share one feeds process and one nats-server (none is
+    started if nats.servers is set). 0: everything in one process."""
     restart_delay_max_s: float = Field(30.0, ge=0.1, le=3_600)
-    """The longest wait before a process of `workers` that ended is started again."""
+    """Longest wait before a worker process that has exited is restarted."""
     name: str = Field("", max_length=64, pattern=r"^[ -~]*$")
-    """What operators call this node; none: its host name and process."""
+    """Name of this node in logs and status; empty: host name and process id."""
     cluster: str = Field("onebook", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
-    """Nodes of one name work together; the first token of every NATS subject."""
+    """Name shared by all nodes of one service: the first token of every NATS subject."""
     heartbeat_interval_s: float = Field(0.2, ge=0.02, le=10)
-    """Interval of a node's heartbeats."""
+    """Seconds between heartbeats of a node."""
     heartbeat_timeout_s: float = Field(1.0, ge=0.1, le=60)
-    """A node without a heartbeat for so long is dead: its books are stale on every gateway."""
+    """Seconds without a heartbeat before a node is considered dead and its books are stale on every
+    gateway."""
     isolated_s: float = Field(5.0, ge=0.1, le=600)
-    """Seconds without NATS before a gateway sends its clients away and accepts no new ones, and a
-    feeds node closes its connections to exchanges. Restarts of NATS should take less."""
+    """Seconds without NATS before a gateway disconnects its clients and accepts no new ones, and a
+    feeds node closes its connections to exchanges. Choose it longer than a restart of NATS."""
     handover_max_s: float = Field(10.0, ge=0, le=600)
-    """How long a book that moves is kept open for the other node to have it live."""
+    """Seconds a book that moves to another node is kept open until it is live there."""
     linger_s: float = Field(10.0, ge=0, le=86_400)
-    """How long a gateway follows a book that no client is subscribed to any more; feeds nodes
-    keep it for feeds.linger_s after that."""
+    """Seconds a gateway follows a book after its last subscriber has left; feeds nodes then keep it
+    for feeds.linger_s."""
     request_timeout_s: float = Field(1.0, ge=0.05, le=60)
-    """A request to another node must be answered after so long."""
+    """Timeout of a request to another node."""
     snapshot_retry_s: float = Field(0.1, ge=0.01, le=60)
-    """How often a snapshot of a book that is not in sync is asked for."""
+    """Seconds between snapshot requests for a book that is out of sync."""
     held_messages_max: int = Field(2_000, ge=1, le=1_000_000)
-    """Messages of one book that are held while its snapshot is on the way."""
+    """Messages per book that are buffered until its snapshot arrives."""

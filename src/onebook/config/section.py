@@ -1,4 +1,4 @@
-"""A section of the settings, and where a node keeps its files by default."""
+"""Base class of the sections, and the default data folder."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A table of the settings file: frozen, and nothing unknown in it."""
+    """A table of the settings file: immutable, without unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 def data_dir() -> Path:
-    """Folder of the database and the secrets, where no setting names another."""
+    """Default folder of the database and the secrets."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "onebook"

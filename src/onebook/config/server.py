@@ -9,59 +9,62 @@ from onebook.config.section import Section
 
 
 class ServerSettings(Section):
-    """Where the service listens and how it stops."""
+    """Listening sockets, TLS and HTTP limits."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 for all."""
+    """Address to listen on; 0.0.0.0 for all interfaces."""
     port: int = Field(8000, ge=0, le=65_535)
-    """TCP port of REST and WebSocket; 0 takes a free one."""
+    """TCP port of REST and WebSocket; 0: any free port."""
     port_shared: bool = False
-    """Whether other processes of this user may listen on the port too (SO_REUSEPORT); set for the
-    gateways of `node.workers`."""
+    """Whether other processes of the same user may listen on the port too (SO_REUSEPORT); set
+    automatically for the gateways of `node.workers`."""
     metrics_host: str = "127.0.0.1"
-    """Address of `/metrics` where `metrics_port` is set; plain HTTP."""
+    """Address of `/metrics` if `metrics_port` is set; plain HTTP."""
     metrics_port: int | None = Field(None, ge=0, le=65_535)
-    """TCP port of `/metrics`, which the public port then answers with 404; none: the same port,
-    but only to this machine or with `metrics_token`."""
+    """Separate TCP port of `/metrics`; the public port then answers 404. Default: the public port,
+    restricted to requests from this machine or with `metrics_token`."""
     metrics_token: SecretStr = SecretStr("")
-    """Bearer token that `/metrics` requires of all but this machine; empty: none."""
+    """Bearer token required of other machines for `/metrics`; empty: no token."""
     tls_cert_file: Path | None = None
-    """PEM certificate chain; with `tls_key_file` the service speaks HTTPS and WSS itself."""
+    """PEM certificate chain; together with `tls_key_file` it enables HTTPS and WSS."""
     tls_key_file: Path | None = None
     """PEM private key of the certificate."""
     http_connections_max: int = Field(1_000, ge=1, le=1_000_000)
-    """Sockets that may speak HTTP while all of `gateway.connections_max` are taken."""
+    """Sockets for HTTP, in addition to `gateway.connections_max`."""
     probe_connections_max: int = Field(16, ge=0, le=1_000)
-    """Sockets beside these for this machine and trusted proxies: health checks of a full node."""
+    """Additional sockets reserved for this machine and trusted proxies, so that health checks reach
+    a full node."""
     header_timeout_s: float = Field(10.0, ge=0.001, le=3_600)
-    """A request's line and headers, and the TLS handshake before, must be there after so long."""
+    """Maximum seconds to receive the TLS handshake, request line and headers."""
     body_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
-    """The body must be there so long after the headers."""
+    """Maximum seconds to receive the request body after the headers."""
     write_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
-    """A client that reads nothing of its answer for so long is cut off."""
+    """Seconds without write progress before the connection is closed."""
     keep_alive_timeout_s: int = Field(5, ge=1, le=3_600)
-    """An HTTP connection without a request is closed after so long."""
+    """Seconds an idle HTTP connection is kept open."""
     files_reserve: int = Field(256, ge=64, le=100_000)
-    """Open files beside the sockets of clients: feeds, the database, logs."""
+    """File descriptors reserved for everything but client sockets: feeds, the database, logs."""
 
 
 class ApiSettings(Section):
-    """How the REST API presents itself."""
+    """The REST API."""
 
     public_url: str = ""
-    """The address clients use, such as https://books.example; empty: taken from the request."""
+    """Public URL of the service, such as https://books.example; empty: derived from each
+    request."""
     cors_origins: tuple[str, ...] = ()
-    """Origins whose pages may call us from a browser; empty: none."""
+    """Origins whose web pages may call the API (CORS); empty: none."""
     body_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
-    """The largest request body."""
+    """Largest request body."""
 
 
 class LogSettings(Section):
-    """What is logged, and how."""
+    """Logging."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level that is written."""
+    """Lowest level that is logged."""
     format: Literal["auto", "json", "text"] = "auto"
-    """json: one object a line; text: for people; auto: text on a terminal, json elsewhere."""
+    """json: one object per line; text: human-readable; auto: text on a terminal, otherwise json."""
     access: bool = True
-    """Whether each answered request and each ended connection is logged, as `onebook.access`."""
+    """Whether every HTTP response and every closed connection is logged (logger
+    `onebook.access`)."""

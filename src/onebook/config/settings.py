@@ -1,4 +1,4 @@
-"""All settings of one node, their names, and their variables."""
+"""All settings of a node, their names and environment variables."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -27,9 +27,9 @@ ENV_DELIMITER: Final = "__"
 
 
 class Variables(EnvSettingsSource):
-    """The settings in variables: lists and tables are JSON, and anything else stays text.
+    """Reads settings from environment variables: lists and tables are JSON, other values text.
 
-    So what is no JSON is a fault of its setting like any other, not the end of reading.
+    Invalid JSON becomes an error of its setting instead of ending the read.
     """
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
@@ -64,9 +64,9 @@ class Settings(BaseSettings):
     _origin: Callable[[str], str] | None = PrivateAttr(default=None)
 
     def origin(self, name: str) -> str:
-        """Return the prefix of a message about a setting: the flag, variable or file it is from.
+        """Return the prefix of a message about a setting: the flag, variable or file that sets it.
 
-        It ends in a colon and a space; "" where the value is the default.
+        It ends in a colon and a space; "" if the value is the default.
         """
         return "" if self._origin is None else self._origin(name)
 
@@ -84,7 +84,7 @@ class Settings(BaseSettings):
 
 
 class Setting(NamedTuple):
-    """One setting as it is documented; the bounds of a number, None of anything else."""
+    """One setting for the documentation; the bounds are None unless it is a number."""
 
     name: str
     default: Any
@@ -99,7 +99,7 @@ def variable_of(name: str) -> str:
 
 
 def catalogue(section: BaseModel | None = None, prefix: str = "") -> list[Setting]:
-    """Every setting as `table.name`, in the order of `Settings`; None where there is no default."""
+    """All settings as `table.name`, in the order of `Settings`; None means no default."""
     model = Settings if section is None else type(section)
     found: list[Setting] = []
     for name, field in model.model_fields.items():

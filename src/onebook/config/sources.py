@@ -1,4 +1,4 @@
-"""Reads the settings from flags, environment and file; every fault in a sentence of its own."""
+"""Reads the settings from flags, environment and file; each error is one sentence."""
 
 import difflib
 import os
@@ -45,11 +45,11 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
     """Read the settings from flags, environment and file.
 
     Args:
-        file: The settings file; None takes `onebook.toml` of the working directory if it is there.
-        overrides: Flags, nested like the file; None values are left out.
+        file: The settings file; None means `onebook.toml` in the working directory, if it exists.
+        overrides: Flags, nested like the file; None values are ignored.
 
     Raises:
-        ConfigError: A file that cannot be read, unknown names, values out of range: all of them.
+        ConfigError: All errors: an unreadable file, unknown names, values out of range.
     """
     settings, faults = examine(file, overrides=overrides)
     if faults:
@@ -63,7 +63,7 @@ def examine(
     """Read the settings; each error is one sentence.
 
     Returns:
-        The settings, with defaults in place of what is at fault, and the faults.
+        The settings, with defaults in place of invalid values, and the errors.
     """
     path = file or Path(FILE_NAME)
     faults = [*_file_faults(path, named=file is not None)]
@@ -94,24 +94,24 @@ def examine(
 
 
 def _file_faults(path: Path, *, named: bool) -> Iterator[str]:
-    """Why the file cannot be read; one that was not named need not be there."""
+    """The reason why the file is unreadable; the default file may be absent."""
     if not path.is_file():
         if named:
-            yield f"There is no settings file {path}."
+            yield f"Settings file {path} not found."
         return
     try:
         read_toml(path)
     except ValueError as error:
         yield f"{path} is not TOML: {error}."
     except OSError as error:
-        yield f"The settings file {path} cannot be read: {error.strerror}."
+        yield f"Cannot read the settings file {path}: {error.strerror}."
 
 
 def _unknown_variables() -> list[str]:
-    """A misspelt table in a variable would be passed over by pydantic-settings; say so instead."""
+    """Report variables with a misspelt table, which pydantic-settings ignores."""
     tables = set(Settings.model_fields)
     return [
-        f"There is no setting for the variable {variable}."
+        f"Unknown setting in the variable {variable}."
         for variable in sorted(os.environ.keys() - OTHER_VARIABLES)
         if variable.startswith(ENV_PREFIX)
         and variable.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)[0] not in tables
@@ -119,7 +119,7 @@ def _unknown_variables() -> list[str]:
 
 
 def _origin(names: list[str], path: Path, flags: Mapping[str, Any]) -> str:
-    """Where a value comes from: a flag, a variable or the file, in this order of precedence."""
+    """The source of a value: flag, variable or file, in this order of precedence."""
     value: Any = flags
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -135,7 +135,7 @@ def _origin(names: list[str], path: Path, flags: Mapping[str, Any]) -> str:
 def _origin_if_given(
     name: str, *, given: Mapping[str, Any], path: Path, flags: Mapping[str, Any]
 ) -> str:
-    """Return the origin of a setting or table by its name; "" where it was not given."""
+    """Return the source of a setting or table; "" if it was not given."""
     names = name.split(".")
     value: Any = given
     for each in names:
@@ -144,7 +144,7 @@ def _origin_if_given(
 
 
 def _remove(values: dict[str, Any], names: list[str]) -> None:
-    """Take one setting out of nested values."""
+    """Remove one setting from nested values."""
     for name in names[:-1]:
         inner = values.get(name)
         if not isinstance(inner, dict):
@@ -157,7 +157,7 @@ def _remove(values: dict[str, Any], names: list[str]) -> None:
 
 
 def _sections(values: Mapping[str, Any]) -> Settings:
-    """Settings of the sections that are valid, and the defaults of the others."""
+    """Settings with the valid sections, and defaults for the others."""
     sections = {}
     for name, field in Settings.model_fields.items():
         sections[name] = field.get_default(call_default_factory=True)
@@ -175,7 +175,7 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _near(name: str) -> str:
-    """The setting or section beside a wrong name that it resembles; "" where none does."""
+    """The known name most similar to an unknown one; "" if none is similar."""
     table, dot, leaf = name.rpartition(".")
     known = [each.name for each in catalogue() if each.name.startswith(table + dot)]
     beside = {each.removeprefix(table + dot).partition(".")[0] for each in known}
@@ -184,10 +184,10 @@ def _near(name: str) -> str:
 
 
 def _sentence(name: str, fault: Any) -> str:
-    """A fault in words; never the value, which may be a secret."""
+    """An error as a sentence, without the value, which may be a secret."""
     if fault["type"] == "extra_forbidden":
         near = _near(name)
         hint = f" Did you mean {near}?" if near else ""
-        return f"There is no setting {name}.{hint}"
+        return f"Unknown setting {name}.{hint}"
     words = in_words(fault)
     return f"Setting {name}: {fault['msg']}." if words is None else f"Setting {name} {words}."

@@ -12,29 +12,33 @@ MASTER_KEY_BYTES: Final = 32
 
 
 class TransactionSettings(Section):
-    """The transaction interface and its exchanges."""
+    """The transaction interface."""
 
     bybit_mainnet_url: str = "https://api.bybit.com"
-    """Address of Bybit's live exchange."""
+    """Base URL of Bybit's live API."""
     bybit_testnet_url: str = "https://api-testnet.bybit.com"
-    """Address of Bybit's testnet."""
+    """Base URL of Bybit's testnet API."""
     master_key_file: Path = Field(default_factory=lambda: data_dir() / "master_key")
-    """Key that wraps exchange credentials; made with mode 0600 when first needed."""
+    """File of the key that encrypts exchange credentials; created with mode 0600 when first
+    needed."""
     master_key: SecretStr = SecretStr("")
-    """The same from the environment instead of a file: base64, the newest first, then a blank."""
+    """The master key itself, instead of `master_key_file`: base64. To rotate it, put the new key
+    first and the old ones after it, separated by blanks."""
     deadline_s: float = Field(60.0, ge=0.1, le=3_600)
-    """A JSON answer ends here, partial, with a cursor to go on."""
+    """Seconds before a JSON answer ends; it is then partial and contains a cursor to continue
+    from."""
     stream_deadline_s: float = Field(3_600.0, ge=1, le=86_400)
-    """A streamed answer ends here."""
+    """Seconds before a streamed answer ends."""
     runs_max: int = Field(16, ge=1, le=1_000)
-    """Answers being made at once."""
+    """Concurrent transaction queries of this node."""
     runs_per_key_max: int = Field(4, ge=1, le=1_000)
-    """Answers being made at once for one API key; fewer than `runs_max`, or one key takes all."""
+    """Concurrent transaction queries of one API key; choose it below `runs_max`, so that one key
+    cannot block all others."""
     unread_s: float = Field(30.0, ge=0.001, le=3_600)
-    """A streamed answer of which the client reads nothing for so long is ended."""
+    """Seconds a client may read nothing of a streamed answer before the answer is ended."""
     reserve_share: float = Field(0.1, ge=0, le=0.5)
-    """Share of each limit of the exchange by the minute that one API key leaves to others; 0: a
-    key that asks alone may use all of it, and then another waits up to a minute."""
+    """Fraction of each per-minute limit of the exchange that one API key leaves to others. 0: a
+    single key may use all of it, and another key then waits up to a minute."""
 
     @field_validator("master_key")
     @classmethod

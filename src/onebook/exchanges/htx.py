@@ -32,7 +32,7 @@ did not change is empty; without any change an update with two empty sides comes
 heartbeat of that book, and no data. The page announces the end of both, without a date: then an
 unchanged side is absent, and an unchanged book is silent. So a frame with neither side counts as
 one with two empty sides; a silent book is compared with the answer to another `req` every
-`feeds.probe_quiet_s`, and the pings show that the connection is served. Renamed sides would be
+300 s, and the pings show that the connection is served. Renamed sides would be
 seen there: that answer must have both. 400 levels have no `req` by the page; a level that leaves
 the 150 is sent as 0 (frames printed in 2023).
 Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` beside `16.08`: together

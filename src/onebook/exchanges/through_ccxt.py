@@ -45,6 +45,7 @@ from onebook.exchanges.frames import decode, instrument_of, instruments_of, send
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.model import VIA_CCXT, Instrument
 
+SNAPSHOT_S: Final = 30.0  # a subscription may take to deliver its first book
 KNOWN_LEVELS: Final = 1  # a side with so many levels ends at its outermost one: see above
 
 
@@ -198,7 +199,7 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
         # ccxt pings by itself and reports no pongs, so that messages are all that proves a socket.
         silence_max_s=settings.quiet_max_s,
         quiet_max_s=settings.quiet_max_s,
-        snapshot_s=settings.snapshot_s,
+        snapshot_s=SNAPSHOT_S,
         via=VIA_CCXT,
     )
 

@@ -5,9 +5,8 @@ and `session` is the sans-I/O state machine of one connection. `ccxt` connects t
 a connector of ours.
 """
 
-from onebook.feeds.catalogue import Catalogue
+from onebook.feeds.catalogue import Catalogue, read_list
 from onebook.feeds.ccxt import Library
-from onebook.feeds.lists import read_list
 from onebook.feeds.supervisor import Supervisor, enabled
 
 __all__ = ["Catalogue", "Library", "Supervisor", "enabled", "read_list"]

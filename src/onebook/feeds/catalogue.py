@@ -1,8 +1,8 @@
 """Catalogue of the instruments of every exchange, read at the start and then hourly.
 
-A failing exchange does not affect the others. An instrument stays the same object for as long as
-the exchange lists it, because feeds, books and streams compare it by identity; its fields are
-updated in place.
+A failing exchange does not affect the others. An instrument stays the same object as long as the
+exchange lists it, because feeds, books and streams compare it by identity; its fields are updated
+in place.
 """
 
 import asyncio
@@ -11,22 +11,28 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from onebook import metrics
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.contract import Exchange, ProtocolError
+from onebook.exchanges import currencies
+from onebook.exchanges.contract import Exchange, Instruments, ProtocolError
+from onebook.exchanges.frames import sound
 from onebook.feeds.ccxt.library import Library
-from onebook.feeds.lists import read_list
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import Instrument, InstrumentStatus, Reason
-from onebook.rest import Rest
+from onebook.rest import TOTAL_S, Rest
 from onebook.signals import Signal
 
+LIST_WEIGHT: Final = (
+    20  # request weight of a list at the most expensive exchange (binance exchangeInfo)
+)
 log = logging.getLogger("onebook.feeds")
 
 START_S: Final = 20.0  # how long `first_read` waits for the first lists
@@ -36,6 +42,84 @@ SYMBOL_CHARACTERS_MAX: Final = 40  # longer input of a client is not a symbol
 NAMED_MAX: Final = 5  # instruments named in a log line
 SIMILAR: Final = 0.5  # least similarity of a suggestion
 QUOTES: Final = ("USDT", "USDC", "FDUSD", "USD", "EUR", "BTC", "ETH", "GBP", "TRY", "BNB")
+
+
+async def read_list(
+    exchange: Exchange,
+    *,
+    rest: Rest,
+    settings: FeedSettings,
+    limits: FeedLimits = LIMITS,
+    page_s: float = TOTAL_S,
+    library: Library | None = None,
+    parsing: asyncio.Lock | None = None,
+) -> Instruments:
+    """Get every page of an exchange's list; its bounds are those of all pages together.
+
+    Args:
+        exchange: Whose list.
+        rest: How to ask.
+        settings: Currency codes of the operator.
+        limits: The bounds.
+        page_s: How long one page may take, with its waits and retries.
+        library: ccxt, which reads the lists of exchanges that come through it.
+        parsing: Held while a page is parsed, so that the lists of a start are parsed one by one.
+
+    Raises:
+        ExchangeFailed: A page could not be fetched.
+        ProtocolError: A page cannot be read, or the list is longer than allowed.
+    """
+    found, bodies = Instruments(), list[bytes]()
+    bytes_left, path = limits.list_bytes_max, exchange.instruments_path
+    while True:
+        if exchange.via:
+            assert library is not None, exchange.name
+            body = await library.markets(exchange.name)
+        else:
+            sent = exchange.instruments_body
+            ask = rest.get if sent is None else partial(rest.post, content=sent)
+            body = await ask(
+                exchange.rest_url + path,
+                weight=LIST_WEIGHT,
+                total_s=page_s,
+                bytes_max=max(1, bytes_left),
+            )
+        bodies.append(body)
+        bytes_left -= len(body)
+        # Megabytes of JSON: parsed in a thread, not in the loop of the books.
+        async with parsing or nullcontext():
+            page = await asyncio.to_thread(
+                exchange.parse_instruments, body, rows_max=limits.list_rows_max
+            )
+        _rename(page, exchange.name, settings)
+        found += page
+        found.refused += page.refused
+        if len(found) > limits.list_rows_max:
+            raise ProtocolError(f"the list has more than {limits.list_rows_max} rows")
+        if exchange.next_page is None:
+            return found
+        following = await asyncio.to_thread(exchange.next_page, bodies)
+        if following is None:
+            return found
+        if len(bodies) >= limits.list_pages_max:
+            raise ProtocolError(f"the list has more than {limits.list_pages_max} pages")
+        path = following
+
+
+def _rename(page: Instruments, name: str, settings: FeedSettings) -> None:
+    """Rename instruments by the operator's currency codes."""
+    override = settings.overrides.get(name)
+    own = override.currencies if override is not None else {}
+    if not own:
+        return
+    named = [
+        replace(each, symbol=currencies.symbol_of(name, each.codes, own))
+        if not own.keys().isdisjoint(each.codes.split("/"))
+        else each
+        for each in page
+    ]
+    page[:] = [each for each in named if sound(each)]
+    page.refused += len(named) - len(page)
 
 
 class Catalogue:
@@ -52,6 +136,7 @@ class Catalogue:
         *,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         library: Library | None = None,
@@ -64,6 +149,7 @@ class Catalogue:
         self._rest = rest
         self._library = library
         self._settings = settings
+        self._limits = limits
         self._sleep = sleep
         self._jitter = jitter
         self._known: dict[str, dict[tuple[str, str], Instrument]] = {}
@@ -177,7 +263,7 @@ class Catalogue:
             found += difflib.get_close_matches(wanted, self._similar(base), n, SIMILAR)
         return list(dict.fromkeys(found))[:n]
 
-    def take(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
+    def update(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
         """Replace the instruments of the exchange `name`; report removed and relisted ones.
 
         Where two natives have one symbol, the traded one is used, else the first.
@@ -219,6 +305,7 @@ class Catalogue:
                 exchange,
                 rest=self._rest,
                 settings=self._settings,
+                limits=self._limits,
                 library=self._library,
                 parsing=self._parsing,
             )
@@ -227,12 +314,12 @@ class Catalogue:
         except ExchangeFailed as error:
             return self._failed(exchange.name, error.message)
         except ProtocolError as error:
-            return self._failed(exchange.name, f"{exchange.name} lists nonsense: {error.reason}.")
-        left_out = self.take(exchange.name, instruments)
+            return self._failed(exchange.name, f"invalid list: {error.reason}.")
+        left_out = self.update(exchange.name, instruments)
         self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
             del self._broken[exchange.name]
-            log.info("The instruments of %s can be read again.", exchange.name)
+            log.info("Reading the instruments of %s succeeds again.", exchange.name)
         return True
 
     def _report(self, name: str, refused: int, left_out: list[Instrument]) -> None:
@@ -240,13 +327,13 @@ class Catalogue:
         metrics.LIST_ROWS_REFUSED.labels(name).set(refused + len(left_out))
         if refused and name not in self._unsound:
             self._unsound.add(name)
-            log.warning("%s lists %d instruments with malformed names.", name, refused)
+            log.warning("%s: %d instruments skipped because of malformed names.", name, refused)
         if left_out and name not in self._ambiguous:
             self._ambiguous.add(name)
             pairs = ", ".join(f"{each.native} ({each.symbol})" for each in left_out[:NAMED_MAX])
             log.warning(
-                "%s lists %d instruments under symbols that others of it have; left out: %s%s. "
-                "Where they are other coins, set feeds.overrides.%s.currencies.",
+                "%s: %d instruments skipped because their symbol is already taken: %s%s. "
+                "If they are different coins, map them in feeds.overrides.%s.currencies.",
                 name,
                 len(left_out),
                 pairs,

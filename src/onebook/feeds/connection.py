@@ -1,54 +1,138 @@
-"""The socket of one connection to an exchange: frames and time in, the session's actions out.
+"""The socket of one exchange connection: frames and time go to its session, effects come back.
 
-picows does the framing and leaves some of RFC 6455 to us: fragments are joined here, control frames
-answered, reserved bits refused. What a frame means is decided in `session.py`; nothing is awaited
-between a frame and the books.
+picows does the framing and leaves parts of RFC 6455 to us: fragments are joined here, control
+frames answered, reserved bits refused. `session.py` decides what a message means; nothing is
+awaited between a frame and the books.
 """
 
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from picows import WSCloseCode, WSFrame, WSMsgType, WSTransport
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from onebook.clock import next_tick
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
 from onebook.exchanges.frames import short
-from onebook.feeds.actions import End, Request, SendPing, Transmit
-from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
-from onebook.feeds.listener import DATA, Listener
-from onebook.feeds.ports import FrameRecorder
+from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.feeds.outbox import End, Request, SendPing, Transmit
+from onebook.feeds.reseeding import RESEED_TOTAL_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.inflate import TooLong, Uninflatable, inflated
+from onebook.inflate import (
+    PERMESSAGE_DEFLATE,
+    MessageInflater,
+    NotNegotiated,
+    TooLong,
+    Uninflatable,
+    inflated,
+    negotiated,
+)
 from onebook.model import Reason
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
+# picows logs every step of every socket; what matters is logged here, once.
+socket_log = logging.getLogger("onebook.feeds.socket")
+socket_log.setLevel(logging.CRITICAL)
 
+DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 TICK_S: Final = 0.1  # interval between ticks of a session; queued frames are sent on ticks
+FETCHES_MAX: Final = 4  # concurrent snapshot requests of one connection
+RECEIVE_BYTES_MAX: Final = 256 << 10  # kernel buffer: the most data read and processed in one go
 CLOSE_S: Final = 2.0  # time limit of the close handshake
+READ_BUFFER_BYTES: Final = 64 << 10
+DEFLATE: Final = (("Sec-WebSocket-Extensions", PERMESSAGE_DEFLATE),)
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
-FETCH_DEFECT: Final = "the request ended by a defect of Onebook"
+FETCH_DEFECT: Final = "the request failed because of a defect in Onebook"
 CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
-ORDINARY: Final = (0, 1000, 1001)  # codes that say nothing; 0 where a close frame has none
+ORDINARY: Final = (0, 1000, 1001)  # codes without information; 0: a close frame without a code
 
 
-class ExchangeConnection(Listener):
+def _formattable(record: logging.LogRecord) -> bool:
+    """Whether a log record holds an exception, if any, rather than an exception's class.
+
+    aiofastnet 1.2 calls the event loop's exception handler with the class ConnectionResetError
+    where the peer ends a TLS handshake. logging cannot format that and prints a traceback of its
+    own; the feed logs the failure.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], type))
+
+
+logging.getLogger("asyncio").addFilter(_formattable)
+
+
+class FrameRecorder(Protocol):
+    """Records the traffic of connections, such as `feeds.recording`; `t` is monotonic seconds."""
+
+    def opened(self, url: str, t: float) -> None:
+        """A connection is open."""
+
+    def frame_in(self, url: str, t: float, frame: bytes) -> None:
+        """A message came."""
+
+    def frame_out(self, url: str, t: float, frame: bytes) -> None:
+        """A text frame was sent."""
+
+    def http(self, url: str, t: float, body: bytes) -> None:
+        """A REST body came."""
+
+
+class Link(Protocol):
+    """A connection of a feed: `ExchangeConnection`, or a ccxt client."""
+
+    session: FeedSession
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            NotReached: The exchange is unreachable.
+            OSError, picows.WSError: So is it.
+        """
+
+    def execute(self, now: float) -> None:
+        """Execute the session's effects."""
+
+    async def run(self) -> None:
+        """Tick the session until the connection is closed."""
+
+    async def release(self) -> None:
+        """Close it and end its tasks."""
+
+
+class NotReached(Exception):
+    """An exchange is unreachable: a state of `stats`, and the problem in words."""
+
+    def __init__(self, trouble: str, problem: str) -> None:
+        super().__init__(problem)
+        self.trouble = trouble
+        self.problem = problem
+
+
+class ExchangeConnection(WSListener):
     """One socket and its session, from the handshake to the end.
+
+    A message without fragments, control frames or reserved bits takes the short way of
+    `on_ws_frame`; all other frames go to `unusual`. After a budget of frames reading is paused
+    until the next tick, because all feeds share one event loop.
 
     Args:
         exchange: Its facts.
-        session: What is decided about frames and time.
+        session: Decides about frames and time.
+        url: Where to connect; `exchange.ws_url`, or the address issued for one connection.
+        tls: Of wss addresses.
         rest: For snapshots by REST.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange.
-        recorder: Keeps what passes.
+        recorder: Records the traffic.
         clock: Monotonic seconds.
     """
 
@@ -57,8 +141,11 @@ class ExchangeConnection(Listener):
         exchange: Exchange,
         session: FeedSession,
         *,
+        url: str,
+        tls: ssl.SSLContext | None,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         recorder: FrameRecorder | None,
         clock: Callable[[], float],
@@ -75,11 +162,14 @@ class ExchangeConnection(Listener):
         self.gone = asyncio.Event()
         self.abandoned = False
         self._exchange = exchange
-        self._rest = rest
+        self._address = url
+        self._tls = tls
         self._settings = settings
+        self._rest = rest
+        self._limits = limits
         self._stats = stats
         self._recorder = recorder
-        self._url = exchange.ws_url
+        self._url = exchange.ws_url  # in recordings: an issued address may contain a token
         self._parts = bytearray()
         self._deflated = False  # whether the message that is joined is compressed by RFC 7692
         self._inflater: MessageInflater | None = None
@@ -87,12 +177,33 @@ class ExchangeConnection(Listener):
         self._timer: asyncio.TimerHandle
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(settings.fetches_max)
+        self._places = asyncio.Semaphore(FETCHES_MAX)
 
-    @property
-    def connected(self) -> bool:
-        """Return whether the handshake was completed, also after the connection has closed."""
-        return self._transport is not None
+    async def open(self) -> None:
+        """Connect and complete the handshake.
+
+        Raises:
+            OSError, picows.WSError: The exchange is unreachable or rejects the handshake.
+        """
+        timeout_s = self._settings.connect_timeout_s
+        deflated = self._exchange.frames is FrameForm.DEFLATED
+        # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
+        # does, so it is the shorter one.
+        async with asyncio.timeout(timeout_s):
+            await ws_connect(
+                lambda: self,
+                self._address,
+                ssl_context=self._tls,
+                websocket_handshake_timeout=timeout_s / 2,
+                logger_name=socket_log,
+                enable_auto_pong=False,
+                max_frame_size=self.bytes_max,
+                max_redirects=0,
+                read_buffer_init_size=READ_BUFFER_BYTES,
+                extra_headers=DEFLATE if deflated else None,
+            )
+        if self._transport is None:
+            raise ConnectionResetError("closed during the handshake")
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         """Subscribe, or close if no instrument is subscribed any more."""
@@ -101,18 +212,41 @@ class ExchangeConnection(Listener):
             return
         self._transport = transport
         connection: socket.socket = transport.underlying_transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_bytes_max)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES_MAX)
         now = self.clock()
         if self._exchange.frames is FrameForm.DEFLATED:
             try:
-                self._inflater = agreed(transport.response.headers.get("Sec-WebSocket-Extensions"))
-            except NotAgreed as error:
+                self._inflater = negotiated(
+                    transport.response.headers.get("Sec-WebSocket-Extensions")
+                )
+            except NotNegotiated as error:
                 self._refuse(WSCloseCode.MANDATORY_EXTENSION, str(error))
                 return
         if self._recorder is not None:
             self._recorder.opened(self._url, now)
         self.session.opened(now)
         self.execute(now)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Pass a message to the session, any other frame to `unusual` (the hot path)."""
+        self.budget -= 1
+        if self.budget == 0:
+            self.pause(transport)
+        if (
+            frame.msg_type in DATA
+            and frame.fin
+            and not self.joining
+            and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
+        ):
+            # The length of a bytes object is cheaper to read than a field of the frame.
+            message = frame.get_payload_as_bytes()
+            if len(message) <= self.bytes_max:
+                now = self.clock()
+                self.received(message, now)
+                if self.session.pending:
+                    self.execute(now)
+                return
+        self.unusual(transport, frame)
 
     def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
         """Join a fragment, answer a control frame, or refuse a frame that is not allowed."""
@@ -169,23 +303,23 @@ class ExchangeConnection(Listener):
         self._finish()
 
     def tick(self) -> None:
-        """Let time pass."""
+        """Tick the session."""
         now = self.clock()
         self.session.tick(now)
         self.execute(now)
 
     def execute(self, now: float) -> None:
-        """Execute the session's actions."""
+        """Execute the session's effects."""
         transport = self._transport
         assert transport is not None
-        for action in self.session.take(now):
-            match action:
+        for effect in self.session.drain(now):
+            match effect:
                 case Transmit(frame):
                     if self._recorder is not None:
                         self._recorder.frame_out(self._url, now, frame)
                     transport.send(WSMsgType.TEXT, frame)
                 case Request(fetch) if fetch.spare and not self._spares(fetch):
-                    self.session.put_off(fetch.instrument, now)
+                    self.session.deferred(fetch.instrument, now)
                 case Request(fetch):
                     task = asyncio.create_task(self._get(fetch))
                     self._tasks.add(task)
@@ -320,14 +454,13 @@ class ExchangeConnection(Listener):
         self._transport.disconnect()
 
     def _spares(self, fetch: Fetch) -> bool:
-        """Whether a deferrable request would delay none that is not."""
-        if len(self._tasks) >= self._settings.fetches_max:
+        """Whether a deferrable request would delay no other."""
+        if len(self._tasks) >= FETCHES_MAX:
             return False
         return self._rest.spares(self._exchange.rest_url + fetch.path, fetch.weight)
 
     async def _get(self, fetch: Fetch) -> None:
-        settings = self._settings
-        total_s = settings.reseed_total_s if fetch.spare else settings.fetch_total_s
+        total_s = RESEED_TOTAL_S if fetch.spare else self._limits.fetch_total_s
         url = self._exchange.rest_url + fetch.path
         async with self._places:
             try:

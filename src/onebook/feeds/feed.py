@@ -1,4 +1,4 @@
-"""Keeps one connection to an exchange up: handshake, retries with backoff, instruments, health.
+"""Keeps one connection to an exchange open: handshake, reconnects with backoff, subscriptions.
 
 The socket itself is `connection.py`, what its frames mean `session.py`.
 """
@@ -16,53 +16,36 @@ from picows import (
     WSError,
     WSInvalidStatusError,
     WSUpgradeResponse,
-    ws_connect,
 )
 
+from onebook.backoff import Backoff
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.contract import Exchange, FrameForm, ProtocolError
+from onebook.exchanges.contract import Exchange, ProtocolError
 from onebook.exchanges.limits import Quotas
-from onebook.feeds import deflate
-from onebook.feeds.connection import ExchangeConnection
-from onebook.feeds.liveness import Cadences
-from onebook.feeds.pace import Backoff
-from onebook.feeds.ports import FrameRecorder, Link, NotReached
+from onebook.feeds.ccxt.connection import CcxtConnection
+from onebook.feeds.ccxt.library import Library
+from onebook.feeds.connection import ExchangeConnection, FrameRecorder, Link, NotReached
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
+from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest, retry_after_s
 
 log = logging.getLogger("onebook.feeds")
-# picows logs every step of every socket; what matters is logged here, once.
-socket_log = logging.getLogger("onebook.feeds.socket")
-socket_log.setLevel(logging.CRITICAL)
 
+MAINTENANCE_S: Final = 30.0  # least wait after 503, 429 or 418 without Retry-After
 ADDRESS_BYTES_MAX: Final = 65_536  # size limit of the response with a connection's address
 TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
-# State words for clients of an exchange that refuses or cannot be reached.
+# States that clients see of an exchange that refuses or is unreachable.
 REASONS: Final = {
     MAINTENANCE: Reason.MAINTENANCE,
     LIMITED: Reason.RATE_LIMITED,
     OFFLINE: Reason.UNREACHABLE,
 }
 TROUBLE_OF: Final = {reason: trouble for trouble, reason in REASONS.items()}
-READ_BUFFER_BYTES: Final = 64 << 10
-DEFLATE: Final = (("Sec-WebSocket-Extensions", deflate.OFFER),)
-
-
-def _formattable(record: logging.LogRecord) -> bool:
-    """Whether a log record holds an exception, if any, rather than an exception's class.
-
-    aiofastnet 1.2 calls the event loop's exception handler with the class ConnectionResetError
-    where the peer ends a TLS handshake. logging cannot format that and prints a traceback of its
-    own; the feed logs the failure.
-    """
-    return not (record.exc_info and isinstance(record.exc_info[1], type))
-
-
-logging.getLogger("asyncio").addFilter(_formattable)
 
 
 class Feed:
@@ -73,10 +56,12 @@ class Feed:
         instruments: What to begin with; their books are open.
         books: Where frames go.
         rest: For snapshots by REST.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange.
         quotas: The exchange's limits, shared by its feeds.
         recorder: Records all frames and bodies.
+        library: ccxt, where the exchange comes through it.
         tls: Shared, because making one reads every certificate of the machine.
         clock: Monotonic seconds.
         wall: Unix seconds.
@@ -92,9 +77,11 @@ class Feed:
         books: Books,
         rest: Rest,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         quotas: Quotas,
         recorder: FrameRecorder | None = None,
+        library: Library | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -105,16 +92,18 @@ class Feed:
         self.books = books
         self.rest = rest
         self.settings = settings
+        self._limits = limits
         self.recorder = recorder
         self.clock = clock
         self._instruments = dict.fromkeys(instruments)
         self.stats = stats
         self._quotas = quotas
+        self._library = library
         self._tls = tls
         self._wall = wall
         self._sleep = sleep
         self._jitter = jitter
-        self._cadences = Cadences(settings)
+        self._cadences = Cadences()
         self._backoff = Backoff(settings.reconnect_base_s, settings.reconnect_max_s, jitter)
         self._connection: Link | None = None  # while it is open
         self._broken = False
@@ -162,28 +151,29 @@ class Feed:
         try:
             exchange = await self._addressed()
         except ExchangeFailed as error:
-            return self._unreachable(OFFLINE, f"gives no address ({error.message})")
+            return self._unreachable(OFFLINE, f"returns no connection address ({error.message})")
         except ProtocolError as error:
-            return self._unreachable(OFFLINE, f"gives no address ({error.reason})")
+            return self._unreachable(OFFLINE, f"returns no connection address ({error.reason})")
         session = FeedSession(
             exchange,
             self.instruments,
             books=self.books,
             settings=self.settings,
+            limits=self._limits,
             stats=self.stats,
             jitter=self._jitter,
             cadences=self._cadences,
             quotas=self._quotas,
             wall=self._wall,
         )
-        connection = self._link(session)
+        connection = self._link(session, exchange.ws_url)
         try:
             try:
-                await self._handshake(connection, exchange.ws_url)
+                await connection.open()
             except NotReached as error:
                 return self._unreachable(error.trouble, error.problem)
             except WSInvalidStatusError as error:
-                return self._put_off(error.response)
+                return self._rejected(error.response)
             except (OSError, WSError) as error:
                 return self._unreachable(OFFLINE, f"cannot be reached ({type(error).__name__})")
             opened_at = self._up(connection)
@@ -197,11 +187,11 @@ class Feed:
             await connection.release()
 
     async def _addressed(self) -> Exchange:
-        """Return the exchange's facts for one connection, with the address it gives for it.
+        """Return the exchange's facts with the address that it issues for one connection.
 
         Raises:
             ExchangeFailed: It does not answer.
-            ProtocolError: Its answer is no address that may be used.
+            ProtocolError: The response contains no usable address.
         """
         exchange = self.exchange
         if exchange.connect is None:
@@ -221,38 +211,22 @@ class Feed:
         heartbeat = address.heartbeat or exchange.heartbeat
         return replace(exchange, ws_url=address.url, heartbeat=heartbeat)
 
-    def _link(self, session: FeedSession) -> Link:
+    def _link(self, session: FeedSession, url: str) -> Link:
+        if self.exchange.via:
+            assert self._library is not None, self.exchange.name
+            return CcxtConnection(self.exchange.name, session, self._library, clock=self.clock)
         return ExchangeConnection(
             self.exchange,
             session,
+            url=url,
+            tls=self._tls,
             rest=self.rest,
             settings=self.settings,
+            limits=self._limits,
             stats=self.stats,
             recorder=self.recorder,
             clock=self.clock,
         )
-
-    async def _handshake(self, connection: Link, url: str) -> None:
-        assert isinstance(connection, ExchangeConnection)
-        settings = self.settings
-        deflated = self.exchange.frames is FrameForm.DEFLATED
-        # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
-        # does, so it is the shorter one.
-        async with asyncio.timeout(settings.connect_timeout_s):
-            await ws_connect(
-                lambda: connection,
-                url,
-                ssl_context=self._tls,
-                websocket_handshake_timeout=settings.connect_timeout_s / 2,
-                logger_name=socket_log,
-                enable_auto_pong=False,
-                max_frame_size=connection.bytes_max,
-                max_redirects=0,
-                read_buffer_init_size=READ_BUFFER_BYTES,
-                extra_headers=DEFLATE if deflated else None,
-            )
-        if not connection.connected:
-            raise ConnectionResetError("closed during the handshake")
 
     def _up(self, connection: Link) -> float:
         known = connection.session.instruments
@@ -262,7 +236,7 @@ class Feed:
         self._catch_up(connection, known)
         if self._broken:
             self._broken = False
-            log.info("Connected to %s again.", self.exchange.name)
+            log.info("Reconnected to %s.", self.exchange.name)
         return self.clock()
 
     def _catch_up(self, connection: Link, known: Sequence[Instrument]) -> None:
@@ -281,29 +255,30 @@ class Feed:
         end = session.ended
         assert end is not None
         self._broken = True
+        trouble = TROUBLE_OF.get(end.reason, OFFLINE)
         if not end.at_once:
-            self.stats.trouble = TROUBLE_OF.get(end.reason, OFFLINE)
+            self.stats.trouble = trouble
         level = logging.INFO if end.at_once else logging.WARNING
         why = f"{end.reason} ({end.detail})" if end.detail else end.reason
         log.log(level, "A connection to %s ended: %s.", self.exchange.name, why)
-        if lived_s >= self.settings.stable_s:
+        if lived_s >= self._limits.stable_s:
             self._backoff.reset()
             if end.at_once:
-                return 0.0
-        return self._backoff.next_s()
+                return self._held_through_ccxt(trouble)
+        return max(self._backoff.next_s(), self._held_through_ccxt(trouble))
 
-    def _put_off(self, response: WSUpgradeResponse | None) -> float:
-        """Wait as an exchange asks for in its answer to the handshake (429, Retry-After)."""
+    def _rejected(self, response: WSUpgradeResponse | None) -> float:
+        """Return the wait that a rejected handshake calls for (429, Retry-After)."""
         assert response is not None
         status = int(response.status)
         holds = self.exchange.holds
         trouble = LIMITED if status in holds else TROUBLES.get(status, OFFLINE)
-        wait_s = self._unreachable(trouble, f"answers {status}")
+        wait_s = self._unreachable(trouble, f"rejects the handshake (HTTP {status})")
         if trouble is OFFLINE:
             return wait_s
         asked_s = retry_after_s(response.headers.get("Retry-After"), self._wall())
         if asked_s is None:
-            asked_s = holds.get(status, self.settings.maintenance_s) * (1.0 + self._jitter())
+            asked_s = holds.get(status, MAINTENANCE_S) * (1.0 + self._jitter())
         # All feeds of the exchange wait, then reconnect one after the other.
         self._quotas.connects.hold(self.clock() + asked_s)
         return max(wait_s, asked_s)
@@ -316,4 +291,15 @@ class Feed:
         if not self._broken:
             self._broken = True
             log.warning("%s %s.", self.exchange.name, problem)
-        return self._backoff.next_s()
+        return max(self._backoff.next_s(), self._held_through_ccxt(trouble))
+
+    def _held_through_ccxt(self, trouble: str) -> float:
+        """Pause all ccxt clients of the exchange after a rate limit error or maintenance.
+
+        ccxt passes on no Retry-After, which `_rejected` reads of a socket's handshake.
+        """
+        if trouble == OFFLINE or not self.exchange.via:
+            return 0.0
+        wait_s = MAINTENANCE_S * (1.0 + self._jitter())
+        self._quotas.connects.hold(self.clock() + wait_s)
+        return wait_s

@@ -1,112 +1,154 @@
-"""Liveness of instruments and connections, measured by their usual gaps between data.
+"""Liveness of one connection: when it last delivered, and whether its silence is a fault.
 
-Most exchanges send a book only when it changes, so that silence alone proves nothing, and a pong
-proves a working socket but not data. What an exchange promises is among its facts
-(`heartbeat_max_s`, `quiet_max_s`); beyond that an instrument is compared with its own gaps: one
-that was never silent for longer than a second over many gaps is overdue after a few seconds.
-
-No clock and no work per frame: `observe` is called a few times a second with the time of the last
-data, which bounds each gap from above to the time between two calls.
+Pure: times come in, verdicts go out. A pong proves that the socket works, a heartbeat that the
+exchange serves us, and only data that a busy book is up to date.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from onebook.config import FeedSettings
-from onebook.model import Instrument
+from onebook.exchanges.contract import Exchange, Send
+from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.feeds.subscriptions import NEVER, Cadences, Watch
+from onebook.model import Health
 
-NEVER: Final = float("inf")
+# Why a connection ends: the detail beside the code.
+DEAD: Final = "no frame, not even a pong"
+NO_HEARTBEAT: Final = "neither data nor the promised heartbeats"
+NO_DATA: Final = "no data from books that always changed"
 
 
-class Cadence:
-    """The longest gap between data of late, and how much evidence there is for it.
+class Liveness:
+    """The liveness of one connection; all times in monotonic seconds.
 
-    The longest gap is that of the last one to two `window_s`; a longer silence that turned out to
-    be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared` where the
-    data of an instrument is part of the evidence for its connection.
+    Args:
+        exchange: Its promised limits.
+        settings: Minimum silences.
+        limits: How much evidence a silence limit needs.
+        cadences: Cadences measured by earlier connections of the feed.
     """
 
-    __slots__ = (
-        "_count",
-        "_last_at",
-        "_longest_s",
-        "_observed_s",
-        "_older_s",
-        "_until",
-        "_window",
-        "shared",
-    )
-
-    def __init__(self, window_s: float) -> None:
-        self.shared = False
-        self._window = window_s
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop the evidence; the next data begins another."""
-        self._last_at = NEVER  # before the first data
-        self._until = NEVER  # when the present window ends; NEVER before the first gap
-        self._longest_s = self._older_s = 0.0
-        self._count = 0
-        self._observed_s = 0.0
-
-    def restart(self, data_at: float) -> None:
-        """Count gaps from here: the time before is not a gap of the exchange."""
-        self._last_at = data_at
-
-    def observe(self, data_at: float) -> None:
-        """Note when data last arrived."""
-        if self._last_at == NEVER:
-            self.restart(data_at)
-        elif data_at > self._last_at:
-            self.learn(data_at - self._last_at, data_at)
-            self._last_at = data_at
-
-    def learn(self, gap_s: float, now: float) -> None:
-        """Count a gap."""
-        if now >= self._until:
-            # After a pause of whole windows the older gaps do not count.
-            stale = now >= self._until + self._window
-            self._older_s = 0.0 if stale else self._longest_s
-            self._longest_s = 0.0
-            self._until = now + self._window
-        elif self._until == NEVER:
-            self._until = now + self._window
-        self._longest_s = max(self._longest_s, gap_s)
-        self._count += 1
-        self._observed_s += gap_s
-
-    def limit_s(self, settings: FeedSettings, least_s: float) -> float:
-        """Return after how much silence it is overdue; `NEVER` while the evidence is thin."""
-        if self._count < settings.cadence_gaps_min:
-            return NEVER
-        if self._observed_s < settings.cadence_evidence_s:
-            return NEVER
-        return max(least_s, settings.cadence_factor * max(self._longest_s, self._older_s))
-
-
-class Cadences:
-    """The cadences of one feed: they outlive its connections."""
-
-    def __init__(self, settings: FeedSettings) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        settings: FeedSettings,
+        cadences: Cadences,
+        limits: FeedLimits = LIMITS,
+    ) -> None:
+        self.cadences = cadences
+        self.received_at = 0.0  # a frame of any kind, or a pong
+        self.alive_at = 0.0  # a heartbeat of the exchange
+        self._withheld_at = 0.0
+        self._pinged_at = 0.0
+        self._measured = False  # at the last check all books of the connection's cadence were live
+        self._beat_at = NEVER
+        self._exchange = exchange
         self._settings = settings
-        self._of: dict[Instrument, Cadence] = {}
-        self.connection = Cadence(settings.cadence_window_s)
+        self._limits = limits
 
-    def of(self, instrument: Instrument) -> Cadence:
-        """Return the cadence of an instrument, a new one for a new instrument."""
-        cadence = self._of.get(instrument)
-        if cadence is None:
-            cadence = self._of[instrument] = Cadence(self._settings.cadence_window_s)
-        return cadence
+    def opened(self, now: float) -> None:
+        """Begin to count."""
+        self.received_at = self.alive_at = self._pinged_at = now
+        if self._exchange.heartbeat is not None:
+            self._beat_at = now + self._exchange.heartbeat.every_s
 
-    def forget(self, instrument: Instrument) -> None:
-        """Drop the cadence of an instrument that left the feed."""
-        cadence = self._of.pop(instrument, None)
-        if cadence is not None:
-            self.leave(cadence)
+    def alive(self, watch: Watch | None, now: float) -> None:
+        """Note a heartbeat of the exchange, of one instrument where it has a `watch`."""
+        self.alive_at = now
+        if watch is not None:
+            watch.alive_at = now
 
-    def leave(self, cadence: Cadence) -> None:
-        """Measure the connection anew without an instrument: it may have been the busy one."""
-        if cadence.shared:
-            cadence.shared = False
-            self.connection.forget()
+    def heartbeat(self, now: float) -> Send | None:
+        """Return the heartbeat frame that is due, None if none is."""
+        heartbeat = self._exchange.heartbeat
+        if heartbeat is None or now < self._beat_at:
+            return None
+        self._beat_at = now + heartbeat.every_s
+        return heartbeat.message()
+
+    def is_dead(self, now: float) -> bool:
+        """Return whether nothing was received for too long."""
+        return now - self.received_at >= self._exchange.silence_max_s
+
+    def wants_ping(self, now: float) -> bool:
+        """Return whether to send a ping, once per silence."""
+        silent_s = now - self.received_at
+        due = silent_s >= self._exchange.silence_max_s / 2 and self._pinged_at <= self.received_at
+        if due:
+            self._pinged_at = now
+        return due
+
+    def withheld(self, now: float) -> None:
+        """Note a frame of a book that is out of sync: hidden, but data of the connection."""
+        self._withheld_at = now
+
+    def check(self, watches: Collection[Watch], now: float) -> str | None:
+        """Check all books; return why the connection counts as dead, or None."""
+        data_at = self._observed(watches, now)
+        served_at = max((each.book.updated_at for each in watches), default=0.0)
+        served_at = max(served_at, self._withheld_at)
+        promised_s = self._exchange.heartbeat_max_s
+        if promised_s is not None and now - max(served_at, self.alive_at) >= promised_s:
+            return NO_HEARTBEAT
+        silent_s = now - served_at
+        if not data_at or silent_s < self._settings.silent_min_s:
+            return None
+        return NO_DATA if silent_s >= self._limit_s(watches) else None
+
+    def _observed(self, watches: Iterable[Watch], now: float) -> float:
+        """Update the cadences; returns when a live book last changed, 0 without one."""
+        data_at, whole = 0.0, True
+        gone_s = self._limits.cadence_evidence_s
+        for watch in watches:
+            book = watch.book
+            live = book.health is Health.LIVE
+            if live:
+                data_at = max(data_at, book.updated_at)
+                learn = watch.cadence.observe if watch.was_live else watch.cadence.restart
+                learn(book.updated_at)
+            elif book.health is Health.OFFLINE or now - book.changed_at >= gone_s:
+                self.cadences.exclude(watch.cadence)
+            else:
+                whole = whole and not watch.cadence.shared
+            watch.was_live = live
+        measured = whole and data_at > 0.0
+        if measured:
+            cadence = self.cadences.connection
+            (cadence.observe if self._measured else cadence.restart)(data_at)
+            for watch in watches:
+                watch.cadence.shared = watch.was_live
+        self._measured = measured
+        return data_at
+
+    def _limit_s(self, watches: Iterable[Watch]) -> float:
+        """Return after how much silence the connection is dead.
+
+        What its books have shown together says nothing while one of them is out of sync: each of
+        the others is then compared with itself.
+        """
+        cadences = [watch.cadence for watch in watches if watch.was_live]
+        if self._measured:
+            cadences.append(self.cadences.connection)
+        least_s = self._settings.silent_min_s
+        return min(each.limit_s(self._limits, least_s) for each in cadences)
+
+    def overdue(self, watches: Iterable[Watch], now: float) -> list[Watch]:
+        """List the instruments that are silent longer than their limit."""
+        least_s = self._settings.silent_min_s
+        return [
+            watch
+            for watch in watches
+            if now - watch.book.updated_at >= watch.cadence.limit_s(self._limits, least_s)
+        ]
+
+    def is_quiet(self, watch: Watch, now: float) -> bool:
+        """Whether one live book is silent for too long; a false alarm raises its limit."""
+        book = watch.book
+        if now - max(book.updated_at, watch.alive_at) > self._exchange.quiet_max_s:
+            return True
+        silent_s = now - book.updated_at
+        if silent_s >= watch.cadence.limit_s(self._limits, self._settings.quiet_min_s):
+            watch.cadence.learn(silent_s, now)
+            return True
+        return False

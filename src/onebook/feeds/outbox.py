@@ -1,26 +1,59 @@
-"""Send queue of one connection: paced by the exchange's limits, bounded, urgent frames first.
+"""Effects of a session, and the queue in which its frames wait for the exchange's rate limits.
 
-Pure: frames and requests come in, actions that may be executed now go out of `take`.
+Pure: frames and requests come in, effects that may be executed now are returned by `drain`. The
+queue is bounded; urgent frames go first.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
 
 from onebook.exchanges.contract import Fetch, Send
 from onebook.exchanges.limits import Quotas
-from onebook.feeds.actions import Action, Request, Transmit
-from onebook.model import Instrument
+from onebook.model import Instrument, Reason
+
+
+class Transmit(NamedTuple):
+    """Send this text frame now."""
+
+    frame: bytes
+
+
+class SendPing(NamedTuple):
+    """Send a WebSocket ping: nothing was received for a while."""
+
+
+class Request(NamedTuple):
+    """GET this and pass the body to `fetched`, or call `fetch_failed`."""
+
+    fetch: Fetch
+
+
+class End(NamedTuple):
+    """Close the connection.
+
+    `at_once`: reconnect without a wait; `abrupt`: read nothing more.
+    """
+
+    reason: Reason
+    detail: str = ""
+    at_once: bool = False
+    abrupt: bool = False
+
+
+Effect = Transmit | SendPing | Request | End
+PING: Final = SendPing()
 
 
 class Outbox:
-    """The frames and requests of a connection that wait to leave.
+    """Frames and requests of one connection that wait to be sent.
 
     Args:
-        quotas: What the exchange takes; its limits of the address are shared.
+        quotas: The exchange's rate limits; those per address are shared.
         frames_max: The most frames that may wait.
-        wake: Called when there is something new to take.
-        wall: Unix seconds, for frames that name the time at which they leave.
+        wake: Called when `drain` has something new.
+        wall: Unix seconds, for frames that contain their sending time.
     """
 
     def __init__(
@@ -35,18 +68,18 @@ class Outbox:
         self._wall = wall
         self._frames_max = frames_max
         self._frames: deque[Send] = deque()
-        self._urgent: list[Action] = []
+        self._urgent: list[Effect] = []
         self._fetches: list[Fetch] = []
         self._messages, self._requests = quotas.of_connection()
-        self.held_until = 0.0  # no frame is sent before: the exchange asked for a slower pace
+        self.held_until = 0.0  # no frame is sent before, after a rate limit error
 
     @property
     def waiting(self) -> bool:
-        """Return whether frames wait to leave."""
+        """Whether frames are queued."""
         return bool(self._frames)
 
     def send(self, output: Send) -> bool:
-        """Queue a frame; False where too many wait already."""
+        """Queue a frame; False if the queue is full."""
         if output.urgent:
             self.urge(self._leaving(output))
         elif len(self._frames) >= self._frames_max:
@@ -56,13 +89,13 @@ class Outbox:
             self._wake()
         return True
 
-    def urge(self, action: Action) -> None:
+    def urge(self, effect: Effect) -> None:
         """Send something ahead of the queue, regardless of the limits."""
-        self._urgent.append(action)
+        self._urgent.append(effect)
         self._wake()
 
     def sent(self, now: float) -> None:
-        """Count a message that was sent outside of the queue: a pong."""
+        """Count a message that was sent outside the queue: a pong."""
         self._messages.take(1, now)
 
     def request(self, fetch: Fetch) -> None:
@@ -75,7 +108,7 @@ class Outbox:
         self.held_until = max(self.held_until, until)
 
     def withdraw(self, instruments: Collection[Instrument]) -> None:
-        """Drop the queued frames that ask for some of these books and no other."""
+        """Drop queued frames that request only these books."""
         self._frames = deque(
             one for one in self._frames if not one.asks or not set(one.asks).issubset(instruments)
         )
@@ -92,24 +125,24 @@ class Outbox:
             self._requests.until_s(count, now),
         )
 
-    def take(self, now: float) -> list[Action]:
-        """Return what must be done now; frames beyond the limits wait for the next call."""
-        actions: list[Action] = []
+    def drain(self, now: float) -> list[Effect]:
+        """Return the effects that are due; frames beyond the limits wait for the next call."""
+        effects: list[Effect] = []
         if self._urgent:
             # They are sent at once and delay the queue: exchanges count pings as frames.
             self._messages.take(len(self._urgent), now)
-            actions, self._urgent = self._urgent, []
+            effects, self._urgent = self._urgent, []
         while self._frames and self._may_send(now):
-            actions.append(self._leaving(self._frames.popleft()))
-        actions.extend(Request(fetch) for fetch in self._fetches)
+            effects.append(self._leaving(self._frames.popleft()))
+        effects.extend(Request(fetch) for fetch in self._fetches)
         self._fetches.clear()
-        return actions
+        return effects
 
     def _leaving(self, output: Send) -> Transmit:
         return Transmit(output.at(round(self._wall() * 1_000)))
 
     def _may_send(self, now: float) -> bool:
-        """Take one frame of the exchange's limits; False where it must wait."""
+        """Charge one frame to the exchange's limits; False if it must wait."""
         if now < self.held_until:
             return False
         if self._messages.wait_s(1, now) > 0 or self._requests.wait_s(1, now) > 0:

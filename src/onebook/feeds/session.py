@@ -1,35 +1,69 @@
-"""Sans-I/O state machine of one exchange connection: frames and silences in, actions out.
+"""Sans-I/O state machine of one exchange connection: frames and time in, effects out.
 
-No socket and no clock: frames and monotonic seconds come in, books change at once, and what must
-be done outside waits in `take` as actions. The rules are in the parts: `dispatch` (what each output
-of a connector does), `pulse` (silence, heartbeats), `recovery` (books that are not live),
-`reseeding` (bodies for live books), `outbox` (limits).
+No socket and no clock: frames and monotonic seconds come in, books change at once, and effects for
+the connection wait in `drain`. One table maps each output of a connector to its handler; `received`
+is the hot path beside it. What the handlers decide is in the parts: `liveness` (silence,
+heartbeats), `recovery` (books that are not live), `reseeding` (snapshots for live books), `outbox`
+(rate limits).
 """
 
+import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Connector, Delta, Exchange, ProtocolError, Seeded
+from onebook.exchanges.contract import (
+    Acknowledged,
+    Alive,
+    BookHalted,
+    BookRefused,
+    Closing,
+    Connector,
+    Delta,
+    Exchange,
+    Fetch,
+    Gap,
+    Ignored,
+    Output,
+    ProtocolError,
+    Renewed,
+    Seeded,
+    Send,
+    SlowDown,
+    Snapshot,
+    SnapshotFailed,
+    Trading,
+    Unnamed,
+    Verify,
+)
 from onebook.exchanges.frames import UNREADABLE
 from onebook.exchanges.limits import Quotas
-from onebook.feeds.actions import PING, Action, End
-from onebook.feeds.dispatch import Dispatch
-from onebook.feeds.liveness import NEVER, Cadences
-from onebook.feeds.outbox import Outbox
-from onebook.feeds.phases import WAITING, Phase, Watch
-from onebook.feeds.pulse import DEAD, Pulse
+from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.feeds.liveness import DEAD, Liveness
+from onebook.feeds.outbox import PING, Effect, End, Outbox
 from onebook.feeds.recovery import Recovery
 from onebook.feeds.reseeding import Reseeding
 from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.subscriptions import LIVE_PHASE, NEVER, WAITING, Cadences, Phase, Tally, Watch
 from onebook.model import Health, Instrument, Reason
+from onebook.ratelimit import TokenBucket
+
+log = logging.getLogger("onebook.feeds")
 
 WATCH_S: Final = 0.25  # how often each instrument is checked
-RENEWED: Final = "its age limit is near"  # the detail beside the code
+REFETCHES_MAX: Final = 5  # consecutive unusable snapshots before the connection is reopened
+RENEW_BEFORE_S: Final = 60.0  # before the exchange ends the connection; up to twice this, jittered
+FROZEN_MAX_S: Final = 600.0  # after a silence an identical book is rejected this long
+
+# Why a connection ends: the detail beside the code.
+RENEWED: Final = "its age limit is near"
+QUEUE_FULL: Final = "too many frames wait to be sent"
+FAULTS: Final = "too many frames that cannot be understood"
+NOISE: Final = "too many messages without data"
 
 
 class FeedSession:
@@ -37,9 +71,10 @@ class FeedSession:
 
     Args:
         exchange: Its facts.
-        instruments: Those whose books are already open.
-        books: Where frames go.
-        settings: Limits and waits.
+        instruments: Their books are already open.
+        books: Receive the data.
+        settings: What the operator decides.
+        limits: Limits and waits.
         stats: Counters of the exchange, shared by its connections.
         jitter: A number in [0, 1) for each wait.
         cadences: Cadences measured by earlier connections of the feed.
@@ -54,32 +89,33 @@ class FeedSession:
         *,
         books: Books,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         jitter: Callable[[], float] = random.random,
         cadences: Cadences | None = None,
         quotas: Quotas | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.pending = False  # something waits in `take`
+        self.pending = False  # `drain` has effects
         self.ended: End | None = None
         self._exchange = exchange
         self._books = books
-        self._settings = settings
+        self._limits = limits
         self._stats = stats
         self._jitter = jitter
         self._connector: Connector = exchange.connector(instruments)
         self._read = self._connector.reader()
         self._outbox = Outbox(
             quotas or Quotas(exchange.limits),
-            frames_max=settings.send_queue_max,
+            frames_max=limits.send_queue_max,
             wake=self._wake,
             wall=wall,
         )
-        self._pulse = Pulse(exchange, settings, cadences or Cadences(settings))
+        self._liveness = Liveness(exchange, settings, cadences or Cadences(), limits)
         self._recovery = Recovery(
             books=books,
             outbox=self._outbox,
-            settings=settings,
+            limits=limits,
             stats=stats,
             snapshot_s=exchange.snapshot_s,
             jitter=jitter,
@@ -88,30 +124,28 @@ class FeedSession:
         )
         self._watches = self._recovery.watches
         self._invalidate = self._recovery.invalidate
-        self._dispatch = Dispatch(
-            books=books,
-            settings=settings,
-            stats=stats,
-            outbox=self._outbox,
-            pulse=self._pulse,
-            recovery=self._recovery,
-            end=self._end,
-        )
-        self._execute = self._dispatch.run
         self._reseeding: Reseeding | None = None
         if isinstance(self._connector, Seeded):
-            self._reseeding = self._dispatch.reseeding = Reseeding(
+            self._reseeding = Reseeding(
                 self._connector,
-                settings,
+                limits,
                 recovery=self._recovery,
                 outbox=self._outbox,
                 execute=self._execute,
                 end=self._end,
             )
-        self._orphans: Counter[Instrument] = Counter()  # bodies on their way, their books removed
+        self._unsampled = books.change
+        self._change = self._unsampled  # or `_sampled`, for one delta
+        self._table: Final = self._handlers()
+        self._noise = TokenBucket.of_rate(limits.noise_per_s, limits.noise_burst)
+        self._faults = Tally(limits.faults_max)
+        self._unknown = False  # whether an unknown message was logged
+        self._orphans: Counter[Instrument] = (
+            Counter()
+        )  # requested bodies of books that were removed
         self._renew_at = NEVER
         self._check_at = 0.0
-        self._recovery.adopt(instruments, self._pulse.cadences, 0.0)
+        self._recovery.adopt(instruments, self._liveness.cadences, 0.0)
 
     @property
     def instruments(self) -> list[Instrument]:
@@ -120,22 +154,22 @@ class FeedSession:
 
     def opened(self, now: float) -> None:
         """Begin: the socket is open."""
-        self._pulse.opened(now)
+        self._liveness.opened(now)
         # Spread, because connections opened together would be renewed together.
-        renew_before_s = self._settings.renew_before_s * (1.0 + self._jitter())
+        renew_before_s = RENEW_BEFORE_S * (1.0 + self._jitter())
         self._renew_at = now + max(
-            self._exchange.lifetime_s - renew_before_s, self._settings.stable_s
+            self._exchange.lifetime_s - renew_before_s, self._limits.stable_s
         )
         for watch in list(self._watches.values()):
             self._books.set_health(watch.instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
         self._execute(self._connector.opened, now)
-        self._recovery.asked(self._watches.values(), now)
+        self._recovery.requested(self._watches.values(), now)
 
     def received(self, frame: bytes, now: float) -> None:
-        """Act on one message (the hot path: what `Dispatch.run` does, without the calls)."""
+        """Act on one message (the hot path: what `_execute` does, without its call)."""
         if self.ended is not None:
             return
-        self._pulse.received_at = now
+        self._liveness.received_at = now
         self._stats.frames += 1
         # Called as locals: an attribute that is no method is slow to call in Python 3.11.
         read = self._read
@@ -145,7 +179,7 @@ class FeedSession:
             except UNREADABLE:
                 outputs = None
             if type(outputs) is Delta:  # nearly all
-                change = self._dispatch.change
+                change = self._change
                 reason = change(outputs, now)
                 if reason is None:
                     return
@@ -154,27 +188,27 @@ class FeedSession:
                 if outputs is None:
                     outputs = self._connector.received(frame)
                 if not outputs:
-                    self._pulse.withheld(now)
-                table = self._dispatch.table
+                    self._liveness.withheld(now)
+                table = self._table
                 for output in outputs:
                     table[type(output)](output, now)
         except Exception as error:
-            self._dispatch.failed(error, now)
+            self._failed(error, now)
         if self._recovery.broken:
             self._recovery.repair(now)
 
     def damaged(self, reason: str, now: float) -> None:
-        """Act on a message that could not be turned into a frame: it may have been of any book."""
+        """Act on a message that cannot be decompressed: it may concern any book."""
         if self.ended is None:
-            self._pulse.received_at = now
-            self._dispatch.misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
+            self._liveness.received_at = now
+            self._misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
             self._recovery.repair(now)
 
     def received_control(self, now: float) -> None:
-        """Note a control frame or a fragment: it proves a socket and no data."""
+        """Note a control frame or a fragment: the socket works, but there is no data."""
         if self.ended is None:
-            self._pulse.received_at = now
-            self._dispatch.noise(now)
+            self._liveness.received_at = now
+            self._count_noise(now)
 
     def ponged(self, now: float) -> None:
         """Count a pong that was sent: exchanges count it as a message."""
@@ -185,7 +219,7 @@ class FeedSession:
         watch = self._answered(instrument)
         if watch is None:
             return
-        if self._reseeding is not None and self._reseeding.waits(watch):
+        if self._reseeding is not None and self._reseeding.is_pending(watch):
             self._reseeding.arrived(watch, body, now)
             return
         if watch.phase in WAITING:
@@ -198,29 +232,29 @@ class FeedSession:
             self._execute(lambda: outputs, now)
 
     def fetch_failed(self, instrument: Instrument, words: str, now: float) -> None:
-        """Act on a `Request` that brought nothing."""
+        """Act on a failed `Request`."""
         watch = self._answered(instrument)
         if watch is None:
             return
-        if self._reseeding is not None and self._reseeding.waits(watch):
-            self._reseeding.put_off(watch, now)
+        if self._reseeding is not None and self._reseeding.is_pending(watch):
+            self._reseeding.defer(watch, now)
         else:
             self._fetch_failed(watch, words, now)
 
     def _fetch_failed(self, watch: Watch, words: str, now: float) -> None:
-        if watch.phase is not Phase.LIVE:  # its stream may have brought the book meanwhile
+        if watch.phase is not Phase.LIVE:  # its stream may have delivered the book meanwhile
             self._recovery.snapshot_failed(watch.instrument, words, now)
             self._recovery.repair(now)
 
-    def put_off(self, instrument: Instrument, now: float) -> None:
-        """Act on a spare `Request` that was not made: the budget is for others now."""
+    def deferred(self, instrument: Instrument, now: float) -> None:
+        """Act on a deferrable `Request` that was not sent, because the budget is in use."""
         watch = self._answered(instrument)
         if watch is not None and self._reseeding is not None:
-            self._reseeding.put_off(watch, now)
+            self._reseeding.defer(watch, now)
 
     def add(self, instruments: Sequence[Instrument], now: float) -> None:
         """Add instruments, whose books are already open."""
-        self._recovery.adopt(instruments, self._pulse.cadences, now)
+        self._recovery.adopt(instruments, self._liveness.cadences, now)
         if self.ended is None:
             self._execute(lambda: self._connector.add(instruments), now)
             self._recovery.added(instruments, now)
@@ -231,37 +265,37 @@ class FeedSession:
             if (watch := self._watches.get(instrument)) is not None and watch.fetching:
                 self._orphans[instrument] += watch.fetching
             self._recovery.drop(instrument, now)
-            self._pulse.cadences.forget(instrument)
+            self._liveness.cadences.forget(instrument)
             if self._reseeding is not None:
                 self._reseeding.forget(instrument)
         if self.ended is None:
             self._execute(lambda: self._connector.remove(instruments), now)
 
     def tick(self, now: float) -> None:
-        """Let time pass: silence, heartbeats, age, and what is awaited of each instrument."""
+        """Check silence, heartbeats, age and the deadlines of each instrument."""
         if self.ended is not None:
             return
-        self._stats.received_at = max(self._stats.received_at, self._pulse.received_at)
-        if self._pulse.is_dead(now):
+        self._stats.received_at = max(self._stats.received_at, self._liveness.received_at)
+        if self._liveness.is_dead(now):
             self._end(Reason.SILENT, now, DEAD)
-        elif self._pulse.wants_ping(now):
+        elif self._liveness.wants_ping(now):
             self._outbox.urge(PING)
-        heartbeat = self._pulse.heartbeat(now)
+        heartbeat = self._liveness.heartbeat(now)
         if heartbeat is not None:
             self._outbox.send(heartbeat)
         if now >= self._renew_at:
             self._end(Reason.RENEWING, now, RENEWED, at_once=True)
         elif now >= self._check_at:
             self._check_at = now + WATCH_S
-            self._dispatch.sample_next()
+            self._change = self._sampled  # measures the latency of the next data message
             self._check_all(now)
 
-    def take(self, now: float) -> list[Action]:
-        """Return what must be done outside now; frames beyond the pace wait for the next call."""
+    def drain(self, now: float) -> list[Effect]:
+        """Return the effects that are due; frames beyond the rate limits wait for the next call."""
         self.pending = False
         if self.ended is not None:
             return [self.ended]
-        return self._outbox.take(now)
+        return self._outbox.drain(now)
 
     def closed(self, now: float, reason: Reason = Reason.DISCONNECTED, detail: str = "") -> None:
         """End: the socket is closed, so its books are stale."""
@@ -269,17 +303,145 @@ class FeedSession:
             self.ended = End(reason, detail)
         self._recovery.finish(self.ended.reason, self.ended.detail, now)
 
-    # Timers.
+    # Outputs of the connector
+
+    def _handlers(self) -> dict[type, Callable[[Any, float], object]]:
+        recovery = self._recovery
+        return {
+            Snapshot: self._fill,
+            Delta: self._delta,
+            Verify: self._verify,
+            Gap: lambda out, now: recovery.invalidate(
+                out.instrument, Reason.GAP, now, detail=out.reason
+            ),
+            Send: self._send,
+            Fetch: self._fetch,
+            Acknowledged: lambda out, now: recovery.acknowledged(out.instrument, now),
+            Renewed: lambda out, now: recovery.renewed(out.instrument, now),
+            BookRefused: lambda out, now: recovery.refused(out.instrument, out.reason, now),
+            BookHalted: lambda out, now: recovery.not_traded(out.instrument, out.reason, now),
+            SnapshotFailed: lambda out, now: recovery.snapshot_failed(
+                out.instrument, out.reason, now
+            ),
+            Unnamed: lambda out, now: recovery.unnamed(out.reason, now),
+            SlowDown: lambda out, now: recovery.slow_down(
+                out.reason, now, unavailable=out.unavailable, about=out.instruments
+            ),
+            Trading: lambda out, now: recovery.trading(out.reason, now, is_open=out.open),
+            Ignored: self._ignored,
+            Alive: lambda out, now: self._liveness.alive(recovery.watches.get(out.instrument), now),
+            Closing: lambda out, now: self._end(Reason.CLOSING, now, out.reason, at_once=True),
+        }
+
+    def _execute(self, outputs: Callable[[], Iterable[Output]], now: float) -> None:
+        """Execute outputs as they are produced, then resync the books they invalidated."""
+        table = self._table
+        try:
+            for output in outputs():
+                table[type(output)](output, now)
+        except Exception as error:
+            self._failed(error, now)
+        if self._recovery.broken:
+            self._recovery.repair(now)
+
+    def _failed(self, error: Exception, now: float) -> None:
+        """Handle an exception raised while a frame was parsed or applied."""
+        if isinstance(error, ProtocolError):
+            self._misunderstood(error.instrument, Reason.PROTOCOL_ERROR, error.reason, now)
+            return
+        kind = type(error).__name__
+        if kind not in self._stats.bugs:
+            self._stats.bugs.add(kind)
+            log.error("Processing a frame of %s failed.", self._stats.name, exc_info=error)
+        self._misunderstood(None, Reason.INTERNAL_ERROR, "", now)
+
+    def _misunderstood(
+        self, instrument: Instrument | None, reason: Reason, detail: str, now: float
+    ) -> None:
+        """Invalidate the book that a frame may have changed, or all if that is unknown."""
+        if instrument is not None:
+            self._recovery.invalidate(instrument, reason, now, detail=detail)
+        elif self._faults.hit(now):
+            self._end(reason, now, FAULTS, abrupt=True)
+        else:
+            for each in list(self._recovery.watches):
+                self._recovery.invalidate(each, reason, now, detail=detail)
+
+    def _count_noise(self, now: float) -> None:
+        """Count a frame without data; a flood of them ends the connection."""
+        if self._noise.take(1, now) > 0:
+            self._end(Reason.FLOOD, now, NOISE, abrupt=True)
+
+    def _sampled(self, delta: Delta, now: float) -> Reason | None:
+        self._sample(delta, now)
+        return self._change(delta, now)
+
+    def _sample(self, output: Snapshot | Delta, now: float) -> None:
+        self._change = self._unsampled
+        self._stats.latency.sample(output.at_ms, now)
+
+    def _delta(self, output: Delta, now: float) -> None:
+        reason = self._change(output, now)
+        if reason is not None:
+            self._recovery.invalidate(output.instrument, reason, now)
+
+    def _verify(self, output: Verify, now: float) -> None:
+        reason = self._books.verify(output, now)
+        if reason is not None:
+            self._recovery.invalidate(output.instrument, reason, now)
+
+    def _fill(self, output: Snapshot, now: float) -> None:
+        recovery = self._recovery
+        if recovery.over or recovery.halted is not None:
+            return  # after the end of the connection or of trading no book becomes live
+        before = recovery.watches.get(output.instrument)
+        first = before is not None and before.phase is not LIVE_PHASE
+        if first or self._change is not self._unsampled:
+            self._sample(output, now)
+        reason = self._books.fill(output, now)
+        watch = recovery.filled(output.instrument, now)
+        if reason is not None:
+            recovery.invalidate(output.instrument, reason, now)
+        elif watch is not None and self._reseeding is not None:
+            self._reseeding.filled(watch, now)
+
+    def _send(self, output: Send, now: float) -> None:
+        if not self._outbox.send(output):
+            self._end(Reason.RATE_LIMITED, now, QUEUE_FULL)
+
+    def _fetch(self, output: Fetch, now: float) -> None:
+        watch = self._recovery.watches.get(output.instrument)
+        if watch is None:
+            return
+        if not output.spare:
+            watch.fetches += 1
+        if watch.fetches > REFETCHES_MAX:
+            self._recovery.give_up(watch, now)
+            return
+        watch.fetching += 1
+        self._outbox.request(output)
+
+    def _ignored(self, output: Ignored, now: float) -> None:
+        if not output.known:
+            self._stats.unknown += 1
+            if not self._unknown:
+                self._unknown = True
+                log.info(
+                    "%s: unknown message ignored (further ones are only counted).", self._stats.name
+                )
+        self._count_noise(now)
+
+    # Timers
 
     def _check_all(self, now: float) -> None:
-        silence = self._pulse.check(self._watches.values(), now)
+        silence = self._liveness.check(self._watches.values(), now)
         if silence is not None:
-            for watch in self._pulse.overdue(self._watches.values(), now):
-                # What was always moving must come back changed.
-                self._books.remember_top(watch.book, now + self._settings.frozen_max_s)
+            for watch in self._liveness.overdue(self._watches.values(), now):
+                # Books that were always moving must have changed after the reconnect.
+                self._books.remember_top(watch.book, now + FROZEN_MAX_S)
             self._end(Reason.SILENT, now, silence)
         if self.ended is None and self._recovery.halted is None:
-            self._recovery.settle(now)
+            self._recovery.resolve_unnamed(now)
             for watch in list(self._watches.values()):
                 self._check(watch, now)
             self._recovery.repair(now)
@@ -287,17 +449,17 @@ class FeedSession:
     def _check(self, watch: Watch, now: float) -> None:
         if watch.phase is not Phase.LIVE:
             self._recovery.check(watch, now)
-        elif self._pulse.is_quiet(watch, now):
+        elif self._liveness.is_quiet(watch, now):
             self._invalidate(watch.instrument, Reason.QUIET, now)
         elif now >= watch.at:
             self._recovery.overdue(watch, now)
         else:
-            if watch.tries and now - watch.book.changed_at >= self._settings.stable_s:
+            if watch.tries and now - watch.book.changed_at >= self._limits.stable_s:
                 watch.tries = 0
             if self._reseeding is not None:
                 self._reseeding.check(watch, now)
 
-    # What follows.
+    # Callbacks of the parts
 
     def _wake(self) -> None:
         self.pending = True
@@ -320,7 +482,7 @@ class FeedSession:
             self._recovery.finish(reason, detail, now)
 
     def _answered(self, instrument: Instrument) -> Watch | None:
-        if self._orphans[instrument]:  # it may be watched again, with requests of its own
+        if self._orphans[instrument]:  # it may have been added again, with requests of its own
             self._orphans -= Counter((instrument,))
             return None
         watch = self._watches.get(instrument)

@@ -10,7 +10,6 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -27,9 +26,10 @@ from onebook.exchanges.frames import batches
 from onebook.exchanges.limits import Quotas
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
-from onebook.feeds.ccxt import CcxtFeed, Library
+from onebook.feeds.ccxt import Library
+from onebook.feeds.connection import FrameRecorder
 from onebook.feeds.feed import Feed
-from onebook.feeds.ports import FrameRecorder
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -54,13 +54,13 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
     Those through ccxt come last; the library applies their addresses.
 
     Raises:
-        ConfigError: A name that is not known, or that cannot be had through ccxt.
+        ConfigError: A name is unknown, or not available through ccxt.
     """
     names = settings.exchanges or tuple(exchanges)
     through = ccxt.enabled(settings)
     for name in (*names, *(each for each in settings.overrides if each not in through)):
         if name not in exchanges:
-            raise ConfigError(f"There is no exchange {name!r}; known are {', '.join(exchanges)}.")
+            raise ConfigError(f"Unknown exchange {name!r}; known: {', '.join(exchanges)}.")
     chosen: dict[str, Exchange] = {}
     for name in names:
         exchange, override = exchanges[name], settings.overrides.get(name)
@@ -88,7 +88,8 @@ class Supervisor:
         books: Where frames go.
         rest: For snapshots by REST.
         catalogue: Reports which instruments are delisted or back.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        limits: Limits and waits of feeds that are opened from now on.
         recorders: Record all frames and bodies of an exchange, by its name.
         library: ccxt, where an exchange comes through it.
         clock: Monotonic seconds.
@@ -105,6 +106,7 @@ class Supervisor:
         rest: Rest,
         catalogue: Catalogue,
         settings: FeedSettings,
+        limits: FeedLimits = LIMITS,
         recorders: Mapping[str, FrameRecorder] = MappingProxyType({}),
         library: Library | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -112,6 +114,7 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        self.limits = limits
         self.stats = {name: _stats_of(name, settings) for name in exchanges}
         self._exchanges = dict(exchanges)
         self._books = books
@@ -281,9 +284,9 @@ class Supervisor:
                 if limits.connections is None or len(self._running[name]) < limits.connections:
                     self._start(name, list(some))
                 else:
-                    self._put_off(name, some)
+                    self._defer(name, some)
 
-    def _put_off(self, name: str, instruments: Sequence[Instrument]) -> None:
+    def _defer(self, name: str, instruments: Sequence[Instrument]) -> None:
         """Wait: the exchange accepts no more connections from one address."""
         self._surplus[name].update(dict.fromkeys(instruments))
         now = self._clock()
@@ -294,19 +297,17 @@ class Supervisor:
 
     def _start(self, name: str, instruments: list[Instrument]) -> None:
         exchange = self._exchanges[name]
-        make: Callable[..., Feed] = Feed
-        if exchange.via:
-            assert self._library is not None, name
-            make = partial(CcxtFeed, self._library)
-        feed = make(
+        feed = Feed(
             exchange,
             instruments,
             books=self._books,
             rest=self._rest,
             settings=self._settings,
+            limits=self.limits,
             stats=self.stats[name],
             quotas=self._quotas[name],
             recorder=self._recorders.get(name),
+            library=self._library,
             tls=self._tls_for(exchange.ws_url),
             clock=self._clock,
             wall=self._wall,

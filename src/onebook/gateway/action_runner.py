@@ -98,7 +98,7 @@ class ActionRunner:
             send(refused(_refusal_of(error), body.id, self._now_ms()))
         except Exception:
             log.exception("An action failed.")
-            failure = InternalError("Something went wrong on our side; it has been logged.")
+            failure = InternalError("Internal error; it has been logged.")
             send(refused(_refusal_of(failure), body.id, self._now_ms()))
 
     # Handlers

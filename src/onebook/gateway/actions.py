@@ -25,11 +25,11 @@ TYPES_MAX: Final = 64
 
 # Errors of the action family: code, number, and when.
 ACTION_ERRORS: Final = {
-    "authentication_failed": (AUTHENTICATION_FAILED, "An action before authenticating."),
-    "invalid_action": (INVALID_ACTION, "An action that there is not."),
-    "missing_parameters": (MISSING_PARAMETERS, "A required field is absent."),
-    "exchange_error": (EXCHANGE_ERROR, "The exchange could not be asked."),
-    "rate_limit_exceeded": (RATE_LIMIT, "Too many actions are under way, or were asked for."),
+    "authentication_failed": (AUTHENTICATION_FAILED, "Action before authentication."),
+    "invalid_action": (INVALID_ACTION, "Unknown action."),
+    "missing_parameters": (MISSING_PARAMETERS, "A required field is missing."),
+    "exchange_error": (EXCHANGE_ERROR, "The exchange is unreachable."),
+    "rate_limit_exceeded": (RATE_LIMIT, "Too many concurrent actions, or too many per minute."),
 }
 
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
@@ -102,7 +102,7 @@ def parse(text: str, action: str) -> Any:
         ActionRefused: There is no such action, or a field is wrong.
     """
     if action not in _DECODERS:
-        raise ActionRefused("invalid_action", f"There is no action {shown(action)}.")
+        raise ActionRefused("invalid_action", f"Unknown action {shown(action)}.")
     try:
         return _DECODERS[action].decode(text)
     except msgspec.ValidationError as error:
@@ -112,7 +112,7 @@ def parse(text: str, action: str) -> Any:
         message = CREDENTIALS_HELD if held else sentence(error, ACTIONS[action])
         raise ActionRefused(code, message) from None
     except (msgspec.DecodeError, RecursionError):
-        raise ActionRefused("invalid_parameters", "A message is one JSON object.") from None
+        raise ActionRefused("invalid_parameters", "A message must be a JSON object.") from None
 
 
 def refused(error: ActionRefused, message_id: Id, now_ms: int) -> bytes:

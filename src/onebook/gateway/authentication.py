@@ -23,7 +23,7 @@ from onebook.errors import (
     InvalidApiKey,
     RateLimitExceeded,
 )
-from onebook.gateway import counters, liveness, refusals
+from onebook.gateway import counters, effects, liveness
 from onebook.gateway.charges import Charged, Charges
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.commands import Id
@@ -160,16 +160,16 @@ class Authenticator:
     def _refusal(self, error: Exception, message_id: Id) -> Effects:
         now = self._now()
         if isinstance(error, InvalidApiKey | ApiKeyDisabled):
-            return refusals.key_refused(error.code, error.message, now=now, message_id=message_id)
+            return effects.key_refused(error.code, error.message, now=now, message_id=message_id)
         if isinstance(error, RateLimitExceeded):
             wait_s = error.retry_after_s or 1.0
-            return refusals.attempts_limit(error.message, wait_s, now=now, message_id=message_id)
+            return effects.attempts_limit(error.message, wait_s, now=now, message_id=message_id)
         # The store logs when an outage begins and ends.
         if not isinstance(error, DatabaseUnavailable | TimeoutError):
             if not self._unavailable:
                 log.error("Cannot verify API keys: the store does not answer.", exc_info=error)
             self._unavailable = True
-        return refusals.keys_unavailable(now=now, message_id=message_id)
+        return effects.keys_unavailable(now=now, message_id=message_id)
 
     async def _verified(self, connection: Candidate, command: VerifyKey) -> Key:
         async with asyncio.timeout(self._settings.verify_timeout_s):
@@ -238,7 +238,7 @@ class Authenticator:
         if connection not in group:
             connections_max = self._connections_max(key)
             if len(group) + self.peers.elsewhere(key.key_id) >= connections_max:
-                return refusals.connection_limit(
+                return effects.connection_limit(
                     connections_max, now=self._now(), message_id=verdict.message_id
                 )
             self._charges.hand_over(connection)
@@ -259,7 +259,7 @@ class Authenticator:
         if len(group) + self.peers.elsewhere(key_id) <= connections_max:
             return
         for connection in group[self.peers.allowed_here(key_id, connections_max) :]:
-            connection.execute(refusals.connection_limit(connections_max, now=self._now()))
+            connection.execute(effects.connection_limit(connections_max, now=self._now()))
 
     def welcome(self, connection: Candidate, verdict: KeyVerdict) -> Effects:
         """The reply to an accepted key, with a warning or the close where its allowance is used."""

@@ -1,19 +1,16 @@
 """Metering of connections: delivered bytes go to the meter of the key, once per flush."""
 
 from collections.abc import Hashable, Iterable
+from dataclasses import asdict
 from typing import Final, Protocol
 
-from msgspec import structs
-
 from onebook.accounts import Key, UsageReport
-from onebook.accounts.usage import Meter
-from onebook.accounts.usage_report import gib
+from onebook.accounts.usage import Meter, gib
 from onebook.gateway import counters
 from onebook.gateway.codes import CloseCode
-from onebook.gateway.effects import Effects, SendText
+from onebook.gateway.effects import Effects, SendText, ending
 from onebook.gateway.messages import encode
 from onebook.gateway.processor import CommandProcessor
-from onebook.gateway.refusals import ending
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
 from onebook.streams import Clock, iso_us
@@ -77,9 +74,7 @@ class Charges:
         return encode(
             DataLimitWarning(
                 message=f"{usage.usage_percentage:g} % of the monthly data allowance is used.",
-                data_usage=WarnedUsage(
-                    **structs.asdict(usage), exceeded_by_gb=gib(max(0, exceeded_bytes))
-                ),
+                data_usage=WarnedUsage(**asdict(usage), exceeded_by_gb=gib(max(0, exceeded_bytes))),
                 action_required=USE_LESS if exceeded_bytes < 0 else USED_UP,
                 reset_date=report.billing_period.reset_date,
                 timestamp=iso_us(self._clock.wall_us()),

@@ -8,8 +8,8 @@ ErrorType = Literal["error", "subscription_error", "authentication_error"]
 ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
     "authentication_required": (
         ("error",),
-        "Anything but authenticate and ping before authenticating; with code 4001 before the "
-        "close when no key came in time.",
+        "A message other than authenticate or ping before authentication; also sent before "
+        "close 4001, when no key arrived in time.",
     ),
     "invalid_api_key": (("authentication_error",), "The key is unknown; close 4002 follows."),
     "api_key_disabled": (
@@ -18,31 +18,37 @@ ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
     ),
     "connection_limit_exceeded": (
         ("error",),
-        "The key has all the connections of its tier; close 4004 follows.",
+        "The key has reached the connection limit of its tier; close 4004 follows.",
     ),
     "service_unavailable": (
         ("error",),
-        "The key cannot be verified now; close 4129 follows.",
+        "The key cannot be verified at the moment; close 4129 follows.",
     ),
-    "invalid_message": (("error",), "Not a JSON object, or without a type; nothing is closed."),
-    "unknown_type": (("error",), "A type that is not in the list of client messages."),
+    "invalid_message": (
+        ("error",),
+        "Not a JSON object, or without a type; the connection stays open.",
+    ),
+    "unknown_type": (("error",), "Unknown message type."),
     "invalid_parameters": (
         ("error", "subscription_error"),
-        "A missing field, an unknown option or a bad value; the message names it.",
+        "Missing field, unknown option or invalid value; the message names the field.",
     ),
-    "invalid_symbol": (("error", "subscription_error"), "None of the exchanges trades the symbol."),
+    "invalid_symbol": (
+        ("error", "subscription_error"),
+        "None of the requested exchanges lists the symbol.",
+    ),
     "exchange_unavailable": (
         ("error", "subscription_error"),
-        "All of the exchanges are unknown; with retry_after, their lists could not be read yet and "
-        "may have the symbol.",
+        "None of the requested exchanges is known; with retry_after, some instrument lists are "
+        "not loaded yet and may contain the symbol.",
     ),
-    "invalid_exchange": (("error",), "get_pairs of an unknown exchange."),
-    "no_subscription": (("error",), "The symbol is not subscribed on this connection."),
+    "invalid_exchange": (("error",), "Unknown exchange in get_pairs."),
+    "no_subscription": (("error",), "This connection has no subscription to the symbol."),
     "subscription_limit_exceeded": (
         ("error",),
-        "The connection has all its subscriptions, or the key all the views of its tier.",
+        "The connection has reached its subscription limit, or the key the view limit of its tier.",
     ),
-    "rate_limit_exceeded": (("error",), "Too many messages in a minute."),
+    "rate_limit_exceeded": (("error",), "Too many messages per minute."),
 }
 
 
@@ -77,16 +83,16 @@ OFFENCES: Final = frozenset(
 
 # 40xx: do not reconnect unchanged; 41xx: back off; 42xx: reconnect at the time given.
 CLOSE_CODES: Final[dict[int, str]] = {
-    CloseCode.PROTOCOL: "The bytes are not RFC 6455.",
-    CloseCode.NOT_TEXT: "A binary message; only text is understood.",
-    CloseCode.NOT_UTF8: "A text message that is not UTF-8.",
-    CloseCode.TOO_BIG: "A message that is too long; before authentication the limit is smaller.",
+    CloseCode.PROTOCOL: "The data violates RFC 6455.",
+    CloseCode.NOT_TEXT: "A binary message; only text messages are accepted.",
+    CloseCode.NOT_UTF8: "A text message is not valid UTF-8.",
+    CloseCode.TOO_BIG: "A message is too long; the limit is lower before authentication.",
     CloseCode.AUTHENTICATION_TIMEOUT: "Not authenticated in time.",
     CloseCode.INVALID_KEY: "The key is invalid, suspended or expired.",
-    CloseCode.DATA_LIMIT: "The monthly data allowance is used up.",
+    CloseCode.DATA_LIMIT: "The monthly data allowance is exhausted.",
     CloseCode.CONNECTION_LIMIT: "Too many connections of this key.",
-    CloseCode.SLOW: "Nothing was read for too long.",
-    CloseCode.FLOOD: "Too many messages after the rate limit.",
-    CloseCode.NODE_FULL: "The node cannot serve this now.",
-    CloseCode.DRAINING: "The node drains, or receives no books; return at the time given.",
+    CloseCode.SLOW: "The client read nothing for too long.",
+    CloseCode.FLOOD: "The client kept sending after the rate limit was reached.",
+    CloseCode.NODE_FULL: "The node cannot serve the request at the moment.",
+    CloseCode.DRAINING: "The node shuts down or receives no books; reconnect at the given time.",
 }

@@ -9,9 +9,8 @@ from typing import Final
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings
 from onebook.gateway import replies
-from onebook.gateway.effects import CommandRefused, Effects, MessageTime, SendText
+from onebook.gateway.effects import CommandRefused, Effects, MessageTime, SendText, whole_seconds
 from onebook.gateway.messages import encode
-from onebook.gateway.refusals import whole_seconds
 from onebook.ratelimit import TokenBucket
 from onebook.streams import iso_us
 

@@ -29,6 +29,7 @@ from onebook.gateway.effects import (
     RunAction,
     SendText,
     VerifyKey,
+    authentication_timeout,
 )
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.keepalive import NEVER, Keepalive
@@ -39,15 +40,12 @@ from onebook.gateway.lifecycle import (
     ConnectionState,
     transition,
 )
-from onebook.gateway.offenders import Offenders
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.reader import FrameReader
-from onebook.gateway.refusals import authentication_timeout
 from onebook.gateway.registry import ConnectionRegistry
-from onebook.gateway.scheduler import TICK_S, Scheduler
+from onebook.gateway.scheduler import TICK_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
-from onebook.gateway.turns import Turns
-from onebook.gateway.upgrade import Handshake, UpgradeAnswer, Upgrader
+from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrader
 from onebook.streams import Clock
 
 ABNORMAL: Final = 1006

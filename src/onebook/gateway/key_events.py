@@ -7,8 +7,7 @@ from onebook.accounts import Key, UsageReport
 from onebook.errors import ApiKeyDisabled, InvalidApiKey
 from onebook.gateway import counters
 from onebook.gateway.charges import Charged, Charges
-from onebook.gateway.effects import Effects, MessageTime, SendText
-from onebook.gateway.refusals import key_refused
+from onebook.gateway.effects import Effects, MessageTime, SendText, key_refused
 from onebook.gateway.registry import ConnectionRegistry
 
 

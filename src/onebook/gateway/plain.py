@@ -23,12 +23,12 @@ def sentence(error: ValidationError, body: type[Struct]) -> str:
     """Name the invalid field of a message and what it must be."""
     text = str(error)
     if found := _UNKNOWN.match(text):
-        return f"There is no field {shown(found[1])}."
+        return f"Unknown field {shown(found[1])}."
     if found := _MISSING.match(text):
         return f"{found[1]}: is required; it must be {must_be(body, found[1])}."
     if found := _FIELD.search(text):
         return f"{found[1]}: must be {must_be(body, found[1])}."
-    return "A message is one JSON object."
+    return "A message must be a JSON object."
 
 
 def shown(text: str) -> str:

@@ -14,11 +14,10 @@ from msgspec import Raw
 from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway import actions, commands, messages, replies
-from onebook.gateway.choice import completed, no_exchange, options_of, stream_key
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.command_limits import CommandLimits
 from onebook.gateway.commands import Id
-from onebook.gateway.directory import Directory
+from onebook.gateway.directory import Directory, completed, no_exchange, options_of, stream_key
 from onebook.gateway.effects import (
     CloseView,
     CommandRefused,
@@ -30,11 +29,13 @@ from onebook.gateway.effects import (
     RunAction,
     SendText,
     VerifyKey,
+    ending,
+    error_payload,
+    masked,
 )
 from onebook.gateway.messages import encode
 from onebook.gateway.plain import sentence, shown
 from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
-from onebook.gateway.refusals import ending, error_payload, masked
 from onebook.gateway.views import KeyViews
 from onebook.streams import StreamKey, iso_us
 
@@ -167,7 +168,7 @@ class CommandProcessor:
             )
         handler = HANDLERS.get(head.type)
         if handler is None:
-            raise CommandRefused("unknown_type", f"There is no message of type {shown(head.type)}.")
+            raise CommandRefused("unknown_type", f"Unknown message type {shown(head.type)}.")
         try:
             return handler, DECODERS[head.type].decode(text)
         except msgspec.ValidationError as error:
@@ -239,7 +240,7 @@ class CommandProcessor:
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
             raise CommandRefused(
                 "subscription_limit_exceeded",
-                f"A connection may have {self.settings.subscriptions_max} subscriptions.",
+                f"A connection may have at most {self.settings.subscriptions_max} subscriptions.",
                 symbol=key.symbol,
             )
         self._require_room(key, previous)
@@ -275,7 +276,8 @@ class CommandProcessor:
         if self.fetching >= self.settings.looks_max:
             raise CommandRefused(
                 "subscription_limit_exceeded",
-                f"A connection may wait for {self.settings.looks_max} books at one time.",
+                f"A connection may have at most {self.settings.looks_max} unanswered book "
+                "requests.",
                 symbol=body.symbol,
             )
         chosen = completed(body, self.subscriptions.get(body.symbol))
@@ -328,7 +330,7 @@ class CommandProcessor:
         if not self.views.has_room(self.key.key_id, view, views_max, instead_of=previous):
             raise CommandRefused(
                 "subscription_limit_exceeded",
-                f"This key may have {views_max:,} different views at one time.",
+                f"This key may have at most {views_max:,} different views at a time.",
                 symbol=view.symbol,
             )
 
@@ -337,7 +339,7 @@ class CommandProcessor:
         if key is None:
             raise CommandRefused(
                 "no_subscription",
-                f"{shown(symbol)} is not subscribed on this connection.",
+                f"This connection has no subscription to {shown(symbol)}.",
                 symbol=symbol,
             )
         return key
@@ -377,9 +379,11 @@ def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
         refusal = CommandRefused("invalid_message", sentence(error, commands.Head))
         return commands.Head(id=_id_alone(text)), refusal
     except (msgspec.DecodeError, RecursionError):
-        return commands.Head(), CommandRefused("invalid_message", "A message is one JSON object.")
+        return commands.Head(), CommandRefused(
+            "invalid_message", "A message must be a JSON object."
+        )
     if head.type is None and head.action is None:
-        return head, CommandRefused("invalid_message", "A message has a type.")
+        return head, CommandRefused("invalid_message", "A message must have a type.")
     return head, None
 
 

@@ -13,9 +13,8 @@ from onebook.gateway import frames
 from onebook.gateway.inbound import Inbound, Incoming, is_close
 from onebook.gateway.lifecycle import BEFORE_OPEN, READING, ConnectionEvent, ConnectionState
 from onebook.gateway.processor import CommandProcessor
-from onebook.gateway.scheduler import Scheduler
+from onebook.gateway.scheduler import Scheduler, Turns
 from onebook.gateway.subscriber import Subscriber
-from onebook.gateway.turns import Turns
 from onebook.streams import Clock
 
 # Bytes scanned for the peer's close frame after ours; then reading stops. Each frame counts as at

@@ -1,10 +1,11 @@
 """Replies, warnings and errors of the WebSocket: their fields, what they mean, one example each."""
 
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from onebook.accounts.usage_report import DataUsage
+from onebook.accounts.usage import DataUsage
 from onebook.gateway.codes import ErrorType
 from onebook.gateway.commands import (
     Ages,
@@ -221,7 +222,8 @@ class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
     timestamp: Timestamp
 
 
-class WarnedUsage(DataUsage, frozen=True):
+@dataclass(frozen=True)
+class WarnedUsage(DataUsage):
     """How much of the allowance is used, and by how much it is exceeded; GB are GiB."""
 
     exceeded_by_gb: Annotated[float, about("0 until the allowance is used up.", 0.0)]

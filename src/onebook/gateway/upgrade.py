@@ -6,8 +6,10 @@ library checks.
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qs
@@ -17,11 +19,10 @@ from websockets.datastructures import Headers, MultipleValuesError
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
+from onebook.accounts.limits import AddressLimit, network
 from onebook.config import GatewaySettings
 from onebook.core import iso
-from onebook.gateway.address_limiter import AddressLimiter, AddressSlot
 from onebook.gateway.frames import SharedDeflate
-from onebook.gateway.offenders import Offenders
 from onebook.gateway.plain import shown
 from onebook.logs import redact
 from onebook.streams import Clock
@@ -37,7 +38,7 @@ REFUSALS: Final = {
     HTTPStatus.BAD_REQUEST: ("invalid_request", "This is not a WebSocket handshake of RFC 6455."),
     HTTPStatus.METHOD_NOT_ALLOWED: (
         "method_not_allowed",
-        "This path does not answer that method; see the Allow header.",
+        "This path does not support the method; see the Allow header.",
     ),
     HTTPStatus.REQUEST_URI_TOO_LONG: (
         "request_too_large",
@@ -53,7 +54,7 @@ REFUSALS: Final = {
     ),
     HTTPStatus.INTERNAL_SERVER_ERROR: (
         "internal_server_error",
-        "Something went wrong on our side; it has been logged.",
+        "Internal error; it has been logged.",
     ),
 }
 
@@ -67,7 +68,7 @@ class UpgradeAnswer(NamedTuple):
 
     status: int
     data: bytes
-    slot: AddressSlot | None = None
+    slot: "AddressSlot | None" = None
     packed: bool = False
     api_key: str | None = None
 
@@ -92,8 +93,8 @@ class Upgrader:
         self,
         settings: GatewaySettings,
         *,
-        address_limiter: AddressLimiter,
-        offenders: Offenders,
+        address_limiter: "AddressLimiter",
+        offenders: "Offenders",
         clock: Clock,
         has_room: Callable[[], bool],
     ) -> None:
@@ -170,7 +171,7 @@ class Upgrader:
             )
         return None
 
-    def _take_slot(self, address: str, peer: str) -> tuple[AddressSlot | None, Response | None]:
+    def _take_slot(self, address: str, peer: str) -> "tuple[AddressSlot | None, Response | None]":
         """Count a connection attempt, and the socket of an address behind a proxy."""
         refusal = self._address_limiter.attempt(address, self._clock.monotonic())
         if refusal:
@@ -254,3 +255,170 @@ def _header(headers: Headers, name: str) -> str | None:
         return headers.get(name)
     except MultipleValuesError:
         return headers.get_all(name)[-1]
+
+
+UNKNOWN: Final = "unknown"
+
+
+class AddressSlot:
+    """One counted socket of an address; `leave` uncounts it, once."""
+
+    __slots__ = ("_address", "_address_limiter")
+
+    def __init__(self, address_limiter: "AddressLimiter", address: str) -> None:
+        self._address_limiter: AddressLimiter | None = address_limiter
+        self._address = address
+
+    def leave(self) -> None:
+        """The socket is closed."""
+        address_limiter, self._address_limiter = self._address_limiter, None
+        if address_limiter is not None:
+            address_limiter.left(self._address)
+
+
+class AddressLimiter:
+    """Counts connection attempts and open sockets by address, IPv6 by /64.
+
+    Trusted are this machine and the proxies whose X-Forwarded-For is honoured: a proxy's own
+    sockets are not counted, those of the addresses that it names are.
+    """
+
+    def __init__(
+        self,
+        connects_per_minute: int,
+        forwarded_from: Iterable[str] = (),
+        *,
+        sockets_per_address_max: int = 0,
+    ) -> None:
+        self._attempts: AddressLimit | None = None
+        self._sockets_max = 0
+        self.limit(connects_per_minute, sockets_per_address_max)
+        self._proxies = [ip_network(each, strict=False) for each in forwarded_from]
+        self._sockets: dict[str, int] = {}
+
+    def limit(self, connects_per_minute: int, sockets_per_address_max: int) -> None:
+        """Set both limits; what was counted stays counted."""
+        if not connects_per_minute:
+            self._attempts = None
+        elif self._attempts is None:
+            self._attempts = AddressLimit("connects", connects_per_minute)
+        else:
+            self._attempts.per_minute = connects_per_minute
+        self._sockets_max = sockets_per_address_max
+
+    def attempt(self, address: str, now_s: float) -> dict[str, str]:
+        """Count an attempt; the header fields of its refusal, none where it is allowed."""
+        if self._attempts is None:
+            return {}
+        decision = self._attempts.take(address, now_s)
+        return {} if decision.allowed else decision.headers()
+
+    def enter(self, address: str) -> AddressSlot | None:
+        """Count an open socket of an address; None where it has as many as it may."""
+        name = network(address)
+        count = self._sockets.get(name, 0)
+        if self._sockets_max and count >= self._sockets_max:
+            return None
+        self._sockets[name] = count + 1
+        return AddressSlot(self, name)
+
+    def socket_headers(self, retry_after_s: int) -> dict[str, str]:
+        """The header fields of a refusal: the sockets that an address may have open."""
+        return {
+            "RateLimit-Policy": f'"sockets";q={self._sockets_max}',
+            "RateLimit": f'"sockets";r=0;t={retry_after_s}',
+            "X-RateLimit-Limit": str(self._sockets_max),
+            "X-RateLimit-Remaining": "0",
+            "X-RateLimit-Reset": str(retry_after_s),
+            "Retry-After": str(retry_after_s),
+        }
+
+    def left(self, name: str) -> None:
+        """A socket of an address is closed; called by its `AddressSlot`."""
+        self._sockets[name] -= 1
+        if not self._sockets[name]:
+            del self._sockets[name]
+
+    def address(self, peer: str, forwarded_for: str | None) -> str:
+        """The client's address: the peer, or X-Forwarded-For from a trusted proxy."""
+        if forwarded_for and self._is_proxy(peer):
+            peer = forwarded_for.rpartition(",")[2].strip()
+        return peer or UNKNOWN
+
+    def trusts(self, peer: str) -> bool:
+        """Whether a peer is on this machine or a trusted proxy."""
+        address = _parsed(peer)
+        return address is not None and (address.is_loopback or self._is_proxy(peer))
+
+    def _is_proxy(self, peer: str) -> bool:
+        address = _parsed(peer)
+        return address is not None and any(address in each for each in self._proxies)
+
+
+@lru_cache(maxsize=4_096)
+def _parsed(peer: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+FORGOTTEN_S: Final = 60.0  # after the last handshake that had to wait
+ADDRESSES_MAX: Final = 10_000  # the oldest is dropped
+
+
+class _Offender:
+    __slots__ = ("next_s", "pause_s")
+
+    def __init__(self, pause_s: float, next_s: float) -> None:
+        self.pause_s = pause_s
+        self.next_s = next_s  # when its next handshake may be answered
+
+
+class Offenders:
+    """Paces the handshakes of addresses, IPv6 by /64.
+
+    Args:
+        pause_s: Between two handshakes after one offence; 0 paces nothing.
+        pause_max_s: The longest pause.
+    """
+
+    def __init__(self, pause_s: float, pause_max_s: float) -> None:
+        self._pause_s = pause_s
+        self._pause_max_s = max(pause_s, pause_max_s)
+        self._found: dict[str, _Offender] = {}
+
+    def offended(self, address: str, now_s: float) -> None:
+        """A socket of an address was closed for an offence."""
+        if not self._pause_s:
+            return
+        name = network(address)
+        known = self._known(name, now_s)
+        if known is None:
+            self._found[name] = _Offender(self._pause_s, now_s + self._pause_s)
+            if len(self._found) > ADDRESSES_MAX:
+                del self._found[next(iter(self._found))]
+        else:
+            known.pause_s = min(2 * known.pause_s, self._pause_max_s)
+
+    def wait_s(self, address: str, now_s: float) -> float:
+        """Seconds for which a handshake of an address waits; the next one waits longer.
+
+        At most twice the longest pause: handshakes beyond that are answered together.
+        """
+        if not self._found:
+            return 0.0
+        known = self._known(network(address), now_s)
+        if known is None:
+            return 0.0
+        begins_s = min(max(known.next_s, now_s), now_s + 2 * self._pause_max_s)
+        known.next_s = begins_s + known.pause_s
+        return begins_s - now_s
+
+    def _known(self, name: str, now_s: float) -> _Offender | None:
+        known = self._found.get(name)
+        if known is not None and now_s - known.next_s > FORGOTTEN_S:
+            del self._found[name]
+            return None
+        return known

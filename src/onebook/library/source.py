@@ -8,13 +8,13 @@ have read (the newest book is kept, nothing is queued).
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from onebook.books import Books, LiveBook
+from onebook.books import Books
 from onebook.core import View
 from onebook.library.health import ExchangeCondition, Moment
 from onebook.library.sides import BestLevels, Naming
 from onebook.library.update import BookUpdate
 from onebook.model import Health, Instrument, Reason
-from onebook.streams.stream import Opening, StreamMembers
+from onebook.streams.stream import Opening, StreamMembers, condition
 
 # A book that is offline for one of these does not come back soon.
 SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)
@@ -118,16 +118,9 @@ class BookSource:
             reason, detail = self.missing.get(name, (Reason.NOT_WANTED, ""))
             state = Health.SYNCING if reason is Reason.SUBSCRIBING else Health.OFFLINE
             return ExchangeCondition(name, state, False, reason, detail)
-        return _condition_of(book, shown=self.members.shows(book))
-
-
-def _condition_of(book: LiveBook, *, shown: bool) -> ExchangeCondition:
-    """Return the condition of an open book; a live one with the identity guard's mark."""
-    state, reason, detail = book.health, book.reason, book.detail
-    if state is Health.LIVE and book.mark is not None:
-        reason, detail = book.mark
-        state = Health.LIVE if shown else Health.STALE
-    return ExchangeCondition(book.instrument.exchange, state, shown, reason, detail)
+        shown = self.members.shows(book)
+        state, reason, detail = condition(book, shown=shown)
+        return ExchangeCondition(name, state, shown, reason, detail)
 
 
 class BookReader:

@@ -10,7 +10,7 @@ from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange, Fetch
-from onebook.feeds.actions import Action, Request, Transmit
+from onebook.feeds.outbox import Effect, Request, Transmit
 from onebook.feeds.recording import (
     ConnectionOpened,
     Entry,
@@ -136,17 +136,17 @@ class Tape:
         sent = [sorted(each.frame) for each in self.entries if isinstance(each, Sent)]
         self._foreign = bool(asked) and not any(each in sent for each in asked)
 
-    def _execute(self, now: float) -> list[Action]:
+    def _execute(self, now: float) -> list[Effect]:
         """Answer the session's requests with the bodies that were recorded for them.
 
         Returns:
             All that it wanted done.
         """
-        session, done = self._session, list[Action]()
+        session, done = self._session, list[Effect]()
         while session is not None and (session.pending or self._answerable()):
-            actions = session.take(now)
-            done += actions
-            self._asked += [each.fetch for each in actions if isinstance(each, Request)]
+            effects = session.drain(now)
+            done += effects
+            self._asked += [each.fetch for each in effects if isinstance(each, Request)]
             answer = self._answerable()
             if answer is not None:
                 fetch, body = answer

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from onebook.books import Books, LiveBook
 from onebook.config import StreamSettings
 from onebook.library.source import BookSource
-from onebook.model import Health, Instrument
+from onebook.model import Instrument
 from onebook.streams.guard import IdentityGuard
 from onebook.streams.ports import Clock
 
@@ -32,9 +32,9 @@ class Wiring:
         self._on_status = on_status
         self._sources: dict[Instrument, tuple[BookSource, ...]] = {}
         self._guard = IdentityGuard(
-            books, clock=clock, settings=streams, on_marked=self._status_changed
+            books, clock=clock, settings=streams, on_status=self._status_changed
         )
-        books.subscribe(on_changed=self._changed, on_health=self._health_changed)
+        books.subscribe(on_changed=self._changed)
 
     def attach(self, source: BookSource, instrument: Instrument) -> None:
         """Take an instrument, whose book is open, into a source."""
@@ -57,11 +57,6 @@ class Wiring:
             while clean:
                 reader = clean.pop()
                 reader.consumer.book_changed(reader)
-
-    def _health_changed(self, book: LiveBook, previous: Health) -> None:
-        marked = self._guard.entered(book) if book.health is Health.LIVE else []
-        for each in (book, *(other for other in marked if other is not book)):
-            self._status_changed(each)
 
     def _status_changed(self, book: LiveBook) -> None:
         """A book's health or its mark changed."""

@@ -89,7 +89,7 @@ class RemoteCatalogue(Catalogue):
     def received(self, exchange: str, page: lists.ListPage, rows: Sequence[lists.Row]) -> None:
         """Take a whole list over."""
         self.facts[exchange] = page.depth, page.levels_max
-        self.take(exchange, lists.instruments_of(exchange, rows))
+        self.update(exchange, lists.instruments_of(exchange, rows))
         self.noted()
 
     def noted(self) -> None:

@@ -39,8 +39,8 @@ from onebook.clock import iso_ms
 from onebook.config import Settings
 from onebook.errors import DISK_FULL, ConfigError, DatabaseUnavailable
 from onebook.files import read_bounded
-from onebook.store import Store, tls
-from onebook.store.database import BACKED_UP_AT
+from onebook.store import Store
+from onebook.store.database import BACKED_UP_AT, tls_variables, tls_words
 from onebook.transactions.credentials import Vault, master_keys
 
 DATABASE: Final = "database"
@@ -149,7 +149,7 @@ async def back_up(
         await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
     with suppress(DatabaseUnavailable):  # the archive is complete; its age is a metric alone
         async with Store(settings.store.url) as store:
-            await store.note(BACKED_UP_AT, str(now_ms))
+            await store.facts.put(BACKED_UP_AT, str(now_ms))
     return Backup(path, manifest, _missing(members, settings))
 
 
@@ -202,7 +202,7 @@ def _make_folder(folder: Path) -> None:
 async def _schema(settings: Settings) -> str:
     try:
         async with Store(settings.store.url) as store:
-            found, _ = await store.revisions()
+            found, _ = await store.database.revisions()
     except DatabaseUnavailable as error:
         raise ConfigError(error.reason) from None
     if found is None:
@@ -225,7 +225,7 @@ def _copied(source: Path, target: Path, what: str) -> Path:
 
 def _copy_database(url: str, target: Path, timeout_s: float) -> None:
     if kind_of(url) == SQLITE:
-        path = Store(url).path
+        path = Store(url).database.path
         assert path is not None
         copy_sqlite(path, target)
     else:
@@ -246,7 +246,7 @@ def _targets(settings: Settings) -> dict[str, Path]:
         PEPPER: settings.store.pepper_file,
         MASTER_KEY: settings.transactions.master_key_file,
     }
-    path = Store(settings.store.url).path
+    path = Store(settings.store.url).database.path
     if path is not None:
         targets[DATABASE] = path
     return targets
@@ -265,15 +265,15 @@ def _require_free(settings: Settings) -> None:
 async def _require_empty(settings: Settings) -> None:
     try:
         async with Store(settings.store.url) as store:
-            tables = await store.tables()
-            ours, _ = await store.revisions()
+            tables = await store.database.tables()
+            ours, _ = await store.database.revisions()
     except DatabaseUnavailable as error:
         raise ConfigError(error.reason) from None
     if tables:
         whose = "those of Onebook" if ours else _some(tables)
         raise ConfigError(
-            f"The database {store.name} is not empty: it has {len(tables)} tables, {whose}. "
-            "Restore into an empty one."
+            f"The database {store.database.name} is not empty: "
+            f"it has {len(tables)} tables, {whose}. Restore into an empty one."
         )
 
 
@@ -317,10 +317,10 @@ async def _check(settings: Settings) -> None:
     """Check the restored files as a node would at its start."""
     try:
         async with Store(settings.store.url) as store:
-            await store.upgrade(create=False)
+            await store.database.upgrade(create=False)
             await require_same_pepper(store, load_pepper(settings.store.pepper_file))
-            vault = Vault(store, master_keys(settings.transactions))
-            for row in await store.list_credentials():
+            vault = Vault(store.credentials, master_keys(settings.transactions))
+            for row in await store.credentials.list_credentials():
                 await vault.get(row.exchange, row.environment)
     except DatabaseUnavailable as error:
         raise ConfigError(error.reason) from None
@@ -470,7 +470,7 @@ def kind_of(url: str) -> str:
     Raises:
         ConfigError: None that we know.
     """
-    return POSTGRESQL if Store(url).path is None else SQLITE
+    return POSTGRESQL if Store(url).database.path is None else SQLITE
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
@@ -549,7 +549,7 @@ def _environment(url: URL) -> dict[str, str]:
         "PGDATABASE": url.database,
     }
     given = {name: str(value) for name, value in values.items() if value is not None}
-    return {**given, **tls.as_variables(tls.tls_words(url))}
+    return {**given, **tls_variables(tls_words(url))}
 
 
 @contextmanager

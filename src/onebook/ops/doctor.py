@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from onebook import __version__, http
 from onebook.accounts.pepper import load_pepper, require_same_pepper
-from onebook.accounts.spill import unlocked, usage_place
+from onebook.accounts.usage import unlocked, usage_place
 from onebook.clock import iso_ms, s_of_http_date
 from onebook.config import ServerSettings, Settings
 from onebook.errors import ConfigError, DatabaseUnavailable, file_problem
@@ -122,7 +122,9 @@ def _settings(settings: Settings, faults: list[str], file: Path | None) -> Itera
     for each in found:
         yield fault("settings", each, "Correct it and run onebook config check.")
     if not found:
-        yield ok("settings", f"{file or 'Defaults, onebook.toml and environment'}: no fault found.")
+        yield ok(
+            "settings", f"{file or 'Defaults, onebook.toml and environment'}: no errors found."
+        )
 
 
 def _versions() -> Iterator[Finding]:
@@ -196,7 +198,7 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
 
 def _database_file(settings: Settings) -> Path | None:
     try:
-        return Store(settings.store.url).path
+        return Store(settings.store.url).database.path
     except ConfigError:
         return None  # reported already
 
@@ -321,16 +323,16 @@ async def database_findings(
         return []  # a fault of the settings, which are examined elsewhere
     async with store:
         try:
-            if store.path is not None and not store.path.exists():
+            if store.database.path is not None and not store.database.path.exists():
                 return [_absent(settings, store)]
-            if store.path is not None:
-                damage = await asyncio.to_thread(_damage, store.path)
+            if store.database.path is not None:
+                damage = await asyncio.to_thread(_damage, store.database.path)
                 if damage:
-                    return [_damaged(store.path, damage)]
+                    return [_damaged(store.database.path, damage)]
             return [each async for each in _opened(settings, store, monotonic)]
         except DatabaseUnavailable as error:
             advice = "Start the database, and check store.url and the rights of its user."
-            if store.path is not None:
+            if store.database.path is not None:
                 advice = (
                     "The account of the service must own the file, those beside it and the folder, "
                     "and their disk must have room."
@@ -365,17 +367,17 @@ def _absent(settings: Settings, store: Store) -> Finding:
     if settings.store.pepper_file.exists():
         return fault(
             "database",
-            f"There is no database {store.path}, though its pepper is at "
+            f"There is no database {store.database.path}, though its pepper is at "
             f"{settings.store.pepper_file}.",
             "Restore it (onebook restore), or correct store.url.",
         )
-    return ok("database", f"The first start makes {store.path}.")
+    return ok("database", f"The first start makes {store.database.path}.")
 
 
 async def _opened(
     settings: Settings, store: Store, monotonic: Callable[[], float]
 ) -> AsyncIterator[Finding]:
-    found, known = await store.revisions()
+    found, known = await store.database.revisions()
     if found is None:
         yield ok("database", "It answers and is empty; the first start makes its tables.")
         return
@@ -394,10 +396,10 @@ async def _opened(
         )
         return
     began_s = monotonic()
-    await store.newest_change()  # the connection is open by now
+    await store.accounts.newest_change()  # the connection is open by now
     answered_s = monotonic() - began_s
     began_s = monotonic()
-    await store.probe(time.time_ns() // 1_000_000)
+    await store.facts.probe(time.time_ns() // 1_000_000)
     written_s = monotonic() - began_s
     speed = f"a read took {answered_s * 1e3:.0f} ms, a write {written_s * 1e3:.0f} ms"
     if written_s > SLOW_S:
@@ -414,7 +416,7 @@ async def _opened(
 
 async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]:
     """The pepper and the master key that the rows were written under."""
-    accounts = await store.accounts()
+    accounts = await store.accounts.list_accounts()
     if accounts:
         if settings.store.pepper_file.exists():
             yield await _secret(
@@ -431,11 +433,13 @@ async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]
                 f"{settings.store.pepper_file} is missing, and {len(accounts)} accounts exist.",
                 "Restore it from the backup of this database: no key works without.",
             )
-    for row in await store.list_credentials():
+    for row in await store.credentials.list_credentials():
         name = f"{row.exchange} {row.environment}"
 
         async def opened(exchange: str = row.exchange, environment: str = row.environment) -> None:
-            await Vault(store, master_keys(settings.transactions)).get(exchange, environment)
+            await Vault(store.credentials, master_keys(settings.transactions)).get(
+                exchange, environment
+            )
 
         yield await _secret(
             "master key",
@@ -447,10 +451,10 @@ async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]
 
 async def _peppers(settings: Settings, store: Store) -> AsyncIterator[Finding]:
     """Older peppers that are still in use, and retired ones that the file still holds."""
-    rows = await store.peppers()
+    rows = await store.accounts.list_peppers()
     old = [each.pepper_id for each in rows[:-1] if each.retired_at_ms is None]
     if old:
-        left = await store.keys_under_old_peppers(time.time_ns() // 1_000_000)
+        left = await store.accounts.keys_under_old_peppers(time.time_ns() // 1_000_000)
         yield warning(
             "pepper",
             f"The old pepper {', '.join(old)} is still in use. Keys that were not used since the "

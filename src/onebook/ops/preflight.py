@@ -32,7 +32,7 @@ from onebook.files import read_bounded
 from onebook.gateway import direct
 from onebook.metrics import BUILD
 from onebook.nodes import nats_login
-from onebook.store.engine import open_engine
+from onebook.store.database import open_engine
 from onebook.transactions.credentials import master_keys
 
 log = logging.getLogger("onebook.app")

@@ -53,8 +53,11 @@ _OLD = select(peppers.c.pepper_id).where(
 _RETIRED = select(peppers.c.pepper_id).where(peppers.c.retired_at_ms.is_not(None))
 
 
-class AccountStore(Database):
+class AccountStore:
     """Accounts, keys and their secrets."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
     @whole
     async def create_account(self, account: AccountRow) -> None:
@@ -65,7 +68,7 @@ class AccountStore(Database):
         """
         row = columns_of(account)
         try:
-            async with self._begin(self._writes) as connection:
+            async with self.database.writing() as connection:
                 await connection.execute(accounts.insert().values(row))
                 change = AuditedChange(account.created_at_ms, account.changed_by, account.reason)
                 name = account.username
@@ -78,14 +81,15 @@ class AccountStore(Database):
     async def account(self, id_or_username: str) -> AccountRow | None:
         """Find an account by its id or its username."""
         named = or_(accounts.c.account_id == id_or_username, accounts.c.username == id_or_username)
-        row = await self._one(select(accounts).where(named))
+        row = await self.database.row(select(accounts).where(named))
         return None if row is None else value_of(row, AccountRow)
 
-    async def accounts(self) -> list[AccountRow]:
+    async def list_accounts(self) -> list[AccountRow]:
         """Every account, oldest first."""
         order = (accounts.c.created_at_ms, accounts.c.account_id)
         return [
-            value_of(row, AccountRow) for row in await self._all(select(accounts).order_by(*order))
+            value_of(row, AccountRow)
+            for row in await self.database.rows(select(accounts).order_by(*order))
         ]
 
     @whole
@@ -98,7 +102,7 @@ class AccountStore(Database):
         """
         status, following = moved
         same = (accounts.c.account_id == account_id, accounts.c.status == status)
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             stamp = await self._stamp(connection, change)
             stamp["suspensions"] = accounts.c.suspensions + int(following is not KeyStatus.ACTIVE)
             moving = update(accounts).where(*same).values(status=following, **stamp)
@@ -123,7 +127,7 @@ class AccountStore(Database):
             "created_at_ms": key.created_at_ms,
             "pepper_id": pepper_id,
         }
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             change = AuditedChange(key.changed_at_ms, key.changed_by, key.reason)
             row |= await self._stamp(connection, change)
             await _require_in_use(connection, pepper_id)
@@ -137,7 +141,7 @@ class AccountStore(Database):
 
     async def keys_by_id(self, key_ids: Collection[str]) -> dict[str, KeyRow]:
         """Find keys by their ids; what there is none of is left out."""
-        rows = await self._all(_KEYS.where(keys.c.key_id.in_(key_ids)))
+        rows = await self.database.rows(_KEYS.where(keys.c.key_id.in_(key_ids)))
         return {row.key_id: value_of(row, KeyRow) for row in rows}
 
     async def secrets(self, digests: Collection[bytes]) -> dict[bytes, SecretRow]:
@@ -149,28 +153,28 @@ class AccountStore(Database):
             key_secrets, key_secrets.c.key_id == keys.c.key_id
         )
         valid = (key_secrets.c.digest.in_(digests), key_secrets.c.pepper_id.not_in(_RETIRED))
-        rows = await self._all(found.where(*valid))
+        rows = await self.database.rows(found.where(*valid))
         return {row.digest: SecretRow(value_of(row, KeyRow), row.retires_at_ms) for row in rows}
 
-    async def keys(self, account_id: str | None = None) -> list[KeyRow]:
+    async def list_keys(self, account_id: str | None = None) -> list[KeyRow]:
         """Every key, or those of one account, oldest first."""
         found = _KEYS.order_by(keys.c.created_at_ms, keys.c.key_id)
         if account_id is not None:
             found = found.where(keys.c.account_id == account_id)
-        return [value_of(row, KeyRow) for row in await self._all(found)]
+        return [value_of(row, KeyRow) for row in await self.database.rows(found)]
 
     @whole
     async def newest_change(self) -> int:
         """The stamp of the newest change, for a watch that begins now."""
-        async with self._begin(self._reads) as connection:
+        async with self.database.reading() as connection:
             return await _newest_stamp(connection)
 
     async def changed_keys(self, after_ms: int) -> tuple[list[KeyRow], int]:
         """The keys that were changed, or whose account was, after a stamp; and the newest stamp."""
-        newest = func.greatest if self._on_postgres else func.max
+        newest = func.greatest if self.database.on_postgres else func.max
         stamp = newest(keys.c.changed_at_ms, accounts.c.changed_at_ms).label("stamp")
         changed = or_(keys.c.changed_at_ms > after_ms, accounts.c.changed_at_ms > after_ms)
-        rows = await self._all(_KEYS.add_columns(stamp).where(changed))
+        rows = await self.database.rows(_KEYS.add_columns(stamp).where(changed))
         return [value_of(row, KeyRow) for row in rows], max(
             (row.stamp for row in rows), default=after_ms
         )
@@ -185,7 +189,7 @@ class AccountStore(Database):
         """
         status, following = moved
         same = (keys.c.key_id == key_id, keys.c.status == status)
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             stamp = await self._stamp(connection, change)
             stamp["suspensions"] = keys.c.suspensions + int(following is not KeyStatus.ACTIVE)
             moving = update(keys).where(*same).values(status=following, **stamp)
@@ -203,7 +207,7 @@ class AccountStore(Database):
     ) -> None:
         """Change what a key may do: its tier, and its own allowance, if it has one."""
         found = select(keys.c.tier, keys.c.allowance_bytes).where(keys.c.key_id == key_id)
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             stamp = await self._stamp(connection, change)
             row = (await connection.execute(found)).one()
             changing = update(keys).where(keys.c.key_id == key_id)
@@ -246,7 +250,7 @@ class AccountStore(Database):
             "created_at_ms": change.now_ms,
             "pepper_id": pepper_id,
         }
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             stamp = await self._stamp(connection, change)
             await _require_in_use(connection, pepper_id)
             await connection.execute(
@@ -264,17 +268,17 @@ class AccountStore(Database):
         """The digests that open any of these keys at a time."""
         found = select(key_secrets.c.digest)
         found = found.where(key_secrets.c.key_id.in_(key_ids), open_after(now_ms))
-        return {row.digest for row in await self._all(found)}
+        return {row.digest for row in await self.database.rows(found)}
 
-    async def peppers(self) -> list[PepperRow]:
+    async def list_peppers(self) -> list[PepperRow]:
         """The peppers of this database, the current one last."""
-        rows = await self._all(select(peppers).order_by(peppers.c.id))
+        rows = await self.database.rows(select(peppers).order_by(peppers.c.id))
         return [value_of(row, PepperRow) for row in rows]
 
     @whole
     async def first_pepper(self, pepper_id: str, now_ms: int) -> None:
         """Note the pepper of a database that has none yet."""
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             await self._lock_changes(connection)
             if (await connection.execute(select(peppers.c.id).limit(1))).first() is None:
                 row = {"pepper_id": pepper_id, "current_from_ms": now_ms}
@@ -283,7 +287,7 @@ class AccountStore(Database):
     @whole
     async def rotate_pepper(self, pepper_id: str, change: AuditedChange) -> None:
         """Make another pepper the current one."""
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             await self._lock_changes(connection)
             row = {"pepper_id": pepper_id, "current_from_ms": change.now_ms}
             await connection.execute(peppers.insert().values(row))
@@ -307,10 +311,10 @@ class AccountStore(Database):
             bindparam("pepper", type_=Text),
         ).where(before, key_secrets.c.pepper_id.not_in(_RETIRED), in_use.exists())
         names = ["digest", "key_id", "created_at_ms", "retires_at_ms", "pepper_id"]
-        add = self._insert(key_secrets).from_select(names, same).on_conflict_do_nothing()
+        add = self.database.insert(key_secrets).from_select(names, same).on_conflict_do_nothing()
         note = update(key_secrets).where(before, in_use.exists())
         note = note.values(rehashed_at_ms=bindparam("now_ms"))
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             # A rotation of the key meanwhile would miss the new row.
             await self._lock_changes(connection)
             for each in rehashed:
@@ -322,7 +326,7 @@ class AccountStore(Database):
         """The keys with a text that opens them and was not used under the current pepper."""
         found = _KEYS.where(keys.c.key_id.in_(select(key_secrets.c.key_id).where(*_left(now_ms))))
         found = found.where(keys.c.status != KeyStatus.EXPIRED)
-        rows = await self._all(found.order_by(keys.c.created_at_ms, keys.c.key_id))
+        rows = await self.database.rows(found.order_by(keys.c.created_at_ms, keys.c.key_id))
         return [value_of(row, KeyRow) for row in rows]
 
     @whole
@@ -333,7 +337,7 @@ class AccountStore(Database):
         others end.
         """
         old = peppers.c.pepper_id.in_(_OLD)
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             stamp = await self._stamp(connection, change)
             lost = select(key_secrets.c.key_id).where(*_left(change.now_ms)).distinct()
             key_ids = sorted(row.key_id for row in await connection.execute(lost))
@@ -359,7 +363,7 @@ class AccountStore(Database):
         touched = update(keys).where(keys.c.key_id == bindparam("id"))
         touched = touched.values(last_used_at_ms=bindparam("at"))
         rows = [{"id": key_id, "at": at} for key_id, at in sorted(used_at_ms.items())]
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             await connection.execute(touched, rows)
 
     async def _stamp(self, connection: AsyncConnection, change: AuditedChange) -> dict[str, Any]:
@@ -377,7 +381,7 @@ class AccountStore(Database):
 
     async def _lock_changes(self, connection: AsyncConnection) -> None:
         """Keep other writers of keys and peppers out; SQLite has one writer anyway."""
-        if self._on_postgres:
+        if self.database.on_postgres:
             lock = text("SELECT pg_advisory_xact_lock(:id)")
             await connection.execute(lock, {"id": CHANGES_LOCK})
 

@@ -14,20 +14,23 @@ from onebook.store.tables import changes, keys
 COLUMNS = [column for column in changes.columns if column.name != "id"]
 
 
-class AuditStore(Database):
+class AuditStore:
     """The audit trail."""
 
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
     @whole
-    async def record_change(self, change: AuditedChange, action: str, subject: str) -> None:
+    async def record(self, change: AuditedChange, action: str, subject: str) -> None:
         """Add what was changed in another way than through the stores of accounts and keys."""
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             await record(connection, change, action, subject)
 
     async def changes(
         self, subject: str | None, *, since_ms: int, until_ms: int, rows_max: int
     ) -> list[ChangeRow]:
         """The newest changes in a span of time, newest first; of an account also of its keys."""
-        rows = await self._all(_trail(subject, since_ms, until_ms, rows_max))
+        rows = await self.database.rows(_trail(subject, since_ms, until_ms, rows_max))
         return [value_of(row, ChangeRow) for row in rows]
 
 

@@ -8,8 +8,11 @@ from onebook.store.rows import AuditedChange, CredentialsRow
 from onebook.store.tables import credentials
 
 
-class CredentialsStore(Database):
+class CredentialsStore:
     """Encrypted credentials of exchange environments."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
     @whole
     async def put_credentials(
@@ -17,11 +20,11 @@ class CredentialsStore(Database):
     ) -> None:
         """Keep the credentials of an exchange environment in place of those before."""
         values = columns_of(row)
-        put = self._insert(credentials).values(values)
+        put = self.database.insert(credentials).values(values)
         put = put.on_conflict_do_update(
             index_elements=[credentials.c.exchange, credentials.c.environment], set_=values
         )
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             await connection.execute(put)
             if change is not None:
                 subject = f"{row.exchange}/{row.environment}"
@@ -29,13 +32,15 @@ class CredentialsStore(Database):
 
     async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
         """Find the credentials of an exchange environment."""
-        row = await self._one(select(credentials).where(*_environment(exchange, environment)))
+        row = await self.database.row(
+            select(credentials).where(*_environment(exchange, environment))
+        )
         return None if row is None else value_of(row, CredentialsRow)
 
     async def list_credentials(self) -> list[CredentialsRow]:
         """Every exchange environment that has credentials."""
         order = (credentials.c.exchange, credentials.c.environment)
-        rows = await self._all(select(credentials).order_by(*order))
+        rows = await self.database.rows(select(credentials).order_by(*order))
         return [value_of(row, CredentialsRow) for row in rows]
 
     @whole
@@ -51,7 +56,7 @@ class CredentialsStore(Database):
             .values(kek_id=after.kek_id, ciphertext=after.ciphertext, nonce=after.nonce)
             .returning(credentials.c.exchange)
         )
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             return (await connection.execute(rewrapped)).first() is not None
 
     @whole
@@ -60,7 +65,7 @@ class CredentialsStore(Database):
     ) -> bool:
         """Delete the credentials of an exchange environment; return whether there were any."""
         gone = delete(credentials).where(*_environment(exchange, environment))
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             found = await connection.execute(gone.returning(credentials.c.exchange))
             removed = found.first() is not None
             if removed and change is not None:

@@ -1,29 +1,49 @@
-"""One database and its transactions, the base of every store.
+"""One database: its address and engine, its transactions, its outages and errors.
 
 Every method is one transaction, which runs to its end even if the caller is cancelled: a driver
 that is cancelled in the middle may leave its transaction open, and with it SQLite's only write
 lock.
+
+SQLite runs in WAL mode with `synchronous=FULL`, because usage is billed and a commit must survive
+a power cut (https://www.sqlite.org/wal.html, https://www.sqlite.org/pragma.html#pragma_synchronous).
+TLS to PostgreSQL has the parameters of its own clients in `store.url`
+(https://www.postgresql.org/docs/current/libpq-ssl.html): the driver knows them in an address of
+its own, and `ssl` for `sslmode`; programs such as pg_dump know them as variables. Drivers raise
+their own exceptions, wrapped by SQLAlchemy or not: SQLite's have an error name
+(https://www.sqlite.org/rescode.html), PostgreSQL's an SQLSTATE
+(https://www.postgresql.org/docs/current/errcodes-appendix.html).
 """
 
 import asyncio
+import errno
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+import logging
+import os
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar
+from urllib.parse import quote
 
+import aiosqlite
 from msgspec import Struct, convert
-from sqlalchemy import Row, inspect, select
+from sqlalchemy import Connection, Row, event, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.engine import URL, AdaptedConnection, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    IntegrityError,
+    InvalidatePoolError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from onebook.errors import ConfigError, DatabaseUnavailable
-from onebook.store import outage
-from onebook.store.engine import AT_ONCE, BEGIN, WRITES, DatabaseFile, open_engine
-from onebook.store.faults import database_errors
-from onebook.store.outage import Outage
+from onebook.metrics import DATABASE_UNAVAILABLE
 from onebook.store.tables import facts
 
 OPERATION_TIMEOUT_S: Final = 15.0
@@ -32,39 +52,51 @@ WAL_PAUSE_S = 0.05
 WRITTEN_AT: Final = "written_at_ms"  # the fact that `probe` writes
 BACKED_UP_AT: Final = "backed_up_at_ms"  # the fact that `onebook backup` writes
 
+Kind = Literal["reads", "writes"]
+READS: Final = "reads"
+WRITES: Final = "writes"
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Struct)
-D = TypeVar("D", bound="Database")
+A = TypeVar("A", bound="Aggregate")
+
+log = logging.getLogger("onebook.store")
+
+
+class Aggregate(Protocol):
+    """Some tables of a database with their methods."""
+
+    database: "Database"
 
 
 def whole(
-    method: Callable[Concatenate[D, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[D, P], Coroutine[Any, Any, R]]:
-    """Run a method to its end in a task of its own, also when its caller is cancelled."""
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[A, P], Coroutine[Any, Any, R]]:
+    """Run a method of an aggregate to its end in its own task, also if its caller is cancelled."""
 
     @functools.wraps(method)
-    async def wrapped(database: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await database._finish(method(database, *args, **kwargs))
+    async def wrapped(aggregate: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await aggregate.database.finish(method(aggregate, *args, **kwargs))
 
     return wrapped
 
 
 class Database:
-    """A database as an async context manager that owns its connections."""
+    """A database: its connections, transactions and schema."""
 
     def __init__(self, url: str) -> None:
         self._engine: AsyncEngine = open_engine(url)
-        self._on_postgres = self._engine.dialect.name == "postgresql"
+        self.on_postgres = self._engine.dialect.name == "postgresql"
         self._file = (
-            None if self._on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
+            None if self.on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
         )
         self._outage = Outage()
         # A read is one statement and needs no transaction.
-        alone = {"isolation_level": "AUTOCOMMIT"} if self._on_postgres else {BEGIN: AT_ONCE}
+        alone = {"isolation_level": "AUTOCOMMIT"} if self.on_postgres else {BEGIN_OPTION: NO_BEGIN}
         self._reads = self._engine.execution_options(**alone)
-        self._writes = self._engine.execution_options(**{BEGIN: WRITES})
-        self._insert = postgresql.insert if self._on_postgres else sqlite.insert
+        self._writes = self._engine.execution_options(**{BEGIN_OPTION: BEGIN_WRITE})
+        self.insert = postgresql.insert if self.on_postgres else sqlite.insert
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
@@ -77,20 +109,18 @@ class Database:
         """What to call the database in the names of files about it."""
         return f"{self._engine.url.database}" if self._file is None else self._file.path.name
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def close(self) -> None:
+        """Close the connections, once the work under way has ended."""
         if self._running:
             await asyncio.wait(self._running, timeout=OPERATION_TIMEOUT_S)
         await self._engine.dispose()
 
-    async def _finish(self, work: Coroutine[Any, Any, R]) -> R:
+    async def finish(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run work to its end, also if the caller is cancelled or waits no longer.
+
+        Raises:
+            DatabaseUnavailable: It takes too long.
+        """
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._finished)
@@ -100,7 +130,7 @@ class Database:
                 return await asyncio.shield(task)
         except TimeoutError:
             reason = f"It did not answer within {OPERATION_TIMEOUT_S:g} s."
-            self._outage.failed(outage.READS, reason, began)
+            self._outage.failed(READS, reason, began)
             raise DatabaseUnavailable(reason) from None
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
@@ -108,9 +138,16 @@ class Database:
         if not task.cancelled():
             task.exception()  # retrieved here as well: the caller may have been cancelled
 
+    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A connection that reads; each statement sees what is committed by then."""
+        return self._begun(self._reads, READS)
+
+    def writing(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A connection in a transaction that writes."""
+        return self._begun(self._writes, WRITES)
+
     @asynccontextmanager
-    async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        kind: outage.Kind = outage.WRITES if engine is self._writes else outage.READS
+    async def _begun(self, engine: AsyncEngine, kind: Kind) -> AsyncIterator[AsyncConnection]:
         began = self._outage.began()
         try:
             async with self._connected(engine) as connection:
@@ -146,15 +183,18 @@ class Database:
         if self._file is not None:
             self._file.check()
 
-    @whole
-    async def _all(self, statement: Any) -> list[Row[Any]]:
-        async with self._begin(self._reads) as connection:
-            return list((await connection.execute(statement)).all())
+    async def rows(self, statement: Any) -> list[Row[Any]]:
+        """Run a statement that reads, as a whole; return its rows."""
+        return await self.finish(self._rows(statement))
 
-    @whole
-    async def _one(self, statement: Any) -> Row[Any] | None:
-        async with self._begin(self._reads) as connection:
-            return (await connection.execute(statement)).first()
+    async def row(self, statement: Any) -> Row[Any] | None:
+        """Run a statement that reads, as a whole; return its first row."""
+        found = await self.rows(statement)
+        return found[0] if found else None
+
+    async def _rows(self, statement: Any) -> list[Row[Any]]:
+        async with self.reading() as connection:
+            return list((await connection.execute(statement)).all())
 
     async def upgrade(self, *, create: bool = True) -> None:
         """Migrate the schema to this release; several nodes may do so at once.
@@ -225,32 +265,39 @@ class Database:
             await asyncio.sleep(WAL_PAUSE_S)
         raise DatabaseUnavailable(f"The database {self.path} stays locked by another program.")
 
+
+class FactStore:
+    """Facts about the database as a whole, such as when it was last written."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
     @whole
-    async def fact(self, name: str, value: str) -> str:
-        """Store a fact about the database unless there is one; return the stored one."""
-        new = self._insert(facts).values(name=name, value=value).on_conflict_do_nothing()
-        async with self._begin(self._writes) as connection:
+    async def setdefault(self, name: str, value: str) -> str:
+        """Store a fact unless there is one of this name; return the stored one."""
+        new = self.database.insert(facts).values(name=name, value=value).on_conflict_do_nothing()
+        async with self.database.writing() as connection:
             await connection.execute(new)
             kept = select(facts.c.value).where(facts.c.name == name)
             return str((await connection.execute(kept)).scalar_one())
 
-    async def noted(self, name: str) -> str | None:
-        """Read a fact about the database."""
-        row = await self._one(select(facts.c.value).where(facts.c.name == name))
+    async def get(self, name: str) -> str | None:
+        """Read a fact."""
+        row = await self.database.row(select(facts.c.value).where(facts.c.name == name))
         return None if row is None else str(row.value)
 
     async def probe(self, now_ms: int) -> None:
         """Write a fact, to check that the database is writable."""
-        await self.note(WRITTEN_AT, str(now_ms))
+        await self.put(WRITTEN_AT, str(now_ms))
 
     @whole
-    async def note(self, name: str, value: str) -> None:
-        """Store a fact about the database in place of the one before."""
-        new = self._insert(facts).values(name=name, value=value)
+    async def put(self, name: str, value: str) -> None:
+        """Store a fact in place of the one before."""
+        new = self.database.insert(facts).values(name=name, value=value)
         put = new.on_conflict_do_update(
             index_elements=[facts.c.name], set_={"value": new.excluded.value}
         )
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             await connection.execute(put)
 
 
@@ -262,3 +309,475 @@ def value_of(row: Row[Any], kind: type[T]) -> T:
 def columns_of(value: Struct) -> dict[str, Any]:
     """A value as the columns of its row."""
     return {name: getattr(value, name) for name in value.__struct_fields__}
+
+
+DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
+BUSY_TIMEOUT_MS = 5_000
+CONNECT_TIMEOUT_S = 5
+COMMAND_TIMEOUT_S = 10
+PING_TIMEOUT_S = 2
+CLOSE_TIMEOUT_S = 0.5
+POOL_WAIT_S = 10
+CONNECTIONS_MAX = 10
+THREAD_END_S = 5
+
+# A pooler of transactions (PgBouncer) runs what follows a transaction on any of its connections to
+# PostgreSQL, where a statement that was prepared under a name is not known.
+UNNAMED_STATEMENTS: Final[dict[str, Any]] = {
+    "statement_cache_size": 0,  # of asyncpg
+    "prepared_statement_cache_size": 0,  # of SQLAlchemy's dialect
+    "prepared_statement_name_func": lambda: "",
+}
+
+# Execution option: the statement that begins a transaction on SQLite.
+BEGIN_OPTION = "onebook_begin"
+NO_BEGIN, BEGIN_WRITE = "", "BEGIN IMMEDIATE"
+
+_UNUSABLE = "store.url must look like sqlite:///PATH or postgresql://USER@HOST/NAME."
+
+
+def open_engine(text: str) -> AsyncEngine:
+    """Make the engine for an address; nothing connects yet.
+
+    Raises:
+        ConfigError: The address cannot be used. Its text is not repeated: it may hold a password.
+    """
+    url = _parsed(text)
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url)
+    return _postgres_engine(url)
+
+
+def _parsed(text: str) -> URL:
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise ConfigError(_UNUSABLE) from None
+    driver = DRIVERS.get(url.drivername.partition("+")[0])
+    if driver is None:
+        raise ConfigError(_UNUSABLE)
+    return url.set(drivername=driver)
+
+
+def _postgres_engine(url: URL) -> AsyncEngine:
+    words = tls_words(url)
+    options: dict[str, Any] = {
+        "timeout": CONNECT_TIMEOUT_S,
+        "command_timeout": COMMAND_TIMEOUT_S,
+        **UNNAMED_STATEMENTS,
+    }
+    if words:
+        options["dsn"] = tls_address(words)
+    try:
+        engine = create_async_engine(
+            without_tls(url),
+            hide_parameters=True,
+            pool_size=CONNECTIONS_MAX,
+            max_overflow=0,
+            pool_timeout=POOL_WAIT_S,
+            connect_args=options,
+        )
+    except ModuleNotFoundError:
+        raise ConfigError("PostgreSQL needs its driver: pip install 'onebook[postgres]'.") from None
+    event.listen(engine.sync_engine, "checkout", _pinged)
+    event.listen(engine.sync_engine, "close", _closed)
+    return engine
+
+
+def _pinged(connection: AdaptedConnection, _record: Any, _proxy: Any) -> None:
+    """Check that a connection of the pool answers, before it is used.
+
+    Where one does not, none of the pool is used again. SQLAlchemy's own ping (pool_pre_ping) has
+    no timeout of its own, and one that times out fails its transaction and drops that connection
+    alone: after a loss of the network the others would be found one by one.
+
+    Raises:
+        InvalidatePoolError: SQLAlchemy opens another one in its place.
+    """
+    try:
+        connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_TIMEOUT_S))
+    except Exception as error:
+        connection.driver_connection.terminate()
+        raise InvalidatePoolError from error
+
+
+def _closed(connection: AdaptedConnection, _record: Any) -> None:
+    """Close a connection; SQLAlchemy's own close then finds it closed.
+
+    That one waits 2 to 10 s for the server, which has nothing to answer with once it is away, and
+    closes the connections of a pool one after another.
+    """
+    try:
+        connection.run_async(lambda driver: driver.close(timeout=CLOSE_TIMEOUT_S))
+    except Exception:
+        connection.driver_connection.terminate()
+
+
+def _sqlite_engine(url: URL) -> AsyncEngine:
+    if not url.database or url.database == ":memory:":
+        raise ConfigError("store.url must name a file: several connections share the database.")
+    engine = create_async_engine(
+        url.set(database=str(Path(url.database).absolute())),
+        hide_parameters=True,
+        pool_size=CONNECTIONS_MAX,
+        max_overflow=0,
+        pool_timeout=POOL_WAIT_S,
+    )
+    event.listen(engine.sync_engine, "do_connect", _existing_only)
+    event.listen(engine.sync_engine, "connect", _configured)
+    event.listen(engine.sync_engine, "begin", _begun)
+    return engine
+
+
+class DatabaseFile:
+    """The file of a SQLite database; detects that it was deleted or replaced.
+
+    SQLite continues to use a deleted or replaced file, and its commits are lost:
+    https://www.sqlite.org/howtocorrupt.html, section 2.4.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity: tuple[int, int] | None = None
+
+    def create(self) -> None:
+        """Make the file, for its owner only, if there is none; -wal and -shm take its mode.
+
+        Raises:
+            ConfigError: It cannot be made.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            reason = f"The database {self.path} cannot be made or opened: {error.strerror}."
+            raise ConfigError(reason) from None
+
+    def check(self) -> None:
+        """Compare the file at the path with the one that was opened first.
+
+        Raises:
+            FileFault: It is missing, or another one.
+        """
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            if self._identity is None:
+                raise FileFault(f"The database {self.path} is missing: {error.strerror}.") from None
+            raise FileFault(
+                f"The database {self.path} was deleted or moved while the node runs; put it back."
+            ) from None
+        identity = (found.st_dev, found.st_ino)
+        if self._identity is None:
+            self._identity = identity
+        elif identity != self._identity:
+            raise FileFault(
+                f"The database {self.path} was replaced while the node runs; restart the node."
+            )
+
+
+def _existing_only(_dialect: Any, _record: Any, args: list[Any], options: dict[str, Any]) -> None:
+    """Open without creating: a file that is missing is an error, never an empty database."""
+    args[0] = f"file:{quote(args[0])}?mode=rw"
+    options["uri"] = True
+    options["async_creator_fn"] = _open_sqlite
+
+
+async def _open_sqlite(*args: Any, **options: Any) -> aiosqlite.Connection:
+    """Open a connection; if that fails, wait for the end of its thread.
+
+    The driver abandons that thread, which then fails, on stderr, if it outlives the loop.
+    """
+    connection = aiosqlite.connect(*args, **options)
+    thread: Any = getattr(connection, "_thread", connection)  # before 0.22 it was the thread
+    thread.daemon = True
+    try:
+        return await connection
+    except BaseException:
+        await asyncio.to_thread(thread.join, THREAD_END_S)
+        raise
+
+
+def _configured(connection: Any, _record: Any) -> None:
+    # The driver would begin transactions on its own, and later than we need: we begin them.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begun(connection: Connection) -> None:
+    begin = connection.get_execution_options().get(BEGIN_OPTION, BEGIN_WRITE)
+    if begin:
+        connection.exec_driver_sql(begin)
+
+
+TLS_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+TLS_MODES_VERIFYING: Final = ("verify-ca", "verify-full")
+TLS_VARIABLES: Final = {
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+    "sslcrl": "PGSSLCRL",
+}
+DEFAULT_CA_FILE: Final = ".postgresql/root.crt"  # in the user's home
+_SSLMODE_ALIAS: Final = "ssl"
+
+
+def without_tls(url: URL) -> URL:
+    """The address without these words."""
+    return url.difference_update_query((*TLS_VARIABLES, _SSLMODE_ALIAS))
+
+
+def tls_words(url: URL) -> dict[str, str]:
+    """These words of an address.
+
+    Raises:
+        ConfigError: One of them is not usable: an unknown mode, or a file that cannot be read.
+    """
+    found = {name: str(value) for name, value in url.query.items() if name in TLS_VARIABLES}
+    if _SSLMODE_ALIAS in url.query:
+        found.setdefault("sslmode", str(url.query[_SSLMODE_ALIAS]))
+    mode = found.get("sslmode", "")
+    if mode and mode not in TLS_MODES:
+        raise ConfigError(f"sslmode in store.url must be one of {', '.join(TLS_MODES)}.")
+    for name, path in found.items():
+        if name != "sslmode":
+            _require_readable(name, path)
+    if mode in TLS_MODES_VERIFYING and not _has_ca(found):
+        raise ConfigError(
+            f"sslmode={mode} in store.url needs sslrootcert: the file of the certificate "
+            "authority that signed PostgreSQL's certificate."
+        )
+    return found
+
+
+def tls_address(words: dict[str, str]) -> str:
+    """The words as the address that the driver takes beside its other arguments."""
+    return URL.create("postgresql", query=words).render_as_string()
+
+
+def tls_variables(words: dict[str, str]) -> dict[str, str]:
+    """The words as variables of PostgreSQL's own programs."""
+    return {TLS_VARIABLES[name]: value for name, value in words.items()}
+
+
+def _require_readable(name: str, path: str) -> None:
+    try:
+        with open(path, "rb"):
+            return
+    except OSError as error:
+        reason = f"{name} in store.url: {path} cannot be read: {error.strerror}."
+        raise ConfigError(reason) from None
+
+
+def _has_ca(words: dict[str, str]) -> bool:
+    if "sslrootcert" in words or os.environ.get(TLS_VARIABLES["sslrootcert"]):
+        return True
+    return (Path.home() / DEFAULT_CA_FILE).exists()
+
+
+class Outage:
+    """Whether the database is available, from the results of all operations.
+
+    Reads may succeed while writes fail (a locked file, a full disk), so an outage ends when each
+    kind of work that failed has succeeded again; a write that succeeds stands for reads as well.
+
+    Work that was under way when the database went away may still succeed, and work that began
+    during an outage may fail after its end. Neither shows how the database is now: a success ends
+    an outage only if its work began after the newest failure, and a failure begins one only if its
+    work began after the end of the one before.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._failing: set[Kind] = set()
+        self._began_s = 0.0
+        self._events = 0
+        self._failed_at = 0  # the event of the newest failure
+        self._ended_at = 0  # the event of the newest end
+
+    def began(self) -> int:
+        """Note that work begins; its result is reported with the returned value."""
+        return self._events
+
+    def failed(self, kind: Kind, reason: str, began: int) -> None:
+        """Note that work of a kind failed."""
+        if not self._failing:
+            if began < self._ended_at:
+                return
+            self._began_s = self._monotonic()
+            log.error("The database is unavailable: %s", reason)
+        self._events += 1
+        self._failed_at = self._events
+        self._failing.add(kind)
+        DATABASE_UNAVAILABLE.set(1)
+
+    def succeeded(self, kind: Kind, began: int) -> None:
+        """Note that work of a kind succeeded."""
+        if not self._failing or began < self._failed_at:
+            return
+        if kind == WRITES:
+            self._failing.clear()
+        else:
+            self._failing.discard(kind)
+        if not self._failing:
+            self._events += 1
+            self._ended_at = self._events
+            DATABASE_UNAVAILABLE.set(0)
+            lasted_s = self._monotonic() - self._began_s
+            log.info("The database is available again after %.1f s.", lasted_s)
+
+
+SHM_BYTES: Final = 1 << 15  # the least size of a database's -shm file
+
+
+class FileFault(OSError):
+    """The file of a SQLite database is not the one it should be; its text is the reason."""
+
+
+_SQLITE: Final = (
+    ("SQLITE_NOTADB", "is not a SQLite database; restore it from a backup"),
+    ("SQLITE_CORRUPT", "is damaged; restore it from a backup"),
+    ("SQLITE_FULL", "cannot grow: the disk is full"),
+    ("SQLITE_BUSY", "stays locked by another program"),
+    ("SQLITE_LOCKED", "stays locked by another program"),
+    ("SQLITE_READONLY", "may only be read; check the owner and the mode of {place}"),
+    ("SQLITE_PERM", "may not be opened; check the owner and the mode of {place}"),
+    ("SQLITE_CANTOPEN", "cannot be opened; check the owner and the mode of {place}"),
+    ("SQLITE_IOERR", "cannot be read or written: the disk reports an error"),
+)
+_POSTGRES: Final = {
+    "28P01": "refuses the password of user {user}; check store.url",
+    "28000": "refuses user {user}; check pg_hba.conf, and sslmode in store.url if it wants TLS",
+    "3D000": "has no database {name}; create it",
+    "42501": "does not allow user {user} to do this; grant it",
+    "53100": "has a full disk",
+    "53300": "has no connection left for us; raise max_connections",
+    "57P01": "ended the connection: an administrator ended it, or the server stops",
+    "57P03": "is starting up or shutting down",
+    "25006": "only lets us read: it is a standby",
+}
+_NO_TLS: Final = "rejected SSL upgrade"  # asyncpg's words; it has no type or number for it
+_CONNECTING: Final = {
+    errno.ECONNREFUSED: "refuses connections; check host and port, and that it runs",
+    errno.EHOSTUNREACH: "cannot be reached; check the host and the network",
+    errno.ENETUNREACH: "cannot be reached; check the host and the network",
+    errno.ECONNRESET: "ended the connection",
+}
+
+
+@asynccontextmanager
+async def database_errors(url: URL) -> AsyncIterator[None]:
+    """Map what drivers raise to `DatabaseUnavailable`; a violated constraint passes through."""
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except Exception as error:
+        if not _of_database(error):
+            raise
+        raise DatabaseUnavailable(reason_of(error, url)) from error
+
+
+def reason_of(error: BaseException, url: URL) -> str:
+    """Describe an error of the database, without the password."""
+    if isinstance(error, FileFault):
+        return str(error)
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_reason(error, url.database or "")
+    return _postgres_reason(error, url)
+
+
+def _of_database(error: Exception) -> bool:
+    # asyncpg's exceptions while connecting are not wrapped; they have an SQLSTATE.
+    return isinstance(error, SQLAlchemyError | OSError | TimeoutError) or hasattr(error, "sqlstate")
+
+
+def _sqlite_reason(error: BaseException, path: str) -> str:
+    for cause in _causes(error):
+        name = getattr(cause, "sqlite_errorname", None) or ""
+        if name.startswith("SQLITE_IOERR") and _is_full(path):
+            name = "SQLITE_FULL"  # no room for the files beside it, which reading needs too
+        for prefix, words in _SQLITE:
+            if name.startswith(prefix):
+                return f"The database {path} {words.format(place=_denied(path))}."
+        if name and "no such table" in str(cause):
+            return f"The database {path} has no tables of ours; run `onebook db upgrade`."
+    return f"The database {path} does not answer in time."
+
+
+def _denied(path: str) -> str:
+    """Which of the files of a database, or its folder, this account may not write.
+
+    SQLite makes the -wal and -shm files with the mode that the database has then, and they keep it.
+    """
+    for beside in ("", "-wal", "-shm"):
+        file = path + beside
+        if os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
+            return file
+    folder = os.path.dirname(path) or "."
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        return f"its folder {folder}"
+    return "file and folder"
+
+
+def _is_full(path: str) -> bool:
+    try:
+        disk = os.statvfs(Path(path).parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < SHM_BYTES
+
+
+def _postgres_reason(error: BaseException, url: URL) -> str:
+    place = f"PostgreSQL at {url.host or 'localhost'}:{url.port or 5432}"
+    for cause in _causes(error):
+        words = _POSTGRES.get(getattr(cause, "sqlstate", None) or "")
+        if words:
+            return f"{place} {words.format(user=url.username, name=url.database)}."
+        if getattr(cause, "sqlstate", None) == "42P01":
+            return f"{place} has no tables of ours in {url.database}; run `onebook db upgrade`."
+        if found := _tls_reason(cause):
+            return f"{place} {found}."
+        if isinstance(cause, socket.gaierror):
+            return f"{place} cannot be found: there is no address for this host."
+        if isinstance(cause, OSError) and cause.errno in _CONNECTING:
+            return f"{place} {_CONNECTING[cause.errno]}."
+        if isinstance(cause, TimeoutError):
+            return f"{place} does not answer in time; check host, port and firewall."
+    return f"{place} does not answer."
+
+
+def _tls_reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message.rstrip(".")
+        return (
+            f"has a certificate that is not trusted: {why}; check host and sslrootcert in store.url"
+        )
+    if isinstance(error, ssl.SSLError):
+        return (
+            f"cannot be reached by TLS ({error.reason or 'no reason given'}); "
+            "check sslrootcert, sslcert and sslkey in store.url"
+        )
+    if isinstance(error, ConnectionError) and _NO_TLS in str(error):
+        return "does not offer TLS, which sslmode in store.url requires"
+    return ""
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception and what it came from: SQLAlchemy's `orig`, causes, members of a group."""
+    seen: list[BaseException] = [error]
+    for each in seen:
+        yield each
+        members = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        for inner in (getattr(each, "orig", None), each.__cause__, each.__context__, *members):
+            if isinstance(inner, BaseException) and inner not in seen:
+                seen.append(inner)

@@ -10,11 +10,14 @@ from onebook.store.rows import SessionRow
 from onebook.store.tables import accounts, key_secrets, keys, open_after, sessions
 
 
-class SessionStore(Database):
+class SessionStore:
     """REST sessions."""
 
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
     @whole
-    async def create_session(
+    async def create(
         self,
         session: SessionRow,
         digest: bytes,
@@ -35,7 +38,7 @@ class SessionStore(Database):
         )
         excess = select(sessions.c.id).where(*mine).order_by(sessions.c.id.desc())
         gone = delete(sessions).where(sessions.c.id.in_(excess.offset(live_max)))
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             # Locked: of two nodes that add a session to one key both would spare the oldest, and
             # a suspension that commits meanwhile would not end this session.
             usable = select(keys.c.key_id).join(accounts).join(key_secrets).with_for_update()
@@ -55,11 +58,11 @@ class SessionStore(Database):
                 row.digest for row in await connection.execute(gone.returning(sessions.c.digest))
             ]
 
-    async def sessions(self, digests: Collection[bytes]) -> dict[bytes, SessionRow]:
+    async def find(self, digests: Collection[bytes]) -> dict[bytes, SessionRow]:
         """Find sessions by the digests of their tokens; what there is none of is left out."""
         columns = [sessions.c[name] for name in SessionRow.__struct_fields__]
         found = select(sessions.c.digest, *columns).where(sessions.c.digest.in_(digests))
-        return {row.digest: value_of(row, SessionRow) for row in await self._all(found)}
+        return {row.digest: value_of(row, SessionRow) for row in await self.database.rows(found)}
 
 
 def end_sessions(which: ColumnElement[bool]) -> Update:

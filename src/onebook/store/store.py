@@ -1,27 +1,50 @@
 """The store: plain methods that take and return values, over SQLite or PostgreSQL.
 
-The rules (status transitions, session lifetimes, allowances) are in `accounts`. One file for each
-aggregate; `database.py` has the transactions.
+The rules (status transitions, session lifetimes, allowances) are in `accounts`. One class and file
+for each aggregate; `database.py` has the transactions.
 """
+
+from types import TracebackType
+from typing import Self
 
 from onebook.store.accounts import AccountStore
 from onebook.store.audit import AuditStore
 from onebook.store.credentials import CredentialsStore
-from onebook.store.database import whole
+from onebook.store.database import Database, FactStore, whole
 from onebook.store.sessions import SessionStore, forget_sessions
 from onebook.store.usage import UsageStore, forget_batches
 
 
-class Store(AccountStore, SessionStore, UsageStore, CredentialsStore, AuditStore):
-    """All aggregates of one database.
+class Store:
+    """All aggregates of one database, as an async context manager that owns its connections.
 
-    A SQLite file is made by `upgrade` only: whatever else finds none, or another one than it began
-    with, raises `DatabaseUnavailable`.
+    A SQLite file is made by `database.upgrade` only: whatever else finds none, or another one than
+    it began with, raises `DatabaseUnavailable`.
     """
+
+    def __init__(self, url: str) -> None:
+        self.database = Database(url)
+        self.accounts = AccountStore(self.database)
+        self.sessions = SessionStore(self.database)
+        self.usage = UsageStore(self.database)
+        self.credentials = CredentialsStore(self.database)
+        self.audit = AuditStore(self.database)
+        self.facts = FactStore(self.database)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.database.close()
 
     @whole
     async def prune(self, *, sessions_before_ms: int, batches_before_ms: int) -> None:
         """Delete sessions that ended, and usage batches that were applied, before a time."""
-        async with self._begin(self._writes) as connection:
+        async with self.database.writing() as connection:
             await connection.execute(forget_sessions(sessions_before_ms))
             await connection.execute(forget_batches(batches_before_ms))

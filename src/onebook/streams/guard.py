@@ -12,6 +12,7 @@ from typing import Final
 from onebook import metrics
 from onebook.books import Books, LiveBook
 from onebook.config import StreamSettings
+from onebook.model import Health
 from onebook.streams.identity import CONFLICT, IdentityLimits, pooled, review, review_twins
 from onebook.streams.ports import Clock, Handle
 
@@ -23,7 +24,14 @@ log = logging.getLogger("onebook.streams")
 
 
 class IdentityGuard:
-    """Checks every symbol that has a book to be compared with; calls `on_marked` on each change."""
+    """Checks every symbol that has a book to compare with.
+
+    Args:
+        books: The guard subscribes to their health.
+        clock: Time and timers.
+        settings: The limits of deviation.
+        on_status: Called with each book whose health or mark changed.
+    """
 
     def __init__(
         self,
@@ -31,24 +39,33 @@ class IdentityGuard:
         *,
         clock: Clock,
         settings: StreamSettings,
-        on_marked: Callable[[LiveBook], None],
+        on_status: Callable[[LiveBook], None],
     ) -> None:
         self._books = books
         self._clock = clock
         self._limits = IdentityLimits(
             Decimal(str(settings.identity_deviation_max)), settings.identity_recovery_s
         )
-        self._on_marked = on_marked
+        self._on_status = on_status
         self._due: deque[tuple[float, str]] = deque()  # the earliest first
         self._watched: set[str] = set()
         self._handle: Handle | None = None
+        books.subscribe(on_health=self._health_changed)
 
-    def entered(self, book: LiveBook) -> list[LiveBook]:
-        """Check the symbol of a book that has just become live, before it is merged.
+    def stop(self) -> None:
+        """Cancel the callbacks."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
-        Returns:
-            The books whose mark changed; `on_marked` is not called for them.
-        """
+    def _health_changed(self, book: LiveBook, previous: Health) -> None:
+        """Report a book, and those whose mark changes because it became live."""
+        marked = self._entered(book) if book.health is Health.LIVE else []
+        for each in (book, *(other for other in marked if other is not book)):
+            self._on_status(each)
+
+    def _entered(self, book: LiveBook) -> list[LiveBook]:
+        """Check the symbol of a book that has just become live; the books whose mark changed."""
         symbol = book.instrument.symbol
         if not self._comparable(symbol):
             return []
@@ -59,12 +76,6 @@ class IdentityGuard:
             self._arm(now)
         return self._reviewed(symbol, now)
 
-    def stop(self) -> None:
-        """Cancel the callbacks."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
     def _check(self) -> None:
         """Check the symbols that are due, a bounded number of them."""
         self._handle = None
@@ -74,7 +85,7 @@ class IdentityGuard:
                 break
             _, symbol = self._due.popleft()
             for book in self._reviewed(symbol, now):
-                self._on_marked(book)
+                self._on_status(book)
             if self._comparable(symbol):
                 self._due.append((now + CHECK_S, symbol))
             else:

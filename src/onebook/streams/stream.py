@@ -13,7 +13,7 @@ import msgspec
 from onebook.books import Books, LiveBook
 from onebook.clock import iso_us
 from onebook.core import Book, View
-from onebook.model import GIB_BYTES, Health, Instrument
+from onebook.model import GIB_BYTES, Health, Instrument, Reason
 from onebook.streams.fill import BookEnds, FillSizes, FillView
 from onebook.streams.identity import CONFLICT
 
@@ -128,6 +128,16 @@ class StreamMembers:
         ages = b',"ages":' + self.ages_json(now) if key.ages else b""
         coverage = b',"coverage":' + self.coverage_json() if key.coverage else b""
         return ages + coverage + (b',"fill":' + fills.json if fills is not None else b"")
+
+
+def condition(book: LiveBook, *, shown: bool) -> tuple[Health, Reason | None, str]:
+    """State, reason and detail of a book as a view reports them, given `StreamMembers.shows`.
+
+    A live book with the identity guard's mark has the mark's reason, and is stale unless shown.
+    """
+    if book.health is not Health.LIVE or book.mark is None:
+        return book.health, book.reason, book.detail
+    return Health.LIVE if shown else Health.STALE, *book.mark
 
 
 class Opening:

@@ -28,7 +28,7 @@ from onebook.model import Health, Instrument
 from onebook.streams.fair import FairQueue
 from onebook.streams.guard import IdentityGuard
 from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
-from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers
+from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers, condition
 
 FIRST_SECONDS: Final = (
     10.0  # for so long a new stream adds members without waiting for its interval ...
@@ -81,9 +81,9 @@ class Streams:
             books,
             clock=clock,
             settings=settings or StreamSettings(),
-            on_marked=self._status_changed,
+            on_status=self._status_changed,
         )
-        books.subscribe(on_changed=self.on_changed, on_health=self.on_health)
+        books.subscribe(on_changed=self.on_changed)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -182,14 +182,8 @@ class Streams:
         if waiting:
             self._wake(waiting, self._clock.monotonic())
 
-    def on_health(self, book: LiveBook, previous: Health) -> None:
-        """A book's health changed: notify subscribers; leaving live publishes at once."""
-        marked = self._guard.entered(book) if book.health is Health.LIVE else []
-        for each in (book, *(other for other in marked if other is not book)):
-            self._status_changed(each)
-
     def _status_changed(self, book: LiveBook) -> None:
-        """A book's health or its mark changed."""
+        """A book's health or mark changed: notify subscribers; leaving live publishes at once."""
         instrument = book.instrument
         streams = self._of.get(instrument)
         if streams:
@@ -424,10 +418,7 @@ class Streams:
         ]
 
     def _status(self, book: LiveBook, *, shown: bool) -> bytes:
-        state, reason, detail = book.health, book.reason, book.detail
-        if state is Health.LIVE and book.mark is not None:
-            reason, detail = book.mark
-            state = Health.LIVE if shown else Health.STALE
+        state, reason, detail = condition(book, shown=shown)
         instrument = book.instrument
         status = {
             "type": "exchange_status",

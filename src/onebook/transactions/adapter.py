@@ -12,10 +12,131 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from onebook.transactions.bookkeeping import LEDGER, Bookkeeping
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Record
+
+
+class FailureReason(StrEnum):
+    """Why, as a code for machines."""
+
+    AUTHENTICATION_FAILED = "authentication_failed"
+    PERMISSION_DENIED = "permission_denied"
+    RATE_LIMITED = "rate_limited"
+    UNREACHABLE = "exchange_unreachable"
+    EXCHANGE_ERROR = "exchange_error"
+    UNREADABLE = "unreadable_answer"
+    BUDGET_SPENT = "retry_budget_spent"
+    CIRCUIT_OPEN = "circuit_open"
+    NO_CREDENTIALS = "no_credentials"
+    NOT_OFFERED = "not_offered"  # this kind of account has no such path
+    LOCATION_REFUSED = "location_refused"
+
+
+class SourceFailed(Exception):
+    """A source cannot be read (further).
+
+    Args:
+        reason: A code for machines.
+        message: A sentence for people; holds nothing of what the exchange said.
+        exchange_code: The exchange's own code, where there is one.
+        retryable: Whether asking again later may help.
+        fatal: Whether no source of this account can be read: wrong key, bound address.
+        retry_after_s: How long to wait before asking again, where it is known.
+    """
+
+    def __init__(
+        self,
+        reason: FailureReason,
+        message: str,
+        *,
+        exchange_code: int | None = None,
+        retryable: bool = False,
+        fatal: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.exchange_code = exchange_code
+        self.retryable = retryable
+        self.fatal = fatal
+        self.retry_after_s = retry_after_s
+
+
+class CursorGone(Exception):
+    """The exchange no longer accepts a cursor that it gave."""
+
+
+class TooOld(Exception):
+    """The exchange says that it no longer keeps what a window asks for."""
+
+
+class EventType(StrEnum):
+    """Types of events as the proof names them; see `Bookkeeping.types_of`."""
+
+    # The same at every exchange.
+    LEDGER = "ledger"
+    HOLDINGS = "holdings"
+    DEPOSITS = "deposits"
+    WITHDRAWALS = "withdrawals"
+    TRANSFERS = "transfers"
+    # Exchanges have their own names for these.
+    TRADES = "trades"
+    FUTURES = "futures"
+    TOKENS = "leverage_tokens"
+
+
+class Unproven(Struct, frozen=True):
+    """What no answer of the exchange can prove, and why."""
+
+    what: str
+    why: str
+
+
+class Bookkeeping(Struct, frozen=True, kw_only=True):
+    """What an exchange's books hold, and what they are called.
+
+    Args:
+        trades: Its type of spot fills and orders; "" where it has none.
+        spot: Its category of spot markets.
+        contracts: Its type of each category of contracts.
+        tokens: Its type of leverage tokens; "" where it has none.
+        trading_wallet: The wallet to which a deposit can be credited, and from which a withdrawal
+            can go, by a line that its book calls a transfer; "" where there is none.
+        funding_wallet: The wallet of which every transfer is listed; "" where there is none.
+        held: The wallets whose holdings are read.
+        unheld: What to say where there are others.
+        unproven: What cannot be proven of a type (or `TRADES`, `FUTURES`, `TOKENS`).
+        reasons: By check, why something can be left over that is not lost.
+    """
+
+    trades: str = ""
+    spot: str = "spot"
+    contracts: Mapping[str, str] = {}
+    tokens: str = ""
+    trading_wallet: str = ""
+    funding_wallet: str = ""
+    held: frozenset[str] = frozenset()
+    unheld: Unproven | None = None
+    unproven: tuple[tuple[str, Unproven], ...] = ()
+    reasons: Mapping[str, str] = {}
+
+    def types_of(self, name: str) -> frozenset[str]:
+        """The types of the exchange behind a name of this module; any of them serves."""
+        own = {
+            EventType.TRADES: frozenset({self.trades} - {""}),
+            EventType.FUTURES: frozenset(self.contracts.values()),
+            EventType.TOKENS: frozenset({self.tokens} - {""}),
+        }
+        return own.get(name, frozenset({name}))
+
+    def word(self, name: str) -> str:
+        """What a client calls it in a request."""
+        return {EventType.TRADES: self.trades, EventType.TOKENS: self.tokens}.get(name, name)
+
+    def type_of(self, category: str) -> str:
+        """The type of what happens in a category of markets; "" where it has none."""
+        return self.trades if category == self.spot else self.contracts.get(category, "")
 
 
 class Environment(StrEnum):
@@ -86,7 +207,7 @@ class AdapterEntry(Struct, frozen=True):
 
         Interest, airdrops and conversions have no record but their ledger line.
         """
-        return (*self.default, *({LEDGER} & self.words.keys()))
+        return (*self.default, *({EventType.LEDGER.value} & self.words.keys()))
 
     @property
     def requires_passphrase(self) -> bool:

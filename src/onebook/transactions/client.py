@@ -7,29 +7,244 @@ quote it again break the signature on cursors. No message text of an exchange le
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from enum import StrEnum
 from random import Random
-from typing import Final
+from typing import Any, Final, Protocol
 
 import httpx
+from msgspec import Struct
 from msgspec.structs import replace
 
+from onebook.backoff import TryAgain, retried
 from onebook.inflate import TooLong, Uninflatable
-from onebook.rest import Answer, NoCookies, TryAgain, Wire, retried
-from onebook.transactions import counters
-from onebook.transactions.adapter import RequestVerdict
-from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Retries, SharedLimit, Waits
+from onebook.rest import Answer, NoCookies, Wire
+from onebook.transactions import metrics
+from onebook.transactions.adapter import (
+    CursorGone,
+    FailureReason,
+    RequestVerdict,
+    SourceFailed,
+    TooOld,
+)
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import CursorGone, FailureReason, SourceFailed, TooOld
-from onebook.transactions.fairness import Slots
-from onebook.transactions.host import ExchangeHost
-from onebook.transactions.upstream import Call, ExchangeApi, Reply, Then
+from onebook.transactions.limits import (
+    ATTEMPTS_MAX,
+    Circuit,
+    Rate,
+    Retries,
+    SharedLimit,
+    Slots,
+    Waits,
+)
 
+CONNECTIONS_MAX: Final = 20
+BODY_BYTES_MAX: Final = 8 * 1024 * 1024  # an instrument list of one category is about 1 MB
+OFFSET_MAX_AGE_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0
 TOTAL_S: Final = 30.0  # one attempt with its whole body, however slowly it comes
+
+
+class ApiFacts(Struct, frozen=True, kw_only=True):
+    """What an exchange documents about asking it.
+
+    Args:
+        name: Its id, in metrics and in the name of the logger.
+        display: Its name in sentences.
+        rates: The limit of each path (or `Call.rate`), counted for one account.
+        address_rate: The limit of all requests of this address together.
+        circuit_s: For how long nothing is asked after a rate-limit breach or a ban.
+        rising: Whether the stamp of each request of a key must be higher than the one before it
+            (a nonce): then they are sent strictly one after the other.
+        connections_max: Connections that are open at once.
+        body_bytes_max: A longer answer is refused.
+    """
+
+    name: str
+    display: str
+    rates: Mapping[str, Rate]
+    address_rate: Rate
+    circuit_s: float
+    rising: bool = False
+    connections_max: int = CONNECTIONS_MAX
+    body_bytes_max: int = BODY_BYTES_MAX
+
+
+class Call(Struct, frozen=True):
+    """One request.
+
+    Args:
+        path: Its path below the address of the environment.
+        query: Its query string, quoted.
+        rate: The limit it counts in, a key of `ApiFacts.rates`; "": the path.
+    """
+
+    path: str
+    query: str = ""
+    method: str = "GET"
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    rate: str = ""
+
+
+class Then(StrEnum):
+    """What the client does about a failure that an answer states."""
+
+    RAISE = "raise"
+    RETRY = "retry"  # after a backoff
+    RETRY_NOW = "retry_now"  # the limit (`block_s`) or the corrected clock makes the difference
+    STOP = "stop"  # open the circuit
+    TOO_OLD = "too_old"
+    CURSOR_GONE = "cursor_gone"  # the cursor of an earlier answer has expired
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """An answer as the client needs it.
+
+    Args:
+        value: What it holds, decoded; where `failure` is None.
+        server_ms: The exchange's time, Unix ms; 0 where it did not say.
+        clock_ms: The exchange's time where it refused ours; None otherwise.
+        limit: The exchange's own figure for the limit of the path; None where it did not say.
+        block_s: For how long nothing more may be asked of the path.
+        failure: What went wrong.
+        then: What the client does about it.
+    """
+
+    value: Any = None
+    server_ms: int = 0
+    clock_ms: int | None = None
+    limit: int | None = None
+    block_s: float = 0.0
+    failure: SourceFailed | None = None
+    then: Then = Then.RAISE
+
+
+class ExchangeApi(Protocol):
+    """How one exchange is asked and how it answers."""
+
+    @property
+    def facts(self) -> ApiFacts:
+        """Its limits and rules."""
+        ...
+
+    def sign(self, call: Call, credentials: Credentials, *, stamp: int) -> Call:
+        """A call with its authentication.
+
+        Args:
+            call: With its query string as it goes over the wire.
+            stamp: The time of the request by the exchange's clock, Unix ms; where stamps must
+                rise, higher than that of any request of this key before.
+        """
+        ...
+
+    def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Interpret an answer."""
+        ...
+
+
+class Outcome(Struct, frozen=True):
+    """What a status or an error code of an exchange means to a reader of history.
+
+    Args:
+        message: A sentence for people; holds nothing of what the exchange said.
+        retryable: Whether asking again may help.
+        fatal: Whether nothing of this account can be read.
+    """
+
+    reason: FailureReason
+    message: str
+    retryable: bool = False
+    fatal: bool = False
+
+    def failure(self, code: int | None = None) -> SourceFailed:
+        """It as the failure of a source, with the exchange's own code."""
+        return SourceFailed(
+            self.reason,
+            self.message,
+            exchange_code=code,
+            retryable=self.retryable,
+            fatal=self.fatal,
+        )
+
+    def reply(self, code: int | None = None, **more: Any) -> Reply:
+        """It as an answer: tried again where that may help."""
+        then = Then.RETRY if self.retryable else Then.RAISE
+        return Reply(failure=self.failure(code), then=then, **more)
+
+
+class ClockOffset:
+    """How far the exchange's clock is ahead of ours, by the fastest answer."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+        self._way_s = float("inf")
+        self._at_s = float("-inf")
+
+    def observe(self, server_ms: int, *, sent_ms: int, way_s: float, now_s: float) -> None:
+        """Add the time of one answer; `way_s` is its round trip."""
+        if way_s <= self._way_s or now_s - self._at_s > OFFSET_MAX_AGE_S:
+            self.ms = server_ms - sent_ms - round(way_s * 500)
+            self._way_s, self._at_s = way_s, now_s
+
+    def corrected(self, server_ms: int, *, now_ms: int) -> None:
+        """Adopt the exchange's time: it refused ours."""
+        self.ms = server_ms - now_ms
+        self._way_s = float("inf")
+
+
+class ExchangeHost:
+    """The state of one environment that all requests to it share.
+
+    Args:
+        base_url: Its address.
+        facts: The limits of the exchange.
+        reserve: Share of each long limit that one API key leaves to others, see `budget.Limit`.
+    """
+
+    def __init__(
+        self, base_url: str, facts: ApiFacts, *, clock: ServiceClock, reserve: float = 0.0
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.offset = ClockOffset()
+        self.verdict: RequestVerdict | None = None
+        self._facts = facts
+        self._clock = clock
+        self._reserve = reserve
+        self._limits: dict[tuple[str, str], SharedLimit] = {}
+        self._orders: dict[str, Slots] = {}
+        self._stamps: dict[str, int] = {}
+
+    def limit(self, call: Call, account: str) -> SharedLimit:
+        """The limit of a call: exchanges count by user, we by the operator's key."""
+        name = call.rate or call.path
+        key = (name, account)
+        if key not in self._limits:
+            self._limits[key] = SharedLimit(
+                self._facts.rates[name], self._clock, reserve=self._reserve
+            )
+        return self._limits[key]
+
+    @asynccontextmanager
+    async def ordered(self, account: str, *, key: str) -> AsyncIterator[None]:
+        """Hold the account where its requests go one after the other; API keys take turns."""
+        if not (self._facts.rising and account):
+            yield
+            return
+        order = self._orders.setdefault(account, Slots(1, spare=False))
+        async with order.slot(key):
+            yield
+
+    def stamp(self, account: str) -> int:
+        """The time of the next request by the exchange's clock; where it must rise, it does."""
+        at_ms = self._clock.now_ms() + self.offset.ms
+        if self._facts.rising:
+            at_ms = max(at_ms, self._stamps.get(account, 0) + 1)
+            self._stamps[account] = at_ms
+        return at_ms
 
 
 class ExchangeClient:
@@ -126,7 +341,7 @@ class ExchangeClient:
                 raise failure
             if not retries.spend():
                 raise _spent(failure)
-            counters.RETRIES.labels(self._facts.name).inc()
+            metrics.RETRIES.labels(self._facts.name).inc()
             return retries.backoff_s(number - 1) if again.wait_s is None else again.wait_s
 
         reply = await retried(
@@ -152,7 +367,7 @@ class ExchangeClient:
         came_s = self.clock.now_s()
         await limit.take(self.waits, key=key)
         await self._address_limit.take(self.waits, key=key)
-        counters.WAITED.labels(self._facts.name).inc(max(0.0, self.clock.now_s() - came_s))
+        metrics.WAITED.labels(self._facts.name).inc(max(0.0, self.clock.now_s() - came_s))
         async with host.ordered(account, key=key):
             self._raise_if_stopped()
             with self.waits.asking():
@@ -233,8 +448,8 @@ class ExchangeClient:
         )
         self._stopped_by = failure
         self._circuit.trip()
-        counters.TRIPS.labels(name).inc()
-        counters.OPEN_UNTIL.labels(name).set(self.clock.now_ms() / 1_000 + circuit_s)
+        metrics.TRIPS.labels(name).inc()
+        metrics.OPEN_UNTIL.labels(name).set(self.clock.now_ms() / 1_000 + circuit_s)
 
     def _raise_if_stopped(self) -> None:
         left_s, failure = self._circuit.left_s(), self._stopped_by
@@ -251,10 +466,10 @@ class ExchangeClient:
     @contextmanager
     def _counted(self) -> Iterator[None]:
         """Count a request by its outcome."""
-        outcome = counters.CANCELLED
+        outcome = metrics.CANCELLED
         try:
             yield
-            outcome = counters.OK
+            outcome = metrics.OK
         except TryAgain as again:
             if isinstance(again.failure, SourceFailed):
                 outcome = again.failure.reason.value
@@ -263,13 +478,13 @@ class ExchangeClient:
             outcome = failure.reason.value
             raise
         except TooOld:
-            outcome = counters.TOO_OLD
+            outcome = metrics.TOO_OLD
             raise
         except CursorGone:
-            outcome = counters.CURSOR_GONE
+            outcome = metrics.CURSOR_GONE
             raise
         finally:
-            counters.REQUESTS.labels(self._facts.name, outcome).inc()
+            metrics.REQUESTS.labels(self._facts.name, outcome).inc()
 
 
 def _url(host: ExchangeHost, call: Call) -> httpx.URL:

@@ -40,7 +40,7 @@ SECRET_CHARS_MAX: Final = 8_192  # an RSA key in PEM is about 1,700
 
 
 class CredentialStore(Protocol):
-    """Where encrypted rows are kept; `store.Store` is one."""
+    """Where encrypted rows are kept; `store.CredentialsStore` is one."""
 
     async def put_credentials(
         self, row: CredentialsRow, change: AuditedChange | None = None

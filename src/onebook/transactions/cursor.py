@@ -16,8 +16,8 @@ from msgspec import MsgspecError, Struct, msgpack
 from msgspec.structs import replace
 
 from onebook.errors import InvalidRequest
-from onebook.transactions.reading import Bookmark
 from onebook.transactions.record import FIRST, RecordKey
+from onebook.transactions.walk import Bookmark
 
 VERSION: Final = 2
 MAC_BYTES: Final = 16

@@ -1,25 +1,29 @@
-"""The markets of an exchange by category and symbol: its instrument lists, cached.
+"""Markets of an exchange: its instrument lists, cached, and sources that are read by symbol.
 
-A symbol that left the lists (delisted, expired) is read from its name, where the exchange's names
+A symbol that left the lists (delisted, expired) is parsed from its name, where the exchange's names
 allow it.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 from onebook.model import MINUTE_MS
-from onebook.transactions.budget import Retries
+from onebook.transactions.adapter import FailureReason, Page, SourceFailed, Window
 from onebook.transactions.clock import ServiceClock
-from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.record import TradedMarket
+from onebook.transactions.limits import Retries
+from onebook.transactions.record import Record, TradedMarket
+from onebook.transactions.walk import CursorChain
 
 GUESSES_MAX: Final = 20_000  # symbols read from their names
 MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS
 
 InstrumentRow = Mapping[str, Any]
+SYMBOL_PAGES_MAX: Final = 500  # of one window
 
 
 class Markets:
@@ -111,3 +115,65 @@ def _why(error: Exception) -> str:
     if isinstance(error, SourceFailed):
         return f"{error.reason.value}: {error.message}"
     return f"{FailureReason.UNREADABLE.value}: the answer does not have the documented form."
+
+
+async def pages_along(
+    ask: Callable[[str], Awaitable[Page]], *, pages_max: int = SYMBOL_PAGES_MAX
+) -> AsyncGenerator[Page]:
+    """Every page of a query along the exchange's cursor.
+
+    Raises:
+        SourceFailed: There are more than can be, or a cursor came twice.
+    """
+    chain = CursorChain()
+    for _ in range(pages_max):
+        page = await ask(chain.cursor)
+        yield page
+        if not page.rows or not chain.follow(page.cursor):
+            return
+    raise SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than the limit.")
+
+
+class SymbolFanOut:
+    """One account's symbols by category and window, and whole windows of sources by symbol.
+
+    Args:
+        traded: Asks which symbols of a category were traded in a window.
+        margin_ms: How far before and after a window symbols are looked for.
+    """
+
+    def __init__(
+        self, traded: Callable[[str, Window], Awaitable[set[str]]], *, margin_ms: int
+    ) -> None:
+        self._ask_traded = traded
+        self._margin_ms = margin_ms
+        self._traded: dict[tuple[str, Window], set[str]] = {}
+        self._locks: defaultdict[tuple[str, Window], asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def page(
+        self, category: str, window: Window, ask: Callable[[str, str], Awaitable[Page]]
+    ) -> Page:
+        """A whole window as one page: every symbol, page by page.
+
+        Args:
+            ask: Asks for the page of a symbol at a cursor.
+        """
+        records: list[Record] = []
+        unreadable = 0
+        for symbol in sorted(await self._symbols(category, window)):
+            async with aclosing(pages_along(partial(ask, symbol))) as pages:
+                async for page in pages:
+                    records += page.records
+                    unreadable += page.unreadable
+        return Page(records, len(records), "", unreadable)
+
+    async def _symbols(self, category: str, window: Window) -> set[str]:
+        before = Window(window.from_ms - self._margin_ms, window.from_ms, window.from_ms)
+        after = Window(window.to_ms, window.to_ms + self._margin_ms, window.to_ms)
+        found: set[str] = set()
+        for part in (after, window, before):
+            async with self._locks[category, part]:
+                if (category, part) not in self._traded:
+                    self._traded[category, part] = await self._ask_traded(category, part)
+            found |= self._traded[category, part]
+        return found

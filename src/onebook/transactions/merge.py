@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Final
 
-from onebook.transactions.demand import NOTHING_LEFT_MS, Demand
-from onebook.transactions.ordering import Keyed
-from onebook.transactions.walk import Walker
+from onebook.transactions.walk import NOTHING_LEFT_MS, Demand, Keyed, Walker
 
 BATCH_MAX: Final = 200  # records between two turns of the event loop
 UNPLACED_MAX: Final = 40  # ids in a cursor

@@ -1,12 +1,35 @@
-"""The request of endpoint 10, as clients send it and as `onebook transactions fetch` makes it."""
+"""The transaction request (endpoint 10), and its check before any exchange is asked.
 
+`TransactionsRequest` is its only definition: REST, the WebSocket gateway and `onebook transactions
+fetch` read requests through it. `plan` turns one into a `Query`: sources, range and limit.
+"""
+
+import hashlib
 from typing import Annotated, Any, Final
 
+from msgspec import Struct, json
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from onebook.core import iso
+from onebook.errors import (
+    InvalidDateRange,
+    InvalidExchange,
+    InvalidRequest,
+    InvalidTransactionTypes,
+)
+from onebook.model import DAY_MS
+from onebook.transactions.adapter import Adapter, Environment
+from onebook.transactions.cursor import Cursors, CursorState
+from onebook.transactions.walk import floor_ms
+
 LIMIT_MAX: Final = 10_000
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
+LIMIT_DEFAULT: Final = 1_000
+RANGE_DEFAULT_MS: Final = 30 * DAY_MS
+# 1973 in milliseconds, 5138 in seconds: below, seconds were meant.
+SECONDS_BELOW: Final = 100_000_000_000
+SECONDS_LIKELY: Final = 946_684_800  # 2000-01-01 in seconds
 
 
 def _whole(value: Any) -> Any:
@@ -79,3 +102,157 @@ class TransactionsRequest(BaseModel):
     """Add the exchange's own row to each record."""
     verify: Flag = False
     """Compare all that the exchange reports twice: what holds, what does not, what is unproven."""
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """A request that can be executed.
+
+    Args:
+        words: The types as asked for, or the default's.
+        sources: The sources that serve them, each once.
+        now_ms: When the first page of this query was asked for.
+        from_ms: Oldest record time, inclusive.
+        to_ms: Newest record time, inclusive.
+        limit: Records of this answer; None for all (streams only).
+        state: Where earlier pages came to; None for the first.
+        digest: What makes this query itself, whatever the page: a cursor belongs to it.
+    """
+
+    request: TransactionsRequest
+    environment: Environment
+    words: tuple[str, ...]
+    sources: tuple[str, ...]
+    now_ms: int
+    from_ms: int
+    to_ms: int
+    limit: int | None
+    state: CursorState | None
+    digest: str
+
+
+def plan(
+    request: TransactionsRequest,
+    adapter: Adapter,
+    cursors: Cursors,
+    *,
+    key_id: str,
+    now_ms: int,
+    streamed: bool,
+) -> Query:
+    """Check a request and say what it stands for.
+
+    Raises:
+        InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
+    """
+    words = tuple(request.transaction_types) or adapter.entry.default
+    sources = expand(words, adapter)
+    digest = digest_of(request, sources)
+    state = None
+    if request.cursor:
+        state = cursors.open(request.cursor, digest=digest, key_id=key_id)
+    if state is None:
+        from_ms, to_ms = range_of(request, now_ms)
+        refuse_forgotten(to_ms, sources, adapter, now_ms)
+    else:
+        from_ms, to_ms = state.from_ms, state.to_ms
+    return Query(
+        request=request,
+        environment=Environment.TESTNET if request.testnet else Environment.MAINNET,
+        words=words,
+        sources=sources,
+        now_ms=state.now_ms if state else now_ms,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        limit=limit_of(request, streamed=streamed),
+        state=state,
+        digest=digest,
+    )
+
+
+def find(adapters: dict[str, Adapter], exchange: str) -> Adapter:
+    """The adapter of an exchange.
+
+    Raises:
+        InvalidExchange: There is none of that name.
+    """
+    adapter = adapters.get(exchange)
+    if adapter is None:
+        raise InvalidExchange(
+            f"Exchange {exchange[:40]!r} is not supported.",
+            details={"supported_exchanges": list(adapters)},
+        )
+    return adapter
+
+
+def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
+    """The sources behind words, each once, in the adapter's order."""
+    known = adapter.entry.words
+    for word in words:
+        if word not in known:
+            raise InvalidTransactionTypes(
+                f"Transaction type {word[:40]!r} is not known; there are {', '.join(known)}.",
+                details={"supported_types": list(known)},
+            )
+    wanted = {name for word in words for name in known[word]}
+    return tuple(name for name in adapter.sources if name in wanted)
+
+
+def left_out(sources: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
+    """Types that move money and that no source serves: without them records do not add up."""
+    served = {adapter.sources[name].type for name in sources}
+    moving = {adapter.sources[name].type for name in expand(adapter.entry.summing, adapter)}
+    return tuple(kind for kind in adapter.entry.types if kind in moving - served)
+
+
+def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
+    """The range of time of a first page; without bounds the last 30 days."""
+    for name, value in (("start_time", request.start_time), ("end_time", request.end_time)):
+        if value is not None and not 0 <= value <= TIME_MS_MAX:
+            raise InvalidRequest(f"Field {name} must be a time in Unix milliseconds.")
+        if value is not None and SECONDS_LIKELY <= value < SECONDS_BELOW:
+            raise InvalidRequest(
+                f"Field {name} must be a time in Unix milliseconds; {value} looks like seconds, "
+                f"which would be {value * 1_000}."
+            )
+    to_ms = min(now_ms if request.end_time is None else request.end_time, now_ms)
+    from_ms = max(0, to_ms - RANGE_DEFAULT_MS) if request.start_time is None else request.start_time
+    if from_ms > (now_ms if request.end_time is None else request.end_time):
+        raise InvalidDateRange("start_time is after end_time; without end_time it is now.")
+    if from_ms > now_ms:
+        raise InvalidDateRange("start_time is in the future.")
+    return from_ms, to_ms
+
+
+def refuse_forgotten(to_ms: int, sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> None:
+    """Refuse a range of which no asked type keeps anything; of any other, coverage says what is
+    missing.
+    """
+    oldest_ms = reach_ms(sources, adapter, now_ms)
+    if to_ms < oldest_ms:
+        raise InvalidDateRange(
+            f"{adapter.entry.display} keeps these types since {iso(oldest_ms)} "
+            f"({oldest_ms}); end_time is earlier.",
+            details={"earliest_start_time": oldest_ms},
+        )
+
+
+def reach_ms(sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> int:
+    """How far back the one of these sources goes that goes back furthest."""
+    return min(floor_ms(adapter.sources[name], now_ms) for name in sources)
+
+
+def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
+    """How many records this answer may hold."""
+    if request.limit is None:
+        return None if streamed else LIMIT_DEFAULT
+    if not 1 <= request.limit <= LIMIT_MAX:
+        raise InvalidRequest(f"Field limit must be between 1 and {LIMIT_MAX:,}.")
+    return request.limit
+
+
+def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:
+    """What a cursor is bound to: everything that decides which records there are."""
+    text = json.encode(
+        (request.exchange, request.testnet, request.start_time, request.end_time, sources)
+    )
+    return hashlib.sha256(text).hexdigest()[:16]

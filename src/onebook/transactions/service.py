@@ -25,22 +25,23 @@ from onebook.transactions.adapter import (
     Adapter,
     AdapterEntry,
     Environment,
+    FailureReason,
+    SourceFailed,
 )
-from onebook.transactions.answer import (
+from onebook.transactions.availability import AvailabilityCache
+from onebook.transactions.clock import REAL, ServiceClock
+from onebook.transactions.credentials import Credentials, Vault
+from onebook.transactions.cursor import Cursors
+from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNREADABLE
+from onebook.transactions.record import encode
+from onebook.transactions.request import Query, TransactionsRequest, expand, find, plan, reach_ms
+from onebook.transactions.run import (
     LACKING,
+    Run,
+    exchange_failed,
     filters_of,
     message_of,
 )
-from onebook.transactions.clock import REAL, ServiceClock
-from onebook.transactions.counters import KEY, NODE, REFUSED, RUNNING, UNREADABLE
-from onebook.transactions.credentials import Credentials, Vault
-from onebook.transactions.cursor import Cursors
-from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.query import Query, expand, find, plan, reach_ms
-from onebook.transactions.record import encode
-from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.run import Run, exchange_failed
-from onebook.transactions.standing import Standings
 
 UNIFIED_TYPES: Final = {
     "deposits": "Deposit transactions (incoming funds)",
@@ -105,7 +106,7 @@ class Transactions:
         self._settings = settings or TransactionSettings()
         self._clock = clock
         self._running: Counter[str] = Counter()
-        self.standings = Standings(self._adapters, vault.get, clock.now_s)
+        self.availability = AvailabilityCache(self._adapters, vault.get, clock.now_s)
 
     @property
     def exchanges(self) -> tuple[AdapterEntry, ...]:
@@ -124,7 +125,7 @@ class Transactions:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self.standings.close()
+        await self.availability.close()
         for adapter in self._adapters.values():
             await adapter.close()
 

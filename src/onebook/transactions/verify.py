@@ -16,36 +16,32 @@ from msgspec.structs import replace
 
 from onebook.core import show
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
-from onebook.transactions import bookkeeping as books
-from onebook.transactions.adapter import AdapterEntry
-from onebook.transactions.bookkeeping import Unproven
-from onebook.transactions.chains import BREAKS_MAX, Break, ChainReport, WalletChains, place_of
+from onebook.transactions.adapter import AdapterEntry, EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, subtract
-from onebook.transactions.orders import Orders
-from onebook.transactions.pairs import Closings, Left, Moves, Trades, legs_of, net_of
-from onebook.transactions.proof import (
+from onebook.transactions.reconciliation import (
     ALWAYS_UNPROVEN,
+    BREAKS_MAX,
     CHECKS,
-    CLOSED_PNL,
-    DEPOSITS,
-    FUTURES_FILLS,
-    HOLDINGS,
-    LEDGER_ARITHMETIC,
-    LEDGER_CHAIN,
     LEFT_OVER,
-    LEVERAGE_TOKENS,
-    ORDERS,
-    SETTLEMENTS,
-    SPOT_FILLS,
-    TRANSFERS,
-    WITHDRAWALS,
+    Break,
+    ChainReport,
+    CheckId,
     CheckState,
+    Closings,
+    Left,
+    Moves,
     OrderReport,
+    Orders,
     ProofCheck,
+    Trades,
     Verification,
+    WalletChains,
     check_of_breaks,
     check_of_left,
+    legs_of,
+    net_of,
     opening_unproven,
+    place_of,
     verdict,
 )
 from onebook.transactions.record import Record, RecordView, Status
@@ -117,7 +113,7 @@ class Verifier:
 
     def add(self, record: Record) -> None:
         """Take one record."""
-        if record.type == books.LEDGER:
+        if record.type == EventType.LEDGER:
             self._arithmetic(record)
             self._chains.take(record)
             self._line(record)
@@ -125,13 +121,13 @@ class Verifier:
             self._orders.take(record)
             if record.kind != "order" and self._both(record.type):
                 self._spot.event(record)
-        elif record.type == books.HOLDINGS:
+        elif record.type == EventType.HOLDINGS:
             self._holdings[place_of(record)] = record
         elif self._both(record.type):
             self._event(record)
 
     def _both(self, kind: str) -> bool:
-        return books.LEDGER in self._asked and kind in self._asked
+        return EventType.LEDGER in self._asked and kind in self._asked
 
     def _arithmetic(self, line: Record) -> None:
         balance = line.balance
@@ -153,9 +149,9 @@ class Verifier:
         key = (wallet, coin, change)
         if kind == "transfer":
             self._transfers.line(key, line)
-        elif kind == "deposit" and self._both(books.DEPOSITS):
+        elif kind == "deposit" and self._both(EventType.DEPOSITS):
             self._deposits.line((coin, change), line)
-        elif kind == "withdrawal" and self._both(books.WITHDRAWALS):
+        elif kind == "withdrawal" and self._both(EventType.WITHDRAWALS):
             self._withdrawals.line((coin, change), line)
         elif kind == "leverage_token" and self._both(self._books.tokens):
             self._tokens.line((line.transactionId,), line)
@@ -227,20 +223,22 @@ class Verifier:
     ) -> Iterable[ProofCheck]:
         known = frozenset(self._entry.types)
         makers: dict[str, Callable[[], ProofCheck]] = {
-            LEDGER_ARITHMETIC: lambda: check_of_left(
-                LEDGER_ARITHMETIC, self._lines, self._wrong_lines
+            CheckId.LEDGER_ARITHMETIC: lambda: check_of_left(
+                CheckId.LEDGER_ARITHMETIC, self._lines, self._wrong_lines
             ),
-            LEDGER_CHAIN: lambda: _chain_check(chains),
-            HOLDINGS: lambda: self._holdings_check(chains),
-            ORDERS: lambda: self._order_check(orders),
-            SPOT_FILLS: lambda: self._trades_check(SPOT_FILLS, self._spot),
-            FUTURES_FILLS: lambda: self._trades_check(FUTURES_FILLS, self._futures),
-            CLOSED_PNL: self._closings_check,
-            SETTLEMENTS: self._settlements_check,
-            TRANSFERS: self._transfers_check,
-            DEPOSITS: lambda: self._funds_check(DEPOSITS, self._deposits),
-            WITHDRAWALS: lambda: self._funds_check(WITHDRAWALS, self._withdrawals),
-            LEVERAGE_TOKENS: lambda: self._funds_check(LEVERAGE_TOKENS, self._tokens),
+            CheckId.LEDGER_CHAIN: lambda: _chain_check(chains),
+            CheckId.HOLDINGS: lambda: self._holdings_check(chains),
+            CheckId.ORDERS: lambda: self._order_check(orders),
+            CheckId.SPOT_FILLS: lambda: self._trades_check(CheckId.SPOT_FILLS, self._spot),
+            CheckId.FUTURES_FILLS: lambda: self._trades_check(CheckId.FUTURES_FILLS, self._futures),
+            CheckId.CLOSED_PNL: self._closings_check,
+            CheckId.SETTLEMENTS: self._settlements_check,
+            CheckId.TRANSFERS: self._transfers_check,
+            CheckId.DEPOSITS: lambda: self._funds_check(CheckId.DEPOSITS, self._deposits),
+            CheckId.WITHDRAWALS: lambda: self._funds_check(CheckId.WITHDRAWALS, self._withdrawals),
+            CheckId.LEVERAGE_TOKENS: lambda: self._funds_check(
+                CheckId.LEVERAGE_TOKENS, self._tokens
+            ),
         }
         for name, needed in CHECKS.items():
             if not all(self._books.types_of(each) & known for each in needed):
@@ -270,15 +268,15 @@ class Verifier:
     def _span_of(self, record: Record) -> Span:
         """Where both the ledger and the type of an event are whole."""
         kind = record.type
-        if kind == books.LEDGER:
+        if kind == EventType.LEDGER:
             market = record.instrument
             kind = (self._books.type_of(market.category) if market else "") or kind
-        return self._span(books.LEDGER, kind)
+        return self._span(EventType.LEDGER, kind)
 
     def _order_check(self, orders: OrderReport) -> ProofCheck:
         if not self._orders_asked:
             reason = f"It needs {self._books.trades}, not trades alone."
-            return ProofCheck(ORDERS, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
+            return ProofCheck(CheckId.ORDERS, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
         span = self._span(*([self._books.trades] if self._asked else []))
         opened = [
             Left(fill, "its order is not in the range", "1", "0", sure=False)
@@ -287,7 +285,11 @@ class Verifier:
         ]
         overflowed = self._orders.overflowed
         found = check_of_left(
-            ORDERS, orders.checked, opened, self._reason(ORDERS), overflowed=overflowed
+            CheckId.ORDERS,
+            orders.checked,
+            opened,
+            self._reason(CheckId.ORDERS),
+            overflowed=overflowed,
         )
         if not orders.breaks:
             return found
@@ -309,7 +311,11 @@ class Verifier:
         reason = "The order began before the range: what it gained there is not in the ledger's."
         checked = closings.checked + len(closings.wrong)
         return check_of_left(
-            CLOSED_PNL, checked, [*closings.wrong, *left], reason, overflowed=closings.overflowed
+            CheckId.CLOSED_PNL,
+            checked,
+            [*closings.wrong, *left],
+            reason,
+            overflowed=closings.overflowed,
         )
 
     def _settlements_check(self) -> ProofCheck:
@@ -323,12 +329,15 @@ class Verifier:
         ]
         left = self._checkable(left)
         return check_of_left(
-            SETTLEMENTS, self._settlements.checked, left, self._reason(SETTLEMENTS),
+            CheckId.SETTLEMENTS,
+            self._settlements.checked,
+            left,
+            self._reason(CheckId.SETTLEMENTS),
             overflowed=self._settlements.overflowed,
-        )  # fmt: skip
+        )
 
     def _transfers_check(self) -> ProofCheck:
-        moves, span = self._transfers, self._span(books.LEDGER, books.TRANSFERS)
+        moves, span = self._transfers, self._span(EventType.LEDGER, EventType.TRANSFERS)
         events, lines = moves.left()
         left = [
             Left(record, f"the book of {key[0]} has no line of it", key[2], "none")
@@ -337,13 +346,15 @@ class Verifier:
         ]
         unlisted = _unlisted(lines, self._books.funding_wallet)
         left += [one for one in unlisted if span.holds(one.record.timestamp, TRANSFER_MS)]
-        reason = self._reason(TRANSFERS)
-        return check_of_left(TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed)
+        reason = self._reason(CheckId.TRANSFERS)
+        return check_of_left(
+            CheckId.TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed
+        )
 
     def _funds_check(self, name: str, moves: Moves) -> ProofCheck:
         """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
         kind = self._books.word(CHECKS[name][1])
-        span, margin_ms = self._span(books.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)
+        span, margin_ms = self._span(EventType.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)
         events, lines = moves.left()
         left: list[Left] = []
         for key, record in events:
@@ -371,7 +382,7 @@ class Verifier:
     def _holdings_check(self, chains: tuple[ChainReport, ...]) -> ProofCheck:
         why_not = self._no_holdings()
         if why_not is not None:
-            return ProofCheck(HOLDINGS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
+            return ProofCheck(CheckId.HOLDINGS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
         breaks, checked = [], 0
         for chain in chains:
             if chain.wallet not in self._books.held:
@@ -389,11 +400,14 @@ class Verifier:
                 what = f"{chain.asset} in {chain.wallet} is not what its book ends with"
                 difference = show(subtract(closing, total))
                 breaks.append(Break(name, chain.closing, show(total), difference, what))
-        return check_of_breaks(HOLDINGS, checked, breaks)
+        return check_of_breaks(CheckId.HOLDINGS, checked, breaks)
 
     def _no_holdings(self) -> str | None:
         """Why holdings prove nothing here."""
-        if self._covered.get(books.HOLDINGS) is None or self._covered.get(books.LEDGER) is None:
+        if (
+            self._covered.get(EventType.HOLDINGS) is None
+            or self._covered.get(EventType.LEDGER) is None
+        ):
             return "They, or the ledger, could not be read."
         seen_ms = max((holding.timestamp for holding in self._holdings.values()), default=None)
         if seen_ms is None:
@@ -412,7 +426,7 @@ class Verifier:
 
 def _chain_check(chains: tuple[ChainReport, ...]) -> ProofCheck:
     breaks = [one for chain in chains for one in chain.breaks]
-    return check_of_breaks(LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
+    return check_of_breaks(CheckId.LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
 
 
 def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) -> list[Left]:

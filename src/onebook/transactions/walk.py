@@ -1,34 +1,368 @@
-"""Walking one source to its end: every record once, newest first, nothing skipped without notice.
+"""Reads one source from newest to oldest: every record once, nothing skipped without notice.
 
-A walker cuts its range into windows and reads several side by side, each page by page along the
-exchange's cursor; it emits records in order, and only when nothing newer can still come. What
-it has reached is its *watermark*: all records with a later time have been passed on, so a merge of
-many walkers need not wait for one without records.
+A walker cuts its range into windows (`Cutter`) and reads several side by side (`WindowStream`),
+each along the exchange's cursor (`CursorChain`). It sorts and deduplicates records (`Sorter`) and
+emits them once nothing newer can arrive. Its *watermark* says how far it has come: all records
+with a later time have been emitted, so a merge of walkers need not wait for one without records.
 
-What an answer does not need is not requested: pages are no larger than its limit, and a
-walker stops while enough later records are buffered (`Demand`).
+Pages are no larger than the answer's limit, and a walker pauses while enough later records are
+buffered (`Demand`).
 
-Bounds: `WINDOWS_AHEAD` windows, `reading.PAGES_AHEAD` pages of each, `READY_MAX` records. For a
-short answer little is read ahead, as most of it would be thrown away.
+Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, `READY_MAX` records. Little is read
+ahead for a short answer, because most of it would be thrown away.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-from onebook.transactions.adapter import NOT_ASKED, SNAPSHOT, AccountReader, Page, Source, Window
-from onebook.transactions.demand import NOTHING_LEFT_MS, Demand
-from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.ordering import Keyed, Range, Sorter
-from onebook.transactions.reading import Bookmark, ReadPage, WindowStream
-from onebook.transactions.record import FIRST, RecordKey, key_of
-from onebook.transactions.windows import Cutter, floor_ms
+from msgspec.structs import replace
 
+from onebook.transactions.adapter import (
+    NOT_ASKED,
+    SNAPSHOT,
+    AccountReader,
+    CursorGone,
+    FailureReason,
+    Page,
+    Source,
+    SourceFailed,
+    TooOld,
+    Window,
+)
+from onebook.transactions.record import FIRST, Record, RecordKey, key_of
+
+FLOOR_MARGIN_MS: Final = 5 * 60_000  # "two years ago" moves while we walk
+SPLIT_MS_MIN: Final = 60 * 60_000
+PAGES_LONG: Final = 24  # a window of more pages is cut in two: windows are read side by side
+PAGES_SHORT: Final = 3
+RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
+SMALL_ANSWER: Final = 100  # up to here nothing is read ahead before every source has begun
+DEMAND_MAX: Final = 1_000  # records for which it is worth finding out how far back they reach
+NOTHING_LEFT_MS: Final = -(1 << 61)
+PAGES_AHEAD: Final = 2
+PAGES_AHEAD_SHORT: Final = 1
+PAGES_MAX: Final = 5_000  # of one window: half a million rows a week
+PAGES_HELD_MAX: Final = 24  # of a window that is read oldest first
+PAGE_ROWS_MIN: Final = 10
+PAGE_ROWS_SPARE: Final = 5  # rows that are read and not needed: of the second of the window's end
+SMALL_PAGE_LAG_MS: Final = 1_000  # beyond, the rows of a page do not say what is still to come
 WINDOWS_AHEAD: Final = 6
 PAGES_SPARSE: Final = 1  # windows with no more pages than this are read ahead in any case
 READY_MAX: Final = 500
 NOT_STARTED_MS: Final = 1 << 61
+
+Keyed = tuple[RecordKey, Record]
+
+
+class Cutter:
+    """The windows of one walk, newest first; their length follows how full they are.
+
+    Args:
+        source: What is walked.
+        from_ms: The oldest time to read, inclusive.
+        to_ms: The newest time to read, exclusive: the origin of the grid.
+        below_ms: Only windows below this are still to be read, exclusive.
+    """
+
+    def __init__(self, source: Source, *, from_ms: int, to_ms: int, below_ms: int) -> None:
+        self._source = source
+        grain = source.grain_ms
+        self._from_ms = from_ms // grain * grain
+        self._length_ms = source.window_ms
+        # Up to the end of a grain: the exchange compares whole seconds.
+        self._to_ms = _up(to_ms, grain)
+        self._last_ms = to_ms - 1
+        self._below_ms = min(self._to_ms, _up(below_ms, grain))
+
+    def __iter__(self) -> Iterator[Window]:
+        top = self._to_ms
+        while top > self._from_ms:
+            bottom = max(self._from_ms, top - self._length_ms)
+            if bottom < self._below_ms:
+                yield Window(bottom, min(top, self._below_ms), min(top - 1, self._last_ms))
+            top = bottom
+
+    def filled(self, pages: int) -> None:
+        """Note how many pages a window had."""
+        if self._source.untimed:
+            return
+        grain = self._source.grain_ms
+        if pages > PAGES_LONG:
+            half = self._length_ms // 2 // grain * grain
+            self._length_ms = max(min(SPLIT_MS_MIN, self._source.window_ms), half)
+        elif pages < PAGES_SHORT:
+            self._length_ms = min(self._source.window_ms, self._length_ms * 2)
+
+
+class CursorChain:
+    """Follows pagination cursors.
+
+    A repeated cursor is an error: the remaining rows are unreachable.
+
+    Args:
+        begin: The cursor of the first page; "" without one.
+    """
+
+    __slots__ = ("_seen", "cursor")
+
+    def __init__(self, begin: str = "") -> None:
+        self.cursor = begin
+        self._seen = {begin}
+
+    def follow(self, cursor: str) -> bool:
+        """Advance to the cursor of the next page; False if there is none.
+
+        Raises:
+            SourceFailed: The cursor repeats.
+        """
+        if not cursor:
+            return False
+        if cursor in self._seen:
+            raise SourceFailed(
+                FailureReason.UNREADABLE,
+                "The exchange repeated a cursor: what comes after this page cannot be read.",
+                retryable=True,
+            )
+        self._seen.add(cursor)
+        self.cursor = cursor
+        return True
+
+
+class Range:
+    """What is asked of a walker.
+
+    Args:
+        from_ms: Oldest record time, inclusive.
+        to_ms: Newest record time, inclusive.
+        after: The place of the last record that was delivered before; only later ones count.
+    """
+
+    __slots__ = ("after", "from_ms", "to_ms")
+
+    def __init__(self, from_ms: int, to_ms: int, *, after: RecordKey = FIRST) -> None:
+        self.from_ms = from_ms
+        self.to_ms = to_ms
+        self.after = after
+
+
+class Sorter:
+    """Puts records into order while more are coming, and lets each id pass once."""
+
+    def __init__(self, wanted: Range) -> None:
+        self._wanted = wanted
+        self._held: list[Keyed] = []
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._last = FIRST
+        self.disordered = 0
+        self.duplicates = 0
+
+    def push(self, records: list[Record], *, snapshot: bool) -> None:
+        """Add records; those out of range or already delivered are dropped."""
+        for record in records:
+            key = key_of(record)
+            if not (self._snapshot_wanted(key) if snapshot else self._in_range(key)):
+                continue
+            if record.transactionId in self._seen:
+                self.duplicates += 1
+                continue
+            self._seen[record.transactionId] = None
+            heapq.heappush(self._held, (key, record))
+
+    def _in_range(self, key: RecordKey) -> bool:
+        wanted = self._wanted
+        return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
+
+    def _snapshot_wanted(self, key: RecordKey) -> bool:
+        """Every page takes a snapshot of its own time, so what was given out goes by id."""
+        return key.record_id > self._wanted.after.record_id
+
+    def release(self, watermark_ms: int) -> Iterator[Keyed]:
+        """Every held record that is later than the watermark, in order."""
+        while self._held and self._held[0][0].negative_ms < -watermark_ms:
+            keyed = heapq.heappop(self._held)
+            if keyed[0] < self._last:
+                self.disordered += 1
+            else:
+                self._last = keyed[0]
+            yield keyed
+        while len(self._seen) - len(self._held) > RECENT_MAX:
+            self._seen.popitem(last=False)
+
+
+class Demand:
+    """How far back an answer reaches at most: what is older is not read.
+
+    Args:
+        limit: Records of the answer; None for all.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._horizon_ms = NOTHING_LEFT_MS
+        self._bounded = limit is not None and limit <= DEMAND_MAX
+        self._open = limit is None or limit > SMALL_ANSWER
+        self._changed = asyncio.Event()
+
+    def update(self, walkers: Sequence["Walker"], left: int | None) -> None:
+        """Update from the buffered records; `left` more records are needed."""
+        if not self._bounded or left is None:
+            return
+        begun = self._open or all(walker.begun or walker.finished for walker in walkers)
+        horizon_ms = self._horizon_ms
+        if sum(len(walker.ready) for walker in walkers) >= left:
+            # Two sources of one event count once.
+            keys = {keyed[0] for walker in walkers for keyed in walker.ready}
+            if len(keys) >= left:
+                horizon_ms = -heapq.nsmallest(left, keys)[-1].negative_ms
+        if (begun, horizon_ms) != (self._open, self._horizon_ms):
+            self._open, self._horizon_ms = begun, horizon_ms
+            self._changed.set()
+
+    def needs(self, newest_ms: int) -> bool:
+        """Whether records of this time and older may still be in the answer."""
+        return self._open and newest_ms >= self._horizon_ms
+
+    async def wanted(self, newest_ms: int) -> None:
+        """Wait until records of this time and older are needed."""
+        while not self.needs(newest_ms):
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class Bookmark(NamedTuple):
+    """A page of the exchange: its window, and the exchange's cursor that leads to it."""
+
+    from_ms: int
+    to_ms: int
+    seen_ms: int
+    cursor: str = ""
+
+    @property
+    def window(self) -> Window:
+        """The window that the cursor belongs to."""
+        return Window(self.from_ms, self.to_ms, self.seen_ms)
+
+
+class ReadPage(NamedTuple):
+    """A page that was read, and where it stands at the exchange."""
+
+    page: Page
+    bookmark: Bookmark
+
+
+class WindowStream:
+    """One window being read ahead, page after page.
+
+    Args:
+        begin: The window, and the exchange's cursor to begin at.
+    """
+
+    def __init__(self, walker: "Walker", begin: Bookmark, *, long: bool) -> None:
+        self.window = begin.window
+        self.asked = 0
+        self.pages: asyncio.Queue[ReadPage | Exception | None] = asyncio.Queue(
+            PAGES_AHEAD if long else PAGES_AHEAD_SHORT
+        )
+        self._walker = walker
+        self._cursor = begin.cursor
+        self.task = asyncio.create_task(self._run(), name=f"window {walker.source.name}")
+
+    async def _run(self) -> None:
+        try:
+            if self._walker.source.oldest_first:
+                await self._read_oldest_first()
+            else:
+                await self._read()
+        except Exception as error:  # raised again where the pages are taken
+            await self.pages.put(error)
+        else:
+            await self.pages.put(None)
+
+    async def _ask(self, window: Window, cursor: str) -> Page:
+        page = await self._walker.read_page(window, cursor)
+        self.asked += 1
+        return page
+
+    async def _read(self) -> None:
+        source, window = self._walker.source, self.window
+        chain, full_page, unread_ms = CursorChain(self._cursor), False, window.to_ms
+        for _ in range(PAGES_MAX):
+            try:
+                page = await self._ask(_below(window, unread_ms, source), chain.cursor)
+            except TooOld:
+                # A cursor belongs to its window: begin again below what was read.
+                cut = self._walker.cut(window._replace(to_ms=unread_ms))
+                if cut is None:
+                    return
+                window, chain = cut, CursorChain()
+                continue
+            except CursorGone:
+                if self.asked or not chain.cursor:
+                    raise _refused_cursor() from None
+                # It was that of an earlier answer: the window is read from its beginning.
+                chain = CursorChain()
+                continue
+            await self.pages.put(ReadPage(page, Bookmark(*window, chain.cursor)))
+            unread_ms = min([unread_ms, *(r.timestamp + 1 for r in page.records)])
+            full_page = full_page or page.rows >= source.page_rows
+            if is_last(source, page.rows, full_page=full_page):
+                return
+            if not source.ranged and unread_ms <= window.from_ms:
+                return
+            if not chain.follow(page.cursor):
+                return
+            await self._walker.wanted(unread_ms - 1)
+        raise _endless()
+
+    async def _read_oldest_first(self) -> None:
+        parts = [self.window]  # the newest last
+        while parts:
+            part = parts.pop()
+            try:
+                page = await self._whole(part)
+            except TooOld:
+                cut = self._walker.cut(part)
+                parts += [] if cut is None else [cut]
+                continue
+            except CursorGone:
+                raise _refused_cursor() from None
+            if page is None:
+                parts += self._halves(part)
+                continue
+            await self.pages.put(ReadPage(page, Bookmark(*part)))
+            if parts:
+                await self._walker.wanted(part.from_ms - 1)
+
+    async def _whole(self, part: Window) -> Page | None:
+        """All of a window as one page; None where it has more pages than may be held."""
+        source = self._walker.source
+        records: list[Record] = []
+        rows, unreadable, kept_from_ms = 0, 0, None
+        chain, full_page = CursorChain(), False
+        for _ in range(PAGES_HELD_MAX if self._halves(part) else PAGES_MAX):
+            page = await self._ask(part, chain.cursor)
+            records += page.records
+            rows, unreadable = rows + page.rows, unreadable + page.unreadable
+            if page.kept_from_ms is not None:
+                kept_from_ms = max(kept_from_ms or 0, page.kept_from_ms)
+            full_page = full_page or page.rows >= source.page_rows
+            last = is_last(source, page.rows, full_page=full_page)
+            if last or not chain.follow(page.cursor):
+                return Page(records[::-1], rows, "", unreadable, kept_from_ms)
+        if not self._halves(part):
+            raise _endless()
+        return None
+
+    def _halves(self, part: Window) -> list[Window]:
+        """The older and the newer half; none where both bounds are one grain apart."""
+        grain_ms = self._walker.source.grain_ms
+        middle_ms = (part.from_ms + part.to_ms) // 2 // grain_ms * grain_ms
+        if middle_ms <= part.from_ms:
+            return []
+        older = Window(part.from_ms, middle_ms, middle_ms - 1)
+        return [older, part._replace(from_ms=middle_ms)]
 
 
 class Walker:
@@ -265,3 +599,55 @@ class Walker:
         if window.to_ms <= self.floor_ms:
             return None
         return window._replace(from_ms=self.floor_ms)
+
+
+def _below(window: Window, unread_ms: int, source: Source) -> Window:
+    """A window, for a page of which all rows are older than `unread_ms`."""
+    if source.untimed:
+        return window
+    return window._replace(seen_ms=min(window.seen_ms, unread_ms - 1))
+
+
+def _endless() -> SourceFailed:
+    return SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than the limit.")
+
+
+def _refused_cursor() -> SourceFailed:
+    return SourceFailed(
+        FailureReason.EXCHANGE_ERROR, "The exchange does not accept its own cursor.", retryable=True
+    )
+
+
+def floor_ms(source: Source, now_ms: int) -> int:
+    """The oldest time that a source may be asked for."""
+    kept_from = 0 if source.keeps_ms is None else now_ms - source.keeps_ms + FLOOR_MARGIN_MS
+    return max(source.begins_ms, kept_from)
+
+
+def fitted(source: Source, limit: int | None) -> Source:
+    """A source with pages no larger than an answer of `limit` records can use."""
+    if limit is None or not source.window_ms or source.untimed or source.oldest_first:
+        return source
+    rows = max(PAGE_ROWS_MIN, limit + PAGE_ROWS_SPARE)
+    if rows >= source.page_rows or source.lag_ms > SMALL_PAGE_LAG_MS:
+        return source
+    return replace(source, page_rows=rows, page_rows_least=min(rows, source.page_rows_least))
+
+
+def is_last(source: Source, rows: int, *, full_page: bool) -> bool:
+    """Whether a page's size proves that it is the last.
+
+    A cursor does not: the last page may still have one. A short page does, unless the exchange
+    silently gives smaller pages than asked for: so it must be shorter than any page size it could
+    have fallen back to, or have a full page before it. Where the query is filtered
+    (`page_rows_least` 0), only an empty page does.
+    """
+    if rows == 0:
+        return True
+    if not source.page_rows_least:
+        return False
+    return rows < source.page_rows_least or (full_page and rows < source.page_rows)
+
+
+def _up(at_ms: int, grain_ms: int) -> int:
+    return -(-at_ms // grain_ms) * grain_ms

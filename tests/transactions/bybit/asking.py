@@ -8,14 +8,12 @@ import httpx
 import pytest
 from msgspec import json
 
-from onebook.transactions.budget import Retries
-from onebook.transactions.bybit.answers import BybitApi
-from onebook.transactions.bybit.paths import EXECUTIONS
-from onebook.transactions.client import ExchangeClient
+from onebook.transactions.adapter import SourceFailed
+from onebook.transactions.bybit.api import BybitApi
+from onebook.transactions.bybit.endpoints import EXECUTIONS
+from onebook.transactions.client import Call, ExchangeClient, ExchangeHost, Reply
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import SourceFailed
-from onebook.transactions.host import ExchangeHost
-from onebook.transactions.upstream import Call, Reply
+from onebook.transactions.limits import Retries
 from transactions.bybit_support import CLOCK, loop_now_ms, loop_s, run
 
 MINE = Credentials("mykey00000000000000", "mysecret0000000000000000000000000000")

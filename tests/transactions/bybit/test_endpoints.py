@@ -1,14 +1,26 @@
-"""The table of Bybit's endpoints."""
+"""The tables of Bybit's endpoints, paths and bookkeeping."""
 
 from typing import Any
 
 import pytest
 
-from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES, WORDS
+from onebook.transactions.adapter import SourceFailed
+from onebook.transactions.bybit.adapter import unavailable_types
+from onebook.transactions.bybit.endpoints import (
+    ACCOUNT,
+    API_KEY,
+    BOOKS,
+    ENDPOINTS,
+    ENTRY,
+    INSTRUMENTS,
+    RATES,
+    SOURCES,
+    TYPES,
+    WORDS,
+)
 from onebook.transactions.bybit.pages import read_row, rows_of
-from onebook.transactions.bybit.reader import unavailable_types
 from onebook.transactions.bybit.rows import ms
-from onebook.transactions.failures import SourceFailed
+from onebook.transactions.reconciliation import CHECKS
 from onebook.transactions.record import Status
 from transactions.bybit.native import SPOT, fill
 
@@ -75,3 +87,24 @@ class TestTables:
         assert ms({"t": "1672214887231423699"}, "t") == 1_672_214_887_231
         assert ms({"t": "0"}, "t") is None
         assert ms({}, "t") is None
+
+
+def test_its_types_are_those_of_the_endpoints() -> None:
+    assert {BOOKS.trades, BOOKS.tokens, *BOOKS.contracts.values()} <= set(TYPES)
+
+
+def test_reasons_are_of_checks_that_there_are() -> None:
+    assert set(BOOKS.reasons) <= set(CHECKS)
+
+
+def test_the_wallets_with_special_roles_are_held() -> None:
+    assert {BOOKS.trading_wallet, BOOKS.funding_wallet} == BOOKS.held
+
+
+def test_every_path_that_is_asked_has_a_limit() -> None:
+    asked = {endpoint.path for endpoint in ENDPOINTS.values()} | {ACCOUNT, API_KEY, INSTRUMENTS}
+    assert asked == set(RATES)
+
+
+def test_a_limit_begins_no_higher_than_its_table() -> None:
+    assert all(rate.start <= rate.count for rate in RATES.values())

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from onebook.transactions.adapter import Page, Window
+from onebook.transactions.adapter import Page, SourceFailed, Window
 from onebook.transactions.bybit.endpoints import ENDPOINTS
 from onebook.transactions.bybit.pages import (
     cursor_parameter,
@@ -15,7 +15,6 @@ from onebook.transactions.bybit.pages import (
     rows_of,
     witnessed,
 )
-from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Holder, Status
 from transactions.bybit.native import SPOT, fill, fund_row, line, order
 from transactions.test_record import record

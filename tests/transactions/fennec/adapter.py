@@ -17,19 +17,27 @@ from onebook.transactions.adapter import (
     SECRET_FIELD,
     AccountInfo,
     AdapterEntry,
+    Bookkeeping,
     Environment,
+    FailureReason,
     Page,
     RequestVerdict,
     Source,
+    SourceFailed,
     Window,
 )
-from onebook.transactions.bookkeeping import Bookkeeping
-from onebook.transactions.budget import Rate, Retries
-from onebook.transactions.client import ExchangeClient
+from onebook.transactions.client import (
+    ApiFacts,
+    Call,
+    ExchangeClient,
+    ExchangeHost,
+    Outcome,
+    Reply,
+    Then,
+)
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.host import ExchangeHost
+from onebook.transactions.limits import Rate, Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets
 from onebook.transactions.record import (
     Balance,
@@ -44,7 +52,6 @@ from onebook.transactions.record import (
     TradedMarket,
     money,
 )
-from onebook.transactions.upstream import ApiFacts, Call, Outcome, Reply, Then
 
 WALLET: Final = Holder("MAIN", "fox")
 LISTED: Final = {"window_ms": 7 * DAY_MS, "oldest_first": True, "page_rows": 20,

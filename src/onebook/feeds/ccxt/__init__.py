@@ -3,12 +3,10 @@
 Off unless `feeds.ccxt.exchanges` names some and the extra `onebook[ccxt]` is installed. ccxt runs
 in a thread with an event loop of its own (`worker`), because it parses lists of megabytes and
 leaves tasks behind, which must not delay or outlive the node. `client` owns one ccxt client and
-writes frames, `feed` passes them to the same sessions that our sockets use, and
+writes frames, `connection` passes them to the same sessions that our sockets use, and
 `exchanges.through_ccxt` parses them.
 """
 
-from onebook.feeds.ccxt.feed import CcxtFeed
-from onebook.feeds.ccxt.library import Library
-from onebook.feeds.ccxt.names import enabled, faults
+from onebook.feeds.ccxt.library import Library, enabled, faults
 
-__all__ = ["CcxtFeed", "Library", "enabled", "faults"]
+__all__ = ["Library", "enabled", "faults"]

@@ -1,27 +1,49 @@
 """One ccxt client in the worker's loop: watches books and writes them as frames.
 
-Everything here runs in the worker's thread; frames leave by `emit`, commands come by `command`. It
-adds what ccxt lacks: a message that ccxt fails to read ends the client, because ccxt reads none
-after it, and all tasks that it started are cancelled at the end.
+`CcxtClient` and `Watcher` run in the worker's thread; frames leave by `emit`, commands come by
+`command`. They add what ccxt lacks: a message that ccxt fails to read ends the client, because ccxt
+reads none after it, and all tasks that it started are cancelled at the end.
+
+Exceptions are classified by the names of their classes, and markets and numbers are converted by
+ccxt's own two functions, because ccxt is imported only where it is used.
+
+A float that ccxt read from an exchange is rounded to the precision that ccxt names for the market
+(`decimal_to_precision`): that undoes the noise of binary arithmetic, and nothing else, as long as
+the precision is right. Where a market has none, where a number would become 0, and where two prices
+of one side would become one, ccxt's `number_to_string` writes the shortest text of the float.
 """
 
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from enum import Enum, auto
+from math import isfinite
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from onebook.config import CcxtSettings
-from onebook.exchanges.through_ccxt import Command
-from onebook.feeds.actions import End
-from onebook.feeds.ccxt.numbers import Rows, SideWriter, best
-from onebook.feeds.ccxt.verdicts import Extent, verdict_of, words_of
+from onebook.exchanges.frames import short, step_of
+from onebook.exchanges.through_ccxt import Command, Market
 from onebook.feeds.ccxt.worker import Tasks
+from onebook.feeds.outbox import End
 from onebook.model import Reason
 
+STOP_S: Final = 5.0  # ccxt may take to close its connections; then they are abandoned
+TASKS_MAX: Final = 2_000
+TEXTS_MAX: Final = 20_000  # numbers of one column of one book whose text is remembered
+
+Number = float | int | str
+Write = Callable[[Number], str]
+Rows = list[tuple[Number, Number]]  # price and amount, best first
+# ccxt's `precisionMode`: what the precision of a market counts.
+DECIMAL_PLACES: Final = 2
+TICK_SIZE: Final = 4
+ROUND: Final = 1  # its rounding mode: half up
+
+Round = Callable[..., str]  # ccxt's decimal_to_precision(number, mode, precision, counting)
 log = logging.getLogger("onebook.feeds")
 
 OPENED: Final = b'{"type":"open"}'
@@ -34,6 +56,186 @@ Emit = Callable[[str, bytes], None]  # the native name of the instrument, and th
 
 _json = msgspec.json.encode
 _command = msgspec.json.Decoder(Command).decode
+
+
+class Extent(Enum):
+    """What an exception invalidates."""
+
+    BOOK = auto()  # it is subscribed again
+    REFUSAL = auto()  # one book, which is subscribed again much later
+    CONNECTION = auto()  # every book of the client, which is made anew
+
+
+class ErrorVerdict(NamedTuple):
+    """How far an exception reaches, and the code for `exchange_status` where a connection ends."""
+
+    extent: Extent
+    reason: Reason = Reason.GAP
+
+
+LOST: Final = ErrorVerdict(Extent.BOOK)
+REFUSED: Final = ErrorVerdict(Extent.REFUSAL, Reason.REFUSED)
+
+# https://docs.ccxt.com/#/README?id=exception-hierarchy
+VERDICTS: Final[dict[str, ErrorVerdict]] = {
+    "ChecksumError": ErrorVerdict(Extent.BOOK, Reason.CHECKSUM),
+    "InvalidNonce": LOST,
+    "UnsubscribeError": LOST,
+    "BadResponse": LOST,
+    "OnMaintenance": ErrorVerdict(Extent.CONNECTION, Reason.MAINTENANCE),
+    "RateLimitExceeded": ErrorVerdict(Extent.CONNECTION, Reason.RATE_LIMITED),
+    "DDoSProtection": ErrorVerdict(Extent.CONNECTION, Reason.RATE_LIMITED),
+    "NetworkError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "ExchangeClosedByUser": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "AuthenticationError": REFUSED,
+    "ArgumentsRequired": REFUSED,
+    "BadRequest": REFUSED,
+    "OperationRejected": REFUSED,
+    "NotSupported": REFUSED,
+    # ccxt cancels the tasks that wait for a connection it has closed.
+    "CancelledError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "OSError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "ClientError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),  # of aiohttp
+}
+
+
+def verdict_of(error: BaseException) -> ErrorVerdict:
+    """Classify an exception; an unknown one concerns one book."""
+    for kind in type(error).__mro__:
+        if kind.__name__ in VERDICTS:
+            return VERDICTS[kind.__name__]
+    return LOST
+
+
+def words_of(error: BaseException) -> str:
+    """Name an exception in one short line."""
+    text = " ".join(str(error).split())
+    return short(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def rounding(round_to: Callable[[Number], str], plain: Write) -> Write:
+    """Write a number at a precision, or plainly where it would vanish."""
+
+    def write(number: Number) -> str:
+        text = round_to(number)
+        return text if text.strip("0.") else plain(number)
+
+    return write
+
+
+class Texts:
+    """Cache of number texts of one column: most of a book is unchanged between updates."""
+
+    __slots__ = ("_texts", "_write")
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._texts: dict[Number, str] = {}
+
+    def of(self, number: Number) -> str:
+        """Return the text of a number."""
+        text = self._texts.get(number)
+        if text is None:
+            if len(self._texts) >= TEXTS_MAX:
+                self._texts.clear()
+            text = self._texts[number] = self._write(number)
+        return text
+
+
+class SideWriter:
+    """Writes sides of one market's book as JSON: `[["price","amount"],...]`.
+
+    Args:
+        price: Writes a price at the market's precision.
+        amount: The same of an amount.
+        plain: Writes any number without a precision.
+    """
+
+    def __init__(self, price: Write, amount: Write, plain: Write) -> None:
+        self._prices = Texts(price)
+        self._amounts = Texts(amount)
+        self._plain = plain
+        self.coarse = False  # the precision that ccxt names is coarser than the book's prices
+
+    def write(self, rows: Rows) -> bytes:
+        """Write one side."""
+        prices = self._price_texts(rows)
+        if not self.coarse and len(set(prices)) < len(prices):
+            self.coarse = True
+            self._prices = Texts(self._plain)
+            prices = self._price_texts(rows)
+        levels = (
+            f'["{price}","{self._amounts.of(row[1])}"]'
+            for price, row in zip(prices, rows, strict=True)
+        )
+        return f"[{','.join(levels)}]".encode()
+
+    def _price_texts(self, rows: Rows) -> list[str]:
+        return [self._prices.of(row[0]) for row in rows]
+
+
+def best(side: Sequence[Sequence[Number]], depth: int) -> Rows:
+    """Copy the best levels of a side of ccxt's book, which ccxt continues to change."""
+    return [(row[0], row[1]) for row in side[:depth]]
+
+
+def rows(markets: Iterable[Mapping[str, Any]], counting: int, plain: Write) -> list[Market]:
+    """List the spot markets that are active; ccxt's `active` is None where that is not known."""
+    return [
+        Market(
+            native=market["id"],
+            symbol=market["symbol"],
+            base=market["base"],
+            quote=market["quote"],
+            tick=_step(market, "price", counting, plain),
+            lot=_step(market, "amount", counting, plain),
+        )
+        for market in markets
+        if market.get("spot") is True
+        and not market.get("contract")
+        and market.get("active") is not False
+        and all(isinstance(market.get(name), str) for name in ("id", "symbol", "base", "quote"))
+    ]
+
+
+def writer(market: Mapping[str, Any], counting: int, round_to: Round, plain: Write) -> SideWriter:
+    """Return what writes the sides of a market's book."""
+    price, amount = (
+        _write(precision_of(market, column, counting), counting, round_to, plain)
+        for column in ("price", "amount")
+    )
+    return SideWriter(price, amount, plain)
+
+
+def _write(precision: Number | None, counting: int, round_to: Round, plain: Write) -> Write:
+    if precision is None:
+        return plain
+    # The arguments in ccxt's order, because its parameters have no stable names.
+    return rounding(lambda number: round_to(number, ROUND, precision, counting), plain)
+
+
+def precision_of(market: Mapping[str, Any], column: str, counting: int) -> Number | None:
+    """Return the precision of a column as `decimal_to_precision` takes it; None where it has none.
+
+    A step must be above zero; what counts digits must be whole.
+    """
+    precision = (market.get("precision") or {}).get(column)
+    if isinstance(precision, bool) or not isinstance(precision, int | float):
+        return None
+    if not isfinite(precision):
+        return None
+    if counting == TICK_SIZE:
+        return precision if precision > 0 else None
+    return int(precision) if precision == int(precision) else None
+
+
+def _step(market: Mapping[str, Any], column: str, counting: int, plain: Write) -> str:
+    precision = precision_of(market, column, counting)
+    if precision is None:
+        return ""
+    if counting == TICK_SIZE:
+        return plain(precision)
+    return step_of(int(precision)) if counting == DECIMAL_PLACES else ""
 
 
 class CcxtHandle:
@@ -66,7 +268,8 @@ class CcxtClient:
         emit: Called with each frame, in the worker's thread; it must not block.
         ended: Called there with the reason when it ends, before the connections are closed, which
             takes a while.
-        settings: Limits and waits.
+        settings: What the operator decides.
+        tasks_max: Asyncio tasks of the client; a client that exceeds this is ended.
     """
 
     def __init__(
@@ -75,8 +278,11 @@ class CcxtClient:
         emit: Emit,
         ended: Callable[[End], object],
         settings: CcxtSettings,
+        *,
+        tasks_max: int = TASKS_MAX,
     ) -> None:
         self.settings = settings
+        self._tasks_max = tasks_max
         self.emit = emit
         self._ended = ended
         self._make = make
@@ -91,7 +297,7 @@ class CcxtClient:
     async def run(self) -> None:
         """Watch books as commanded until the connection fails or `stop`, then close everything."""
         self._over = asyncio.get_running_loop().create_future()
-        tasks = Tasks(self.settings.tasks_max, self._broken)
+        tasks = Tasks(self._tasks_max, self._broken)
         tasks.own()
         self._context = contextvars.copy_context()
         try:
@@ -206,7 +412,7 @@ class CcxtClient:
     async def _close(self, tasks: Tasks) -> None:
         for watcher in self._watchers.values():
             watcher.cancel()
-        books, half_s = self._books, self.settings.stop_s / 2
+        books, half_s = self._books, STOP_S / 2
         if books is not None:
             try:
                 async with asyncio.timeout(half_s):
@@ -229,7 +435,7 @@ class Watcher:
         self, client: CcxtClient, ccxt: Any, native: str, symbol: str, writer: SideWriter
     ) -> None:
         self.task: asyncio.Task[None] | None = None
-        self.delivered = False  # a book came since it was asked for
+        self.delivered = False  # a book arrived since it was subscribed
         self._client = client
         self._ccxt = ccxt
         self._native = native
@@ -262,7 +468,7 @@ class Watcher:
         if not self._ccxt.has.get("unWatchOrderBook"):
             return
         with suppress(Exception):  # closing the client ends the rest
-            async with asyncio.timeout(self._client.settings.stop_s):
+            async with asyncio.timeout(STOP_S):
                 await self._ccxt.un_watch_order_book(self._symbol)
 
     def cancel(self) -> None:

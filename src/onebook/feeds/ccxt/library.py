@@ -1,12 +1,14 @@
-"""ccxt in its thread: reads the markets of its exchanges, and makes clients for feeds.
+"""ccxt in its thread: validates the list of exchanges, reads their markets and makes clients.
 
 Used from the node's event loop; `_read`, `_make` and `_opened` run in the worker's thread.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -14,17 +16,83 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onebook.config import ExchangeSettings, FeedSettings
-from onebook.errors import ExchangeFailed
-from onebook.feeds.actions import End
-from onebook.feeds.ccxt.client import CcxtClient, CcxtHandle, Emit
-from onebook.feeds.ccxt.markets import rows, writer
-from onebook.feeds.ccxt.names import library
-from onebook.feeds.ccxt.numbers import SideWriter
-from onebook.feeds.ccxt.verdicts import words_of
+from onebook.errors import ConfigError, ExchangeFailed
+from onebook.exchanges import resolve
+from onebook.exchanges.contract import Exchange
+from onebook.exchanges.through_ccxt import exchange_of
+from onebook.feeds.ccxt.client import (
+    STOP_S,
+    TASKS_MAX,
+    CcxtClient,
+    CcxtHandle,
+    Emit,
+    SideWriter,
+    rows,
+    words_of,
+    writer,
+)
 from onebook.feeds.ccxt.worker import Tasks, Worker
+from onebook.feeds.limits import LIMITS
+from onebook.feeds.outbox import End
 
+SETTING: Final = "feeds.ccxt.exchanges"
+MODULE: Final = "ccxt.pro"
+LIST_S: Final = 60.0  # loading all markets of one exchange, with ccxt's waits and retries
 THREAD: Final = "onebook-ccxt"
 SPOT: Final = ["spot"]
+
+
+def installed() -> bool:
+    """Return whether ccxt can be imported; it is not imported for that."""
+    return find_spec("ccxt") is not None
+
+
+def library() -> Any:
+    """Import ccxt.pro: seconds the first time, and about 100 MB; only where it is used."""
+    return import_module(MODULE)
+
+
+def faults(names: Collection[str]) -> Iterator[str]:
+    """One sentence for each error in the operator's list."""
+    if not names:
+        return
+    if not installed():
+        yield f'{SETTING}: ccxt is not installed; install it with pip install "onebook[ccxt]".'
+        return
+    for name in sorted(set(names)):
+        if fault := _fault(name):
+            yield f"{SETTING}: {fault}"
+
+
+def _fault(name: str) -> str:
+    native = resolve(name)
+    if native is not None:
+        return f"{name!r} has a connector of Onebook ({native}), which is used instead; remove it."
+    known = library().exchanges
+    if name not in known:
+        usable = ", ".join(each for each in known if resolve(each) is None)
+        return f"ccxt.pro has no exchange {name!r}; it has {usable}."
+    able = getattr(library(), name)().has
+    if not able.get("watchOrderBook"):
+        return f"ccxt.pro cannot watch the order books of {name!r} (watchOrderBook)."
+    if able.get("spot") is False:
+        return f"{name!r} trades no spot pairs, and derivatives are not merged with spot."
+    return ""
+
+
+def enabled(settings: FeedSettings) -> dict[str, Exchange]:
+    """Return the facts of the exchanges that the operator configured through ccxt, by name.
+
+    Raises:
+        ConfigError: One of them is not available through ccxt; each fault is a line.
+    """
+    found = [*faults(settings.ccxt.exchanges)]
+    if found:
+        raise ConfigError("\n".join(found))
+    return {
+        name: exchange_of(name, str(getattr(library(), name)().name or name), settings.ccxt)
+        for name in dict.fromkeys(settings.ccxt.exchanges)
+    }
 
 
 class Library:
@@ -49,7 +117,7 @@ class Library:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._worker.stop(self._settings.ccxt.stop_s)
+        await self._worker.stop(STOP_S)
 
     async def markets(self, name: str) -> bytes:
         """Read the markets of an exchange, as `through_ccxt.parse_instruments` reads them.
@@ -57,13 +125,12 @@ class Library:
         Raises:
             ExchangeFailed: ccxt could not load them in time.
         """
-        limit_s = self._settings.ccxt.list_s
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(LIST_S):
                 return await self._worker.call(partial(self._read, name))
         except TimeoutError:
             raise ExchangeFailed(
-                f"ccxt did not load the markets of {name} within {limit_s:g} s."
+                f"ccxt did not load the markets of {name} within {LIST_S:g} s."
             ) from None
 
     def client(self, name: str, emit: Emit, ended: Callable[[End], object]) -> CcxtClient:
@@ -85,8 +152,7 @@ class Library:
     # In the worker's thread.
 
     async def _read(self, name: str) -> bytes:
-        ours = self._settings.ccxt
-        tasks = Tasks(ours.tasks_max, lambda error: None)
+        tasks = Tasks(TASKS_MAX, lambda error: None)
         tasks.own()
         ccxt, close = self._opened(name)
         try:
@@ -97,7 +163,7 @@ class Library:
             ) from None
         finally:
             await close()
-            await tasks.cancel(ours.stop_s)
+            await tasks.cancel(STOP_S)
         found = rows(markets.values(), ccxt.precisionMode, ccxt.number_to_string)
         self._listed[name] = ccxt, {row.native: markets[row.symbol] for row in found}
         return msgspec.json.encode(found)
@@ -118,10 +184,8 @@ class Library:
 
     def _opened(self, name: str) -> tuple[Any, Any]:
         """Make a client of ccxt, and what closes it: for spot, and with bodies of bounded size."""
-        from onebook.feeds.ccxt.bodies import session_of  # aiohttp: there where ccxt is
-
         settings = self._settings
-        session = session_of(settings.list_bytes_max)
+        session = http_session(LIMITS.list_bytes_max)
         ccxt = getattr(library(), name)(
             {
                 "session": session,
@@ -165,3 +229,23 @@ def redirected(urls: Any, to: ExchangeSettings) -> Any:
             parts = urlsplit(place)
             urls = re.sub(rf"^{scheme}://[^/]+", f"{parts.scheme}://{parts.netloc}", urls)
     return urls
+
+
+def http_session(bytes_max: int) -> Any:
+    """Make an aiohttp session whose responses fail beyond `bytes_max` decompressed bytes."""
+    import aiohttp  # installed with ccxt
+
+    class Bounded(aiohttp.ClientResponse):
+        async def read(self) -> bytes:
+            if self._body is None:
+                parts, size = [], 0
+                async for part in self.content.iter_any():
+                    size += len(part)
+                    if size > bytes_max:
+                        self.close()
+                        raise aiohttp.ClientPayloadError(f"a body of more than {bytes_max} bytes")
+                    parts.append(part)
+                self._body = b"".join(parts)
+            return self._body
+
+    return aiohttp.ClientSession(response_class=Bounded)

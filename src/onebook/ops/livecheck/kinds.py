@@ -44,7 +44,7 @@ class FindingKind(StrEnum):
     CLOSE_ANNOUNCED = (
         "close_announced",
         Grade.NOTE,
-        "The exchange announced that it ends the connection.",
+        "The exchange announced that it will close the connection.",
     )
     FRAME_TOO_LARGE = (
         "frame_too_large",

@@ -36,8 +36,7 @@ from onebook.exchanges.contract import (
     Trading,
     Unnamed,
 )
-from onebook.feeds.connection import TOO_LONG
-from onebook.feeds.ports import FrameRecorder
+from onebook.feeds.connection import TOO_LONG, FrameRecorder
 from onebook.model import Health, Instrument, Reason
 from onebook.ops.livecheck.forms import Redactor, form_of
 from onebook.ops.livecheck.kinds import FindingKind

@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
@@ -15,7 +17,8 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange, ProtocolError
 from onebook.feeds import Catalogue, Supervisor, read_list
 from onebook.feeds.catalogue import traded
-from onebook.feeds.ports import FrameRecorder
+from onebook.feeds.connection import FrameRecorder
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import Health, Instrument
 from onebook.ops.livecheck.findings import exchange_report
 from onebook.ops.livecheck.forms import Redactor
@@ -65,7 +68,7 @@ class LiveCheck:
         self.running: dict[str, ExchangeCheck] = {}
         self.done: dict[str, ExchangeReport] = {}
         self.seconds = seconds
-        self._settings = _hurried(settings, seconds)
+        self._settings = settings
         self._symbols = tuple(symbols)
         self._recorders = recorders or {}
         self._started_at_ms = time.time_ns() // 1_000_000
@@ -152,6 +155,7 @@ class ExchangeCheck:
         self._redactor = Redactor(self._own)
         self.observer = Observer(exchange, self.books, redactor=self._redactor, recorder=recorder)
         self._settings = settings.model_copy(update={"exchanges": (exchange.name,)})
+        self._limits = _hurried(seconds)
         self._seconds = seconds
         self._symbols = symbols
         self._recorded = recorder is not None
@@ -174,6 +178,7 @@ class ExchangeCheck:
                     rest=rest,
                     catalogue=catalogue,
                     settings=self._settings,
+                    limits=self._limits,
                     recorders={self.exchange.name: self.observer},
                 )
                 await stack.enter_async_context(supervisor)
@@ -214,7 +219,7 @@ class ExchangeCheck:
             for task in (reading, stopping):
                 task.cancel()
             await asyncio.gather(reading, stopping, return_exceptions=True)
-        catalogue.take(self.exchange.name, found)
+        catalogue.update(self.exchange.name, found)
         seconds = round(time.monotonic() - began_s, 3)
         return ListReport(len(found), found.refused, seconds, problem)
 
@@ -319,15 +324,14 @@ def own_hosts(exchange: Exchange) -> list[str]:
     return sorted(each for each in hosts - known if each)
 
 
-def _hurried(settings: FeedSettings, seconds: float) -> FeedSettings:
-    """Return settings with which a silent stream is found within the time of the check."""
-    return settings.model_copy(
-        update={
-            "probe_first_s": min(settings.probe_first_s, seconds * PROBE_SHARE),
-            "probe_quiet_s": min(settings.probe_quiet_s, seconds * PROBE_SHARE),
-            "dead_stream_s": min(settings.dead_stream_s, seconds * DEAD_SHARE),
-            "reseed_min_s": min(settings.reseed_min_s, seconds * PROBE_SHARE),
-        }
+def _hurried(seconds: float) -> FeedLimits:
+    """Return limits with which a silent stream is found within the time of the check."""
+    return replace(
+        LIMITS,
+        probe_first_s=min(LIMITS.probe_first_s, seconds * PROBE_SHARE),
+        probe_quiet_s=min(LIMITS.probe_quiet_s, seconds * PROBE_SHARE),
+        dead_stream_s=min(LIMITS.dead_stream_s, seconds * DEAD_SHARE),
+        reseed_min_s=min(LIMITS.reseed_min_s, seconds * PROBE_SHARE),
     )
 
 

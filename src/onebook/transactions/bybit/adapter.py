@@ -1,28 +1,330 @@
 """Bybit behind the adapter protocol: its environments, their markets, and a reader per request."""
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from functools import partial
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import httpx
+from msgspec.structs import replace
 
 from onebook.config import TransactionSettings
-from onebook.transactions.adapter import AdapterEntry, Environment, RequestVerdict, Source
-from onebook.transactions.budget import Retries
-from onebook.transactions.bybit.answers import DISPLAY, BybitApi
-from onebook.transactions.bybit.endpoints import ENTRY, SOURCES
+from onebook.model import DAY_MS
+from onebook.transactions.adapter import (
+    NOT_ASKED,
+    AccountInfo,
+    AdapterEntry,
+    Environment,
+    FailureReason,
+    Page,
+    RequestVerdict,
+    Source,
+    SourceFailed,
+    Window,
+)
+from onebook.transactions.bybit.api import DISPLAY, BybitApi
+from onebook.transactions.bybit.endpoints import (
+    ACCOUNT,
+    API_KEY,
+    CLASSIC,
+    ENDPOINTS,
+    ENTRY,
+    INSTRUMENTS,
+    LOADED_CATEGORIES,
+    SOURCES,
+    WEEK_MS,
+    Endpoint,
+)
 from onebook.transactions.bybit.instruments import new_markets
-from onebook.transactions.bybit.pages import cursor_parameter
-from onebook.transactions.bybit.paths import INSTRUMENTS
-from onebook.transactions.bybit.reader import BybitReader, Environs
-from onebook.transactions.client import ExchangeClient
+from onebook.transactions.bybit.pages import (
+    begins_unnamed,
+    cursor_parameter,
+    holds_instant,
+    owned,
+    query_of,
+    read_rows,
+    rows_of,
+    uncountable,
+    undocumented,
+    with_instant,
+    witnessed,
+)
+from onebook.transactions.bybit.rows import Context, Row, text
+from onebook.transactions.client import Call, ExchangeClient, ExchangeHost, Reply
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.host import ExchangeHost
-from onebook.transactions.markets import InstrumentRow, MarketCache
-from onebook.transactions.upstream import Call
+from onebook.transactions.limits import Retries
+from onebook.transactions.markets import InstrumentRow, MarketCache, SymbolFanOut, pages_along
+from onebook.transactions.walk import floor_ms
 
+EXPIRY_WARNING_DAYS: Final = 14
+TRADING: Final = frozenset(
+    {"Order", "Position", "SpotTrade", "OptionsTrade", "DerivativesTrade", "CopyTrading",
+     "BlockTrade"}
+)  # fmt: skip
+MOVING: Final = frozenset({"AccountTransfer", "SubMemberTransfer"})
+WITHDRAWING: Final = "Withdraw"
 MARKET_PAGES_MAX: Final = 20
+
+
+def granted_of(key: Row) -> set[str]:
+    """Every permission of a key."""
+    return {name for group in key["permissions"].values() for name in group}
+
+
+def days_left(key: Row) -> int | None:
+    """In how many days a key ends; None where it does not."""
+    days = key.get("deadlineDay")
+    return days if isinstance(days, int) and days >= 0 else None
+
+
+def expires_at(key: Row, now_ms: int) -> int | None:
+    """When a key ends, to the day."""
+    days = days_left(key)
+    return None if days is None else now_ms + days * DAY_MS
+
+
+def warnings_of(key: Row) -> Iterator[str]:
+    """What a key may do that reading does not need, and that it ends soon."""
+    granted = granted_of(key)
+    if key["readOnly"] != 1:
+        for able, names in (
+            ("trade", granted & TRADING),
+            ("withdraw", granted & {WITHDRAWING}),
+            ("move funds between accounts", granted & MOVING),
+        ):
+            if names:
+                yield (
+                    f"The key can {able} ({', '.join(sorted(names))}); "
+                    "reading needs none of it: use a read-only key."
+                )
+    days = days_left(key)
+    if days is not None and days <= EXPIRY_WARNING_DAYS:
+        yield f"The key ends in {days} day{'' if days == 1 else 's'}; renew it at Bybit."
+
+
+class Environs(NamedTuple):
+    """An environment of Bybit: its host, and the markets that are traded there."""
+
+    environment: Environment
+    host: ExchangeHost
+    cache: MarketCache
+
+
+class BybitReader:
+    """Reads one Bybit account."""
+
+    def __init__(
+        self,
+        client: ExchangeClient,
+        environs: Environs,
+        credentials: Credentials,
+        *,
+        include_raw: bool,
+        key_id: str,
+    ) -> None:
+        self._client = client
+        self._environs = environs
+        self._credentials = credentials
+        self._include_raw = include_raw
+        self._retries = Retries(client.random, key=key_id)
+        self._absent: set[str] = set()
+        self._mode: int | None = None
+        self._key: Row | None = None
+        self._snapshot_ms: int | None = None
+        self._symbols = SymbolFanOut(self._traded, margin_ms=WEEK_MS)
+        self._empty: set[tuple[str, str]] = set()  # paths and queries without rows
+        self._locks: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def trouble(self) -> SourceFailed | None:
+        """The failure that is being tried again now."""
+        return self._retries.trouble
+
+    async def page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Ask for one page of a source; see `adapter.Reader`."""
+        endpoint = ENDPOINTS[source.name]
+        if source.name in self._absent:
+            return NOT_ASKED
+        if endpoint.not_in and await self._account_mode() in endpoint.not_in:
+            return NOT_ASKED
+        if endpoint.category:
+            await self._load_markets(endpoint.category)
+        await self._learn_uid()
+        try:
+            if endpoint.by_symbol:
+                ask = partial(self._page_of_symbol, endpoint, window)
+                return await self._symbols.page(endpoint.category, window, ask)
+            return await self._asked(endpoint, window, cursor, rows=source.page_rows)
+        except SourceFailed as failure:
+            # A path of a mode that the account was never in is refused, not empty.
+            of_another_mode = endpoint.not_in and failure.reason is FailureReason.NOT_OFFERED
+            if not (endpoint.optional or of_another_mode) or failure.fatal or failure.retryable:
+                raise
+            self._absent.add(source.name)
+            return NOT_ASKED
+
+    async def _asked(
+        self,
+        endpoint: Endpoint,
+        window: Window,
+        cursor: str,
+        *,
+        symbol: str = "",
+        rows: int | None = None,
+    ) -> Page:
+        query = query_of(endpoint, window, cursor, symbol=symbol, rows=rows)
+        if not endpoint.not_in:
+            page = self._page(endpoint, window, await self._get(endpoint.path, query))
+            if cursor and endpoint.id_field and begins_unnamed(page):
+                return await self._with_first_instant(endpoint, window, page)
+            return page
+        # Several sources ask for the same rows of a former mode, and most accounts have none.
+        key = (endpoint.path, query)
+        async with self._locks[key]:
+            if key in self._empty:
+                return Page([], 0, "")
+            reply = await self._get(endpoint.path, query)
+            page = self._page(endpoint, window, reply)
+            if not page.rows:
+                self._empty.add(key)
+        if endpoint.witness:
+            return witnessed(page)
+        if endpoint.sure_ms is not None and page.rows:
+            return replace(page, kept_from_ms=reply.server_ms - endpoint.sure_ms)
+        return page
+
+    async def _with_first_instant(self, endpoint: Endpoint, window: Window, page: Page) -> Page:
+        """A page that goes on from another, with every row of its first instant.
+
+        Of equal rows without an id the ordinal decides, and those of one instant can stand on two
+        pages: so they are read in one.
+        """
+        at_ms = page.records[0].timestamp
+        below = Window(window.from_ms, at_ms + endpoint.source.grain_ms, window.seen_ms)
+        found = self._page(
+            endpoint, below, (await self._get(endpoint.path, query_of(endpoint, below, "")))
+        )
+        if not holds_instant(found, at_ms, endpoint.source):
+            query = query_of(endpoint, below, found.cursor)
+            rest = self._page(endpoint, below, await self._get(endpoint.path, query))
+            if any(record.timestamp >= at_ms for record in rest.records):
+                raise uncountable()
+        return with_instant(page, found, at_ms)
+
+    async def _page_of_symbol(
+        self, endpoint: Endpoint, window: Window, symbol: str, cursor: str
+    ) -> Page:
+        return await self._asked(endpoint, window, cursor, symbol=symbol)
+
+    async def _traded(self, category: str, window: Window) -> set[str]:
+        """The symbols with fills before the upgrade in a window."""
+        endpoint = ENDPOINTS[f"former_{category}_fills"]
+        now_ms = self._client.clock.now_ms()
+        from_ms = max(window.from_ms, floor_ms(endpoint.source, now_ms))
+        to_ms = min(window.to_ms, now_ms)
+        if from_ms >= to_ms:
+            return set()
+        asked = partial(self._asked, endpoint, Window(from_ms, to_ms, to_ms))
+        async with aclosing(pages_along(asked)) as pages:
+            return {r.instrument.symbol async for p in pages for r in p.records if r.instrument}
+
+    async def _load_markets(self, category: str) -> None:
+        """Load the markets of a category (all for "*") where they are not known."""
+        for name in LOADED_CATEGORIES if category == "*" else (category,):
+            await self._environs.cache.load(name, self._retries)
+
+    async def _learn_uid(self) -> None:
+        """Request the account's user id once: it identifies our side of a transfer."""
+        try:
+            await self._key_info()
+        except SourceFailed as failure:
+            if failure.fatal:
+                raise
+            self._key = {}
+
+    async def _key_info(self) -> Row:
+        """The key as `query-api` describes it, requested once."""
+        async with self._locks[API_KEY]:
+            if self._key is None:
+                result = (await self._get(API_KEY, "")).value
+                if not isinstance(result, dict):
+                    raise undocumented()
+                self._key = result
+            return self._key
+
+    @property
+    def _uid(self) -> str | None:
+        return text(self._key or {}, "userID")
+
+    async def _account_mode(self) -> int:
+        """The account's `unifiedMarginStatus`, asked for once."""
+        async with self._locks[ACCOUNT]:
+            if self._mode is None:
+                result = (await self._get(ACCOUNT, "")).value
+                if not isinstance(result, dict) or not isinstance(
+                    mode := result.get("unifiedMarginStatus"), int
+                ):
+                    raise undocumented()
+                self._mode = mode
+            return self._mode
+
+    def _page(self, endpoint: Endpoint, window: Window, reply: Reply) -> Page:
+        rows, cursor = rows_of(endpoint, reply.value)
+        context = Context(
+            environment=self._environs.environment.value,
+            markets=self._environs.cache.markets,
+            category="" if endpoint.category == "*" else endpoint.category,
+            asked_at_ms=window.seen_ms or self._snapshot_at(reply.server_ms),
+            uid=self._uid,
+        )
+        read, unreadable = read_rows(rows, endpoint, context, window)
+        records = [owned(record, context.uid) for record in read]
+        if self._include_raw:
+            records = [replace(r, raw=row) for r, row in zip(records, rows, strict=True)]
+        return Page(records, len(rows), cursor, unreadable)
+
+    def _snapshot_at(self, at_ms: int) -> int:
+        """One time for every wallet of a request: their order then goes by id, as all ties do."""
+        if self._snapshot_ms is None:
+            self._snapshot_ms = at_ms
+        return self._snapshot_ms
+
+    async def account(self) -> AccountInfo:
+        """Ask for the key's account and what it may read."""
+        key = await self._key_info()
+        mode = await self._account_mode()
+        try:
+            return AccountInfo(
+                account_type="CLASSIC" if mode in CLASSIC else "UNIFIED",
+                read_only=key["readOnly"] == 1,
+                unavailable_types=unavailable_types(granted_of(key)),
+                warnings=tuple(warnings_of(key)),
+                expires_at=expires_at(key, self._client.clock.now_ms()),
+            )
+        except (LookupError, TypeError, AttributeError):
+            raise undocumented() from None
+
+    async def _get(self, path: str, query: str) -> Reply:
+        return await self._client.ask(
+            self._environs.host,
+            Call(path, query),
+            credentials=self._credentials,
+            retries=self._retries,
+        )
+
+
+def unavailable_types(granted: set[str]) -> tuple[str, ...]:
+    """The types of which at least one source needs a permission that is not granted."""
+    missing = {
+        endpoint.source.type
+        for endpoint in ENDPOINTS.values()
+        if endpoint.permission and not granted.intersection(endpoint.permission)
+    }
+    return tuple(kind for kind in ENTRY.types if kind in missing)
 
 
 class BybitAdapter:

@@ -1,43 +1,126 @@
-"""Every Bybit endpoint that history is read from: the facts, as a table."""
+"""Bybit's endpoints, rate limits, types and bookkeeping: the facts, as tables.
 
-from typing import Any, Final
+Limits: https://bybit-exchange.github.io/docs/v5/rate-limit (start values are a fifth or so of the
+table's; the exchange's own headers raise them). Windows and how far back: the page of each path,
+see `docs/reference/transactions.md` for the list of what Bybit leaves open and how we decided.
 
+Former account modes, classic and the inverse contracts of UTA 1.0:
+
+- https://bybit-exchange.github.io/docs/v5/acct-mode
+- https://bybit-exchange.github.io/docs/v5/pre-upgrade/order-list, and the pages beside it
+- https://bybit-exchange.github.io/docs/v5/account/contract-transaction-log
+
+An upgraded account's fills, closed positions and orders of the time before stand only under
+`/v5/pre-upgrade/*`; an account of UTA 1.0 keeps the ledger of its inverse contracts apart. Bybit
+states the mode an account is in (`unifiedMarginStatus`), not which ones it was in nor when it
+changed: so every account that could have rows is asked, and most answer with none.
+
+Bybit's API lacks the ledgers of spot and USDT contracts of a classic account and, after the upgrade
+to UTA 2.0, the ledger of inverse contracts. Fills prove that they existed. Such a *witness* yields
+no record; its newest row is the time before which the coverage of its type ends.
+
+What the pages leave open, and the careful answer:
+
+- How far back: two years, as everywhere. Contracts in USDC "the recent 6 months": where their rows
+  appear, nothing older than 180 days counts as covered.
+- Fills without a symbol: the page names USDC contracts among them, only that of orders does not.
+- Windows of the USDC ledger: not stated, so seven days as everywhere.
+- Closed positions need a symbol: those of the fills from a week before a window to a week after
+  it, because the row's filter can go by its creation or its last change.
+- The settlement list takes no times: it is read whole.
+- Deliveries before the upgrade are of options, which are no type of ours.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 from msgspec.structs import replace
 
-from onebook.model import SECOND_MS
-from onebook.transactions.adapter import KEY_FIELD, SECRET_FIELD, AdapterEntry, Source
-from onebook.transactions.bybit import closings, funds, ledger, trades
-from onebook.transactions.bybit.books import BOOKS
-from onebook.transactions.bybit.former import FORMER
-from onebook.transactions.bybit.paths import (
-    BEGAN_MS,
-    CLOSED_PNL,
-    CLOSED_PNL_LAG_MS,
-    DELIVERIES,
-    DEPOSITS,
-    EXECUTIONS,
-    FUND_LEDGER,
-    FUND_WALLET,
-    FUTURES_PERMISSION,
-    INTERNAL_DEPOSITS,
-    LEDGER,
-    LEVER_ORDERS,
-    MONTH_MS,
-    ORDERS,
-    SETTLEMENTS,
-    SPOT_PERMISSION,
-    TRANSFERS,
-    TWO_YEARS_MS,
-    UNIVERSAL_TRANSFERS,
-    WALLET,
-    WALLET_PERMISSION,
-    WEEK_MS,
-    WITHDRAWALS,
-    Endpoint,
-    Times,
+from onebook.model import DAY_MS, SECOND_MS
+from onebook.transactions.adapter import (
+    KEY_FIELD,
+    SECRET_FIELD,
+    AdapterEntry,
+    Bookkeeping,
+    EventType,
+    Source,
+    Unproven,
 )
-from onebook.transactions.bybit.rows import EXCHANGE
+from onebook.transactions.bybit import funds, ledger, trades
+from onebook.transactions.bybit.rows import EXCHANGE, Context, Mapper, Row
+from onebook.transactions.limits import Rate
+from onebook.transactions.reconciliation import CheckId
+from onebook.transactions.record import Holder, Record
 
+WEEK_MS: Final = 7 * DAY_MS
+MONTH_MS: Final = 30 * DAY_MS
+TWO_YEARS_MS: Final = 730 * DAY_MS
+
+BEGAN_MS: Final = 1_519_862_400_000  # 2018-03-01: Bybit opened that month
+# A closing order can rest before it fills; Bybit does not say which time the filter goes by.
+CLOSED_PNL_LAG_MS: Final = WEEK_MS
+
+EXECUTIONS: Final = "/v5/execution/list"
+ORDERS: Final = "/v5/order/history"
+CLOSED_PNL: Final = "/v5/position/closed-pnl"
+LEDGER: Final = "/v5/account/transaction-log"
+WALLET: Final = "/v5/account/wallet-balance"
+ACCOUNT: Final = "/v5/account/info"
+FUND_WALLET: Final = "/v5/asset/transfer/query-account-coins-balance"
+FUND_LEDGER: Final = "/v5/asset/fundinghistory"
+DEPOSITS: Final = "/v5/asset/deposit/query-record"
+INTERNAL_DEPOSITS: Final = "/v5/asset/deposit/query-internal-record"
+WITHDRAWALS: Final = "/v5/asset/withdraw/query-record"
+TRANSFERS: Final = "/v5/asset/transfer/query-inter-transfer-list"
+UNIVERSAL_TRANSFERS: Final = "/v5/asset/transfer/query-universal-transfer-list"
+DELIVERIES: Final = "/v5/asset/delivery-record"
+SETTLEMENTS: Final = "/v5/asset/settlement-record"
+LEVER_ORDERS: Final = "/v5/spot-lever-token/order-record"
+CONTRACT_LEDGER: Final = "/v5/account/contract-transaction-log"
+FORMER_EXECUTIONS: Final = "/v5/pre-upgrade/execution/list"
+FORMER_ORDERS: Final = "/v5/pre-upgrade/order/history"
+FORMER_CLOSED_PNL: Final = "/v5/pre-upgrade/position/closed-pnl"
+FORMER_LEDGER: Final = "/v5/pre-upgrade/account/transaction-log"
+FORMER_SETTLEMENTS: Final = "/v5/pre-upgrade/asset/settlement-record"
+API_KEY: Final = "/v5/user/query-api"
+INSTRUMENTS: Final = "/v5/market/instruments-info"
+
+MINUTE_S: Final = 60.0
+IP_RATE: Final = Rate(500, 5.0)  # the table has 600; a breach costs ten minutes
+RATES: Final = {
+    EXECUTIONS: Rate(50, 1.0, start=10),
+    ORDERS: Rate(50, 1.0, start=10),
+    CLOSED_PNL: Rate(50, 1.0, start=10),
+    LEDGER: Rate(25, 1.0, start=10),
+    WALLET: Rate(50, 1.0, start=10),
+    ACCOUNT: Rate(50, 1.0, start=10),
+    FUND_WALLET: Rate(5, 1.0),
+    FUND_LEDGER: Rate(30, 1.0, start=10),
+    DEPOSITS: Rate(100, MINUTE_S),
+    INTERNAL_DEPOSITS: Rate(300, 1.0, start=10),
+    WITHDRAWALS: Rate(300, MINUTE_S),
+    TRANSFERS: Rate(60, MINUTE_S),
+    UNIVERSAL_TRANSFERS: Rate(5, 1.0),
+    DELIVERIES: Rate(50, 1.0, start=10),
+    SETTLEMENTS: Rate(50, 1.0, start=10),
+    LEVER_ORDERS: Rate(10, 1.0),
+    # Not in the table: we begin at what ccxt allows itself.
+    CONTRACT_LEDGER: Rate(50, 1.0, start=10),
+    FORMER_EXECUTIONS: Rate(50, 1.0, start=10),
+    FORMER_ORDERS: Rate(50, 1.0, start=10),
+    FORMER_CLOSED_PNL: Rate(50, 1.0, start=10),
+    FORMER_LEDGER: Rate(50, 1.0, start=10),
+    FORMER_SETTLEMENTS: Rate(50, 1.0, start=10),
+    API_KEY: Rate(10, 1.0),
+    INSTRUMENTS: Rate(20, 1.0),
+}
+CLASSIC: Final = frozenset({1})
+BEFORE_UTA_2: Final = frozenset({1, 3, 4})
+UTA_2: Final = frozenset({5, 6})
+HALF_YEAR_MS: Final = 180 * DAY_MS
+
+SPOT_WALLET: Final = Holder("SPOT", None)
+USDC_WALLET: Final = Holder("OPTION", None)  # so is the classic USDC account called
 # 2025-10-01: leverage tokens ended on 2025-07-04, and their list of orders with them. Lines of the
 # ledger go on: what was left over is redeemed.
 LEVER_ENDED_MS: Final = 1_759_276_800_000
@@ -45,6 +128,196 @@ LEVER_ENDED_MS: Final = 1_759_276_800_000
 # a check that can take weeks. The default range and a month before it are two windows, as it and a
 # week before it are.
 DEPOSIT_LAG_MS: Final = MONTH_MS
+
+
+class Times(NamedTuple):
+    """How an endpoint takes a range of time."""
+
+    start: str = "startTime"
+    end: str = "endTime"
+    unit_ms: int = 1
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """A source of ours as Bybit offers it.
+
+    Args:
+        source: How it is walked.
+        path: Where it is.
+        fixed: Parameters that are always sent.
+        mapper: How a row becomes a record.
+        rows: Where the rows are in `result`.
+        category: What Bybit calls the market; every category's markets are loaded where it is "*".
+        permission: What the key needs, as `query-api` lists it; any of these.
+        optional: Whether a failure only means that there is nothing.
+        not_in: The modes of an account (`unifiedMarginStatus`) in which it has nothing to say.
+        by_symbol: It must be asked for each symbol; those that were traded are found first.
+        ranged: Whether it takes a range of time; without, its whole list is read.
+        sure_ms: Where rows appear, how far back from now it is sure to hold them all.
+        id_field: The field of a row's id where rows may have none: equal ones of one instant are
+            then events of their own.
+        witness: Its rows only prove that there was something that Bybit no longer shows.
+    """
+
+    source: Source
+    path: str
+    fixed: tuple[tuple[str, str], ...]
+    mapper: Mapper
+    rows: str = "list"
+    category: str = ""
+    times: Times = Times()
+    permission: tuple[str, ...] = ()
+    optional: bool = False
+    not_in: frozenset[int] = frozenset()
+    by_symbol: bool = False
+    ranged: bool = True
+    sure_ms: int | None = None
+    id_field: str = ""
+    witness: bool = False
+
+
+SPOT_PERMISSION: Final = ("SpotTrade",)
+FUTURES_PERMISSION: Final = ("Order", "Position", "DerivativesTrade")
+WALLET_PERMISSION: Final = ("AccountTransfer", "SubMemberTransfer", "SubMemberTransferList")
+LOADED_CATEGORIES: Final = ("spot", "linear", "inverse")
+
+
+def former_fill(row: Row, context: Context) -> Record:
+    """A fill or funding payment, in the wallet that the contract then had."""
+    return _of_contract(trades.execution(row, context))
+
+
+def former_closed_pnl(row: Row, context: Context) -> Record:
+    """What an order that closed a position realised."""
+    return _of_contract(trades.closed_pnl(row, context))
+
+
+def former_settlement(row: Row, context: Context) -> Record:
+    """A session of a USDC contract."""
+    return _of_contract(trades.settlement(row, context))
+
+
+def usdc_line(row: Row, context: Context) -> Record:
+    """A line of the classic USDC account's book; its rows have no id."""
+    return replace(ledger.ledger(row, context), account=USDC_WALLET)
+
+
+def former_spot_fill(row: Row, context: Context) -> Record:
+    """A fill of a spot order, in the wallet that spot then had."""
+    return replace(trades.execution(row, context), account=SPOT_WALLET)
+
+
+def former_order(row: Row, context: Context) -> Record:
+    """A spot order."""
+    return replace(trades.order(row, context), account=SPOT_WALLET)
+
+
+def _of_contract(record: Record) -> Record:
+    market = record.instrument
+    in_usdc = market is not None and market.settle == "USDC"
+    return replace(record, account=USDC_WALLET if in_usdc else ledger.CONTRACT_WALLET)
+
+
+def _former_source(name: str, kind: str, **differs: Any) -> Source:
+    facts: dict[str, Any] = {"window_ms": WEEK_MS, "keeps_ms": TWO_YEARS_MS, "begins_ms": BEGAN_MS}
+    return Source(name=name, type=kind, **(facts | differs))
+
+
+def _former_fills(name: str, kind: str, category: str, **differs: Any) -> Endpoint:
+    facts: dict[str, Any] = {
+        "mapper": former_fill,
+        "not_in": CLASSIC,
+        "permission": FUTURES_PERMISSION,
+    }
+    return Endpoint(
+        source=_former_source(name, kind, page_rows=100, page_rows_least=50),
+        path=FORMER_EXECUTIONS,
+        fixed=(("category", category),),
+        category=category,
+        **(facts | differs),
+    )
+
+
+def _former_closed_pnl(name: str, kind: str, category: str) -> Endpoint:
+    return Endpoint(
+        source=_former_source(name, kind, page_rows=100, lag_ms=CLOSED_PNL_LAG_MS),
+        path=FORMER_CLOSED_PNL,
+        fixed=(("category", category),),
+        mapper=former_closed_pnl,
+        category=category,
+        permission=FUTURES_PERMISSION,
+        not_in=CLASSIC,
+        by_symbol=True,
+    )
+
+
+def _former_spot_fills(name: str, kind: str, **differs: Any) -> Endpoint:
+    facts: dict[str, Any] = {"mapper": former_spot_fill, "permission": SPOT_PERMISSION}
+    return _former_fills(name, kind, "spot", **(facts | differs))
+
+
+def _usdc_book(name: str, category: str) -> Endpoint:
+    """One half of the classic USDC account's book; there is no query for both."""
+    return Endpoint(
+        source=_former_source(name, "ledger"),
+        path=FORMER_LEDGER,
+        fixed=(("category", category),),
+        mapper=usdc_line,
+        category="*",
+        permission=FUTURES_PERMISSION,
+        not_in=CLASSIC,
+        sure_ms=HALF_YEAR_MS,
+    )
+
+
+def _book(name: str, category: str) -> Endpoint:
+    """A source for the proof of a book; the answer is complete without it."""
+    return _former_fills(name, "ledger", category, not_in=BEFORE_UTA_2, witness=True, optional=True)
+
+
+FORMER: Final = (
+    _former_spot_fills("former_spot_fills", "spot_orders"),
+    Endpoint(
+        source=_former_source("former_spot_orders", "spot_orders"),
+        path=FORMER_ORDERS,
+        fixed=(("category", "spot"),),
+        mapper=former_order,
+        category="spot",
+        permission=SPOT_PERMISSION,
+        not_in=CLASSIC,
+    ),
+    _former_fills("former_linear_fills", "futures_linear", "linear"),
+    _former_closed_pnl("former_linear_closed_pnl", "futures_linear", "linear"),
+    Endpoint(
+        source=_former_source(
+            "former_usdc_sessions", "futures_linear", window_ms=TWO_YEARS_MS, untimed=True
+        ),
+        path=FORMER_SETTLEMENTS,
+        fixed=(("category", "linear"),),
+        mapper=former_settlement,
+        category="linear",
+        permission=FUTURES_PERMISSION,
+        not_in=CLASSIC,
+        ranged=False,
+        sure_ms=HALF_YEAR_MS,
+    ),
+    _former_fills("former_inverse_fills", "futures_inverse", "inverse"),
+    _former_closed_pnl("former_inverse_closed_pnl", "futures_inverse", "inverse"),
+    Endpoint(
+        source=_former_source("contract_ledger", "ledger", page_rows_least=20),
+        path=CONTRACT_LEDGER,
+        fixed=(),
+        mapper=ledger.contract_ledger,
+        category="*",
+        permission=FUTURES_PERMISSION,
+        not_in=UTA_2,
+    ),
+    _usdc_book("former_usdc_ledger", "linear"),
+    _usdc_book("former_option_ledger", "option"),
+    _former_spot_fills("former_spot_book", "ledger", witness=True, optional=True),
+    _book("former_linear_book", "linear"),
+    _book("former_inverse_book", "inverse"),
+)
 
 
 def _executions(
@@ -71,7 +344,7 @@ def _closed_pnl(name: str, kind: str, category: str) -> Endpoint:
         ),
         path=CLOSED_PNL,
         fixed=(("category", category),),
-        mapper=closings.closed_pnl,
+        mapper=trades.closed_pnl,
         category=category,
         permission=FUTURES_PERMISSION,
     )  # fmt: skip
@@ -85,7 +358,7 @@ def _deliveries(name: str, kind: str, category: str) -> Endpoint:
         ),
         path=DELIVERIES,
         fixed=(("category", category),),
-        mapper=closings.delivery,
+        mapper=trades.delivery,
         category=category,
         permission=WALLET_PERMISSION + FUTURES_PERMISSION,
     )  # fmt: skip
@@ -191,7 +464,7 @@ _ENDPOINTS: Final = (
         ),
         path=SETTLEMENTS,
         fixed=(("category", "linear"),),
-        mapper=closings.settlement,
+        mapper=trades.settlement,
         category="linear",
         permission=WALLET_PERMISSION + FUTURES_PERMISSION,
     ),
@@ -250,6 +523,57 @@ TYPES: Final = (
     "ledger",
     "leverage_token_trades",
     "transfers",
+)
+
+
+_MOVE_LEFT: Final = (
+    "Bybit also books moves that no list has: at an upgrade, to and from bots, copy trading and "
+    "other products; or the transfer between users is lost."
+)
+BOOKS: Final = Bookkeeping(
+    trades="spot_orders",
+    contracts={"linear": "futures_linear", "inverse": "futures_inverse"},
+    tokens="leverage_token_trades",
+    trading_wallet="UNIFIED",
+    funding_wallet="FUND",
+    held=frozenset({"UNIFIED", "FUND"}),
+    unheld=Unproven(
+        "the closing balance of the wallets CONTRACT, SPOT and OPTION",
+        "Their holdings are not read; only their chains are proven.",
+    ),
+    unproven=(
+        (
+            EventType.FUTURES,
+            Unproven(
+                "`closedPnl` of positions without `openFee` and `closeFee`",
+                "Bybit did not show them before 2025-06-24; what was gained before fees is "
+                "compared instead.",
+            ),
+        ),
+        (
+            EventType.LEDGER,
+            Unproven(
+                "events before the ledger's coverage begins",
+                "Bybit no longer shows the books of wallets that an upgrade closed.",
+            ),
+        ),
+    ),
+    reasons={
+        CheckId.ORDERS: "Their orders are older than the range, or lost: Bybit finds orders by "
+        "their creation.",
+        CheckId.SETTLEMENTS: "Bybit does not say whether `deliveryRpl` is before fees.",
+    }
+    | dict.fromkeys(
+        (
+            CheckId.SPOT_FILLS,
+            CheckId.FUTURES_FILLS,
+            CheckId.TRANSFERS,
+            CheckId.DEPOSITS,
+            CheckId.WITHDRAWALS,
+            CheckId.LEVERAGE_TOKENS,
+        ),
+        _MOVE_LEFT,
+    ),
 )
 
 

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from onebook.core import NumberError, canonical, iso
 from onebook.model import SECOND_MS
-from onebook.transactions.adapter import Page, Source, Window
-from onebook.transactions.bybit.paths import Endpoint
+from onebook.transactions.adapter import FailureReason, Page, Source, SourceFailed, Window
+from onebook.transactions.bybit.endpoints import Endpoint
 from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id, ms
-from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.reading import is_last
 from onebook.transactions.record import Description, Holder, Ids, Record, Status
+from onebook.transactions.walk import is_last
 
 # What Bybit calls the time of a row, the one that its record has first.
 _TIME_FIELDS: Final = (

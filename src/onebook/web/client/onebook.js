@@ -34,13 +34,13 @@ const CHECKSUM_LEVELS = 25;
 const TRANSIENT = new Set([408, 425, 429]);
 const ERRORS = new Set(["error", "authentication_error", "subscription_error", "data_limit_exceeded"]);
 const CLOSE_REASONS = {
-  1006: "The connection broke.",
-  4001: "No API key was sent in time.",
-  4002: "The API key is not valid, suspended or expired.",
-  4003: "The monthly data allowance of this key is used up.",
-  4004: "This key has all the connections that its tier allows.",
-  4108: "This client read too slowly.",
-  4113: "This client sent too many messages.",
+  1006: "The connection was lost.",
+  4001: "The client did not authenticate in time.",
+  4002: "The API key is invalid, suspended or expired.",
+  4003: "The monthly data allowance of this key is exhausted.",
+  4004: "This key has reached the connection limit of its tier.",
+  4108: "The client read too slowly.",
+  4113: "The client sent too many messages.",
   4129: "The service is full.",
   4200: "The service is restarting.",
 };
@@ -346,7 +346,7 @@ function addressesOf(url) {
   if (!parts || !/^(https?|wss?):$/.test(parts.protocol) || parts.port === "0") {
     throw new Refused(
       "invalid_url",
-      `"${url}" is not the address of a service: it starts with https://, http://, wss:// or ws://, ` +
+      `"${url}" is not a service URL: use https://, http://, wss:// or ws://, ` +
         "for example http://127.0.0.1:8000.",
     );
   }
@@ -370,7 +370,7 @@ async function notOpened(addresses, fetch, place, stopping = []) {
     const signal = AbortSignal.any([AbortSignal.timeout(OPEN_TIMEOUT_S * 1000), ...stopping]);
     const answer = await fetch(`${addresses.rest}/health`, { signal });
     if (answer.status === 404) {
-      throw new Refused("http_404", `${place} answers HTTP 404: check the path of the address.`);
+      throw new Refused("http_404", `${place} answers HTTP 404: check the path of the URL.`);
     }
     return ["no_handshake", `${place} answers HTTP ${answer.status} but opened no WebSocket.`];
   } catch (error) {
@@ -379,11 +379,11 @@ async function notOpened(addresses, fetch, place, stopping = []) {
     if (/CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(reason)) {
       throw new Refused("untrusted_certificate", `The certificate of ${place} is not trusted: ${reason}.`);
     }
-    if (reason === "ECONNREFUSED") return ["unreachable", `Nothing listens at ${place}.`];
-    if (reason === "ENOTFOUND") return ["unknown_host", `${place} is not a known host.`];
+    if (reason === "ECONNREFUSED") return ["unreachable", `Connection refused by ${place}.`];
+    if (reason === "ENOTFOUND") return ["unknown_host", `Unknown host name ${place}.`];
     const own = globalThis.location?.host === place; // a page of the service: its certificate and origin are right
-    const alike = " In a browser an untrusted certificate, or a page of an origin that the service does not allow, looks the same.";
-    return ["unreachable", `${place} cannot be reached${reason ? `: ${reason}` : ""}.${own ? "" : alike}`];
+    const alike = " In a browser, an untrusted certificate or an origin that the service does not allow looks the same.";
+    return ["unreachable", `Cannot reach ${place}${reason ? `: ${reason}` : ""}.${own ? "" : alike}`];
   }
 }
 
@@ -496,13 +496,13 @@ function parsed(text) {
   } catch {
     // said below
   }
-  throw new Refused("not_onebook", "The peer does not speak Onebook's protocol: check the URL.");
+  throw new Refused("not_onebook", "The server does not speak Onebook's protocol: check the URL.");
 }
 
 /** A Date or Unix ms; another text than a number would be sent as null, which is no bound at all. */
 function millisecondsOf(time) {
   const ms = Number(time);
-  if (!Number.isInteger(ms)) throw new TypeError(`A time is a Date or Unix ms as a whole number, not ${time}.`);
+  if (!Number.isInteger(ms)) throw new TypeError(`A time must be a Date or Unix ms as an integer, not ${time}.`);
   return ms;
 }
 
@@ -625,7 +625,7 @@ export class Session {
       }
     } finally {
       this.#stopping.abort();
-      this.#reject(new Unavailable("stopped", "The session has ended."));
+      this.#reject(new Unavailable("stopped", "The session is closed."));
     }
   }
 
@@ -664,7 +664,7 @@ export class Session {
 
   /** The reply to one message; asked again on the next connection if this one ends before. */
   ask(message) {
-    if (this.#stopping.signal.aborted) return Promise.reject(new Unavailable("stopped", "The session has ended."));
+    if (this.#stopping.signal.aborted) return Promise.reject(new Unavailable("stopped", "The session is closed."));
     const id = this.#nextId();
     const question = { ...message, id };
     return new Promise((resolve, reject) => {
@@ -678,7 +678,7 @@ export class Session {
    * it ends without an answer, which it does after `pingTimeoutS`.
    */
   async ping() {
-    if (!this.#connection?.opened) throw new Unavailable("not_connected", "There is no connection.");
+    if (!this.#connection?.opened) throw new Unavailable("not_connected", "Not connected.");
     const sentAt = performance.now();
     await this.ask({ type: "ping", client_time: String(this.#lastId + 1) }); // a pong has no id
     return performance.now() - sentAt;
@@ -787,7 +787,7 @@ export class Session {
   #actOnTime(connection) {
     const due = connection.check();
     if (due === "ping") this.ping().catch(nothing); // fails where the connection ends, which is known otherwise
-    else if (due === "silent") return [due, `Nothing came for ${this.silenceMaxS} s.`, NO_CLOSE_FRAME, null];
+    else if (due === "silent") return [due, `No message for ${this.silenceMaxS} s.`, NO_CLOSE_FRAME, null];
     else if (due) return [due, `A ping was not answered within ${this.pingTimeoutS} s.`, NO_CLOSE_FRAME, null];
     for (const [name, atMs] of [...this.#due]) {
       if (atMs > performance.now()) continue;
@@ -850,7 +850,7 @@ export class Session {
       this.#liveSince ??= performance.now();
       return this.handlers.view(view, message);
     }
-    view.lose({ code: "gap", message: "An update is missing or damaged; the full book is requested.", retryInS: 0 });
+    view.lose({ code: "gap", message: "An update is missing or damaged; a full book was requested.", retryInS: 0 });
     this.handlers.view(view, null);
     const atMs = (this.#resynced.get(found) ?? -Infinity) + RESYNC_PAUSE_S * 1000;
     if (performance.now() >= atMs) this.#resync(found);
@@ -915,7 +915,7 @@ export class Session {
 
   #closed({ code, reason }) {
     const named = this.#cause?.code ?? String(code);
-    const text = this.#cause?.message ?? (CLOSE_REASONS[code] || reason || `The service closed with code ${code}.`);
+    const text = this.#cause?.message ?? (CLOSE_REASONS[code] || reason || `The service closed the connection with code ${code}.`);
     if (between(code, FINAL_CODES)) throw new Refused(named, text);
     // Counted from the notice: a service that drains closes at the time that it named.
     const reconnectS = this.#reconnectAt === null ? null : Math.max(0, this.#reconnectAt - performance.now()) / 1000;
@@ -941,7 +941,7 @@ export class Onebook {
   /** Yield the newest view of each symbol for ever, across reconnects; leaving the loop closes. */
   watch(symbols, options = {}) {
     const named = typeof symbols === "string" ? [symbols] : [...symbols];
-    if (!named.length) throw new Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.");
+    if (!named.length) throw new Refused("invalid_parameters", "symbols: give at least one, such as BTC/USDT.");
     return new Watching(this, named, options).iterate();
   }
 
@@ -1019,7 +1019,7 @@ export class Onebook {
       yield page;
       if (page.nextCursor === null) return;
       if (page.nextCursor === request.cursor && page.records.length) {
-        throw new Unavailable("no_progress", "The service gives the cursor of this page again.");
+        throw new Unavailable("no_progress", "The service returned the same cursor again.");
       }
       const further = page.records.length || JSON.stringify(before?.coverage) !== JSON.stringify(page.coverage);
       idle = further ? 0 : idle + 1;
@@ -1057,7 +1057,7 @@ export class Onebook {
       }
       if (typeof came === "object" && "code" in came) {
         const kind = between(came.code, FINAL_CODES) ? Refused : Unavailable;
-        throw new kind(cause?.code ?? String(came.code), cause?.message ?? (came.reason || "The connection broke."));
+        throw new kind(cause?.code ?? String(came.code), cause?.message ?? (came.reason || "The connection was lost."));
       }
       const reply = parsed(came);
       if (ERRORS.has(reply.type)) {

@@ -81,7 +81,7 @@ function power(exponent, times = 1) {
   return exponent >= 0 ? `${times}${"0".repeat(exponent)}` : (times / 10 ** -exponent).toFixed(-exponent);
 }
 
-/** A number of bytes in the unit that fits it. */
+/** Format a number of bytes with a suitable unit. */
 export function size(bytes, decimals) {
   let unit = "B";
   for (const larger of ["KiB", "MiB", "GiB", "TiB"]) {

@@ -61,7 +61,7 @@ export class Ladder {
     this.#coverShares(...this.#sight);
   }
 
-  /** Show the best levels a side; asks stand upside down, so that the best meet. */
+  /** Show the best levels per side; asks stand upside down, so that the best meet. */
   show(book, nowMs) {
     const count = this.#count;
     this.#shown = { book, count };

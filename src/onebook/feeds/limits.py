@@ -1,0 +1,50 @@
+"""Limits and waits of feeds that are the same in every installation.
+
+What an operator would decide is in `config/feeds.py`. `onebook exchanges check` and tests pass
+limits of their own, to see in seconds what takes minutes; a value that nothing else passes is a
+constant beside its use.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+
+class FeedLimits(Struct, frozen=True, kw_only=True):
+    """Limits of one feed; `_s` are seconds."""
+
+    # Connections
+    stable_s: float = 60.0  # without a failure, until the retries of a connection or book restart
+    send_queue_max: int = 4_096  # frames that wait for the exchange's message rate limit
+    faults_max: int = 3  # frames a minute that cannot be understood, before a reconnect
+    noise_per_s: float = 100.0  # control frames and messages without data, sustained
+    noise_burst: int = 2_000  # and at once, before the connection is closed
+
+    # Resyncs of one instrument
+    resync_base_s: float = 1.0  # bound of the second wait; full jitter, doubling; the first is 0
+    resync_max_s: float = 30.0
+    resync_tries_max: int = 5  # before the whole connection is reopened
+    retry_offline_s: float = 300.0  # after a refusal; also the longest wait for a failing snapshot
+    slow_down_s: float = 10.0  # first pause after a rate limit error; doubles with each further one
+    slow_down_max_s: float = 300.0  # before jitter of up to the same length
+    fetch_total_s: float = 120.0  # one snapshot request, waits and retries included
+
+    # Refetched snapshots of live books
+    reseed_levels: int = 600  # refetch below this many levels before the horizon; 0: by distance
+    reseed_min_s: float = 10.0  # between two refetches
+    probe_first_s: float = 5.0  # of silence after subscribing, until a check over REST
+    probe_quiet_s: float = 300.0  # of silence of an established stream, until a check over REST
+    dead_stream_s: float = 10.0  # that a stream may lag behind a REST snapshot
+
+    # Cadence: silence limits derived from an instrument's own update intervals
+    cadence_evidence_s: float = 30.0  # of observed updates, at least
+    cadence_gaps_min: int = 50  # observed intervals, at least
+    cadence_factor: float = 4.0  # times the longest recent interval counts as silence
+
+    # Instrument lists; a longer one is rejected as a whole
+    list_rows_max: int = 50_000
+    list_bytes_max: int = 24 << 20  # the largest known is about half of this
+    list_pages_max: int = 100
+
+
+LIMITS: Final = FeedLimits()

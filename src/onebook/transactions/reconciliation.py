@@ -1,0 +1,764 @@
+"""Compares what an exchange reports twice: ledgers, orders and fills, events and ledger lines.
+
+Everything here is pure and takes records newest first, in one pass. `verify.Verifier` decides which
+records each check gets.
+
+- `WalletChains`: each balance of a ledger is the one before plus the change.
+- `Orders`: an order's quantity and value are the sums of its fills.
+- `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved money is
+  reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that agree cancel
+  out once both were read; what remains at the end was lost, or falsified, on one side.
+- `Verification` and `ProofCheck`: the results.
+
+Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from enum import StrEnum
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from onebook.core import show
+from onebook.transactions.adapter import EventType, Unproven
+from onebook.transactions.decimals import ZERO, add, negate, subtract
+from onebook.transactions.record import Direction, Fee, Record, Status
+
+BREAKS_MAX: Final = 100  # named in an answer; the rest is counted
+LEFT_MAX: Final = 100_000  # unmatched entries of one check that are held; more prove nothing
+TAX: Final = "tax"
+UNSURE_FILLS: Final = frozenset({"delivery", "liquidation", "adl", "adjustment", "other"})
+OPEN_ORDERS_MAX: Final = 100_000
+ALWAYS_UNPROVEN: Final = (
+    Unproven(
+        "oldest lines of what only the ledger knows (interest, airdrops, conversions, earn), if "
+        "they are lost together",
+        "Nothing stands before them in their chain, and no other list has their events.",
+    ),
+    Unproven("orders without a fill", "They leave no trace in fills or books."),
+    Unproven(
+        "what is pending, cancelled or failed",
+        "Only completed events are in the books, and only they are compared.",
+    ),
+)
+LEFT_OVER: Final = "It was lost, or the exchange books what no list has."
+OVERFLOWED: Final = "More is left over than can be held; ask for a shorter range."
+
+Key = tuple[str, ...]
+
+
+class Break(Struct, frozen=True):
+    """Where something that must hold does not."""
+
+    transactionId: str  # noqa: N815
+    expected: str
+    found: str
+    difference: str
+    what: str = ""
+
+
+class ChainReport(Struct, frozen=True):
+    """One wallet's coin over the range; `held` is the balance that the exchange reports now."""
+
+    wallet: str
+    asset: str
+    records: int
+    opening: str
+    changes: str
+    closing: str
+    difference: str
+    holds: bool
+    breaks: tuple[Break, ...]
+    held: str | None = None
+
+
+class Left(NamedTuple):
+    """What has no counterpart.
+
+    Args:
+        record: Of several, the newest.
+        what: What is wrong with it, for people.
+        expected, found: The figures that differ.
+        sure: Whether it can only be a loss; otherwise the exchange does not always book it so.
+    """
+
+    record: Record
+    what: str
+    expected: str
+    found: str
+    sure: bool = True
+
+
+class CheckId(StrEnum):
+    """Names of the checks in an answer."""
+
+    LEDGER_ARITHMETIC = "ledger_arithmetic"
+    LEDGER_CHAIN = "ledger_chain"
+    HOLDINGS = "holdings"
+    ORDERS = "orders"
+    SPOT_FILLS = "spot_fills"
+    FUTURES_FILLS = "futures_fills"
+    CLOSED_PNL = "closed_pnl"
+    SETTLEMENTS = "settlements"
+    DEPOSITS = "deposits"
+    WITHDRAWALS = "withdrawals"
+    TRANSFERS = "transfers"
+    LEVERAGE_TOKENS = "leverage_tokens"
+
+
+# Each check and the types it compares. Checks of types that an exchange does not have are left out.
+CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
+    CheckId.LEDGER_ARITHMETIC: (EventType.LEDGER,),
+    CheckId.LEDGER_CHAIN: (EventType.LEDGER,),
+    CheckId.HOLDINGS: (EventType.LEDGER, EventType.HOLDINGS),
+    CheckId.ORDERS: (EventType.TRADES,),
+    CheckId.SPOT_FILLS: (EventType.LEDGER, EventType.TRADES),
+    CheckId.FUTURES_FILLS: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.CLOSED_PNL: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.SETTLEMENTS: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.DEPOSITS: (EventType.LEDGER, EventType.DEPOSITS),
+    CheckId.WITHDRAWALS: (EventType.LEDGER, EventType.WITHDRAWALS),
+    CheckId.TRANSFERS: (EventType.LEDGER, EventType.TRANSFERS),
+    CheckId.LEVERAGE_TOKENS: (EventType.LEDGER, EventType.TOKENS),
+}
+
+
+class CheckState(StrEnum):
+    """What a check came to."""
+
+    HOLDS = "holds"
+    BROKEN = "broken"
+    OPEN = "open"  # something is left over that the exchange's data cannot decide
+    NOT_CHECKED = "not_checked"
+
+
+class ProofCheck(Struct, frozen=True):
+    """One check.
+
+    Args:
+        name: One of `CHECKS`.
+        checked: How many comparisons were made.
+        broken: How many of them fail, and how many stay open; `breaks` names the first hundred.
+        reason: Why nothing was checked, or why something stays open.
+    """
+
+    name: str
+    state: CheckState
+    checked: int
+    broken: int
+    open: int
+    breaks: tuple[Break, ...]
+    reason: str | None = None
+
+
+class OrderReport(Struct, frozen=True):
+    """Orders against their fills."""
+
+    checked: int
+    holds: bool
+    breaks: tuple[Break, ...]
+    fills_without_order: int
+
+
+class Verification(Struct, frozen=True):
+    """What was proven.
+
+    Args:
+        holds: Whether everything that was compared agrees; null where nothing was compared, or
+            something stays open.
+    """
+
+    holds: bool | None
+    checks: tuple[ProofCheck, ...]
+    unproven: tuple[Unproven, ...]
+    ledger: tuple[ChainReport, ...]
+    orders: OrderReport
+
+
+class WalletChains:
+    """The chains of every wallet and coin of an answer.
+
+    Args:
+        below_ms: Lines from here on may have company that an earlier page had: they are left out.
+    """
+
+    def __init__(self, *, below_ms: int) -> None:
+        self.wallets: set[str] = set()
+        self._below_ms = below_ms
+        self._chains: dict[tuple[str, str], LedgerChain] = {}
+        self._instant: list[Record] = []
+
+    def take(self, line: Record) -> None:
+        """Take a line; one without a balance is in no chain."""
+        if line.balance is None or line.balance.after is None:
+            return
+        self.wallets.add(place_of(line)[0])
+        if line.timestamp >= self._below_ms:
+            return
+        if self._instant and self._instant[0].timestamp != line.timestamp:
+            self._close_instant()
+        self._instant.append(line)
+
+    def _close_instant(self) -> None:
+        lines = sorted(self._instant, key=place_of)
+        self._instant = []
+        for place, group in groupby(lines, key=place_of):
+            chain = self._chains.get(place)
+            if chain is None:
+                chain = self._chains[place] = LedgerChain(*place)
+            chain.take(list(group))
+
+    def reports(self, *, cut: bool) -> list[ChainReport]:
+        """What was found; where the answer was cut, its last instant is not whole."""
+        if cut:
+            self._instant = []
+        self._close_instant()
+        return [chain.report() for _, chain in sorted(self._chains.items())]
+
+
+class LedgerChain:
+    """One wallet's coin on the way back in time."""
+
+    def __init__(self, wallet: str, asset: str) -> None:
+        self.wallet = wallet
+        self.asset = asset
+        self.records = 0
+        self.changes = ZERO
+        self.closing: Decimal | None = None
+        self.before: Decimal | None = None  # what the next older line must end with
+        self.breaks: list[Break] = []
+        self._rounds: list[list[Record]] = []
+
+    def take(self, lines: list[Record]) -> None:
+        """Take the lines of one instant: their order is not known, the chain itself gives it."""
+        newest = _newest_balance(lines) if self.before is None else self.before
+        if newest is None:
+            # They end where they began: the next older instant shows where that is.
+            self._rounds.append(lines)
+            return
+        self._take_rounds(newest)
+        if all(after_of(line) != newest for line in lines):
+            # A break is before these lines, not between them.
+            newest = _newest_balance(lines) or after_of(lines[0])
+        for line in chained(lines, newest):
+            self._append(line)
+
+    def _take_rounds(self, balance: Decimal) -> None:
+        for lines in self._rounds:
+            for line in chained(lines, balance):
+                self._append(line)
+        self._rounds = []
+
+    def _append(self, line: Record) -> None:
+        after, change = after_of(line), change_of(line)
+        if self.before is not None and after != self.before and len(self.breaks) < BREAKS_MAX:
+            self.breaks.append(
+                Break(
+                    line.transactionId,
+                    expected=show(self.before),
+                    found=show(after),
+                    difference=show(subtract(self.before, after)),
+                )
+            )
+        if self.closing is None:
+            self.closing = after
+        self.before = subtract(after, change)
+        self.changes = add(self.changes, change)
+        self.records += 1
+
+    def report(self) -> ChainReport:
+        """What was found."""
+        if self._rounds:
+            self._take_rounds(after_of(self._rounds[0][0]))
+        opening, closing = self.before or ZERO, self.closing or ZERO
+        difference = subtract(closing, add(opening, self.changes))
+        return ChainReport(
+            self.wallet,
+            self.asset,
+            self.records,
+            opening=show(opening),
+            changes=show(self.changes),
+            closing=show(closing),
+            difference=show(difference),
+            holds=not self.breaks and not difference,
+            breaks=tuple(self.breaks),
+        )
+
+
+def place_of(record: Record) -> tuple[str, str]:
+    """The wallet and coin of a line or a holding."""
+    wallet = record.account.wallet if record.account else None
+    return wallet or "", record.asset or ""
+
+
+def after_of(record: Record) -> Decimal:
+    """The balance after a line."""
+    assert record.balance is not None
+    return Decimal(record.balance.after or 0)
+
+
+def change_of(record: Record) -> Decimal:
+    """What a line changed."""
+    assert record.balance is not None
+    return Decimal(record.balance.change or 0)
+
+
+def _before(line: Record) -> Decimal:
+    return subtract(after_of(line), change_of(line))
+
+
+def _newest_balance(lines: list[Record]) -> Decimal | None:
+    """The balance after the last line of an instant: more lines end there than begin there.
+
+    None where they make a round.
+    """
+    surplus = Counter(after_of(line) for line in lines)
+    surplus.subtract(_before(line) for line in lines)
+    return next((balance for balance, count in surplus.items() if count > 0), None)
+
+
+def chained(lines: list[Record], start: Decimal) -> list[Record]:
+    """Lines of one instant, newest first, so that each begins where the next older one ends.
+
+    Balances are the nodes of a graph and lines its edges: the order is a path that takes every
+    edge once (Hierholzer 1873). Where there is none, the lines come as they are.
+    """
+    if len(lines) == 1:
+        return lines
+    ends_at: dict[Decimal, list[Record]] = {}
+    for line in lines:
+        ends_at.setdefault(after_of(line), []).append(line)
+    path: list[Record] = []
+    stack: list[tuple[Decimal, Record | None]] = [(start, None)]
+    while stack:
+        balance, newer = stack[-1]
+        if onward := ends_at.get(balance):
+            older = onward.pop()
+            stack.append((_before(older), older))
+        else:
+            stack.pop()
+            if newer is not None:
+                path.append(newer)
+    path.reverse()
+    return path if len(path) == len(lines) else lines
+
+
+class Trades:
+    """Fills and funding payments, each with the lines that name its id."""
+
+    def __init__(self) -> None:
+        self.checked = 0
+        self.overflowed = False
+        self._fills: dict[str, Record] = {}
+        self._lines: dict[str, list[Record]] = {}
+
+    def event(self, fill: Record) -> None:
+        """Take a fill or a funding payment."""
+        self._fills[fill.transactionId] = fill
+        self._settle(fill.transactionId)
+
+    def line(self, line: Record) -> None:
+        """Take a line that names a fill."""
+        self._lines.setdefault(line.related[0], []).append(line)
+        self._settle(line.related[0])
+
+    def _settle(self, key: str) -> None:
+        fill, lines = self._fills.get(key), self._lines.get(key)
+        if fill is not None and lines and difference_of(fill, lines) is None:
+            del self._fills[key], self._lines[key]
+            self.checked += 1
+        self.overflowed |= len(self._fills) + len(self._lines) > LEFT_MAX
+        if self.overflowed:
+            self._fills.clear()
+            self._lines.clear()
+
+    def left(self) -> Iterator[Left]:
+        """What does not agree."""
+        for key, fill in self._fills.items():
+            lines = self._lines.pop(key, None)
+            if lines is None:
+                sure = fill.kind not in UNSURE_FILLS
+                yield Left(fill, "no line of the ledger books it", "1 line", "none", sure)
+            elif (found := difference_of(fill, lines)) is not None:
+                yield Left(fill, *found)
+        for lines in self._lines.values():
+            sure = lines[0].kind not in UNSURE_FILLS
+            yield Left(lines[0], "the fill that it books is missing", "a fill", "none", sure)
+
+
+def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | None:
+    """How a fill differs from its lines: what, the lines' figure, the fill's; None where it does
+    not.
+    """
+    if fill.kind == "funding":
+        booked = show(add(*(Decimal(_funding(line) or 0) for line in lines)))
+        paid = _funding(fill) or "0"
+        return None if booked == paid else ("its funding is not the ledger's", booked, paid)
+    for line in lines:
+        if line.price is not None and line.price != fill.price:
+            return "its price is not the ledger's", line.price, fill.price or ""
+    if fill.position is None:  # of spot, all that it moved is in the lines
+        return _amounts(_changes(lines), [_moved(fill, taxes=True), _moved(fill, taxes=False)])
+    quantity = lines[0].quantity
+    if len(lines) == 1 and quantity is not None and quantity != fill.quantity:
+        return "its quantity is not the ledger's", quantity, fill.quantity or ""
+    charged = _charged([fee for line in lines for fee in line.fees])
+    return _amounts(charged, [_charged(fill.fees), _charged(untaxed(fill.fees))], "fee")
+
+
+def _amounts(
+    booked: dict[str, Decimal], reported: list[dict[str, Decimal]], what: str = "amount"
+) -> tuple[str, str, str] | None:
+    """Whether one of two readings is what was booked: an exchange's `fee` may hold taxes or not."""
+    if booked in reported:
+        return None
+    coins = sorted(booked.keys() | reported[0].keys())
+    coin = next(coin for coin in coins if booked.get(coin, ZERO) != reported[0].get(coin, ZERO))
+    expected, found = (show(each.get(coin, ZERO)) for each in (booked, reported[0]))
+    return f"its {what} in {coin} is not the ledger's", expected, found
+
+
+def _moved(record: Record, *, taxes: bool) -> dict[str, Decimal]:
+    """Per coin what a record moved: received less sent less fees."""
+    moved: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    if (received := record.receivedCurrency) is not UNSET:
+        moved[received.currency] = Decimal(received.amount_str)
+    if (sent := record.sentCurrency) is not UNSET:
+        moved[sent.currency] = subtract(moved[sent.currency], Decimal(sent.amount_str))
+    for coin, amount in _charged(record.fees if taxes else untaxed(record.fees)).items():
+        moved[coin] = subtract(moved[coin], amount)
+    return {coin: amount for coin, amount in moved.items() if amount}
+
+
+def net_of(record: Record) -> Decimal:
+    """What a record of one coin moved."""
+    return _moved(record, taxes=True).get(record.asset or "", ZERO)
+
+
+def untaxed(fees: tuple[Fee, ...]) -> tuple[Fee, ...]:
+    """Fees without the taxes on them."""
+    return tuple(fee for fee in fees if fee.kind != TAX)
+
+
+def _charged(fees: tuple[Fee, ...] | list[Fee]) -> dict[str, Decimal]:
+    charged: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    for fee in fees:
+        coin = fee.currency or ""
+        charged[coin] = add(charged[coin], Decimal(fee.amount))
+    return {coin: amount for coin, amount in charged.items() if amount}
+
+
+def _changes(lines: list[Record]) -> dict[str, Decimal]:
+    changes: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    for line in lines:
+        coin = line.asset or ""
+        change = line.balance.change if line.balance else None
+        changes[coin] = add(changes[coin], Decimal(change or 0))
+    return {coin: amount for coin, amount in changes.items() if amount}
+
+
+def _funding(record: Record) -> str | None:
+    return record.position.funding if record.position else None
+
+
+class Moves:
+    """Events and lines that share no id: same wallet, coin and amount, at about the same time.
+
+    Args:
+        tolerance_ms: How far apart the two times may be.
+    """
+
+    def __init__(self, tolerance_ms: int) -> None:
+        self.tolerance_ms = tolerance_ms
+        self.checked = 0
+        self.overflowed = False
+        self._events: dict[Key, list[Record]] = defaultdict(list)
+        self._lines: dict[Key, list[Record]] = defaultdict(list)
+        self._count = 0
+
+    def event(self, key: Key, record: Record) -> None:
+        """Take an event."""
+        self._add(key, record, self._events, self._lines)
+
+    def line(self, key: Key, record: Record) -> None:
+        """Take a line."""
+        self._add(key, record, self._lines, self._events)
+
+    def _add(
+        self, key: Key, record: Record, own: dict[Key, list[Record]], other: dict[Key, list[Record]]
+    ) -> None:
+        near = self._near(other, key, record.timestamp)
+        if near is not None:
+            other[key].remove(near)
+            self._count -= 1
+            self.checked += 1
+            return
+        own[key].append(record)
+        self._count += 1
+        if self._count > LEFT_MAX:
+            self.overflowed = True
+            self._events.clear()
+            self._lines.clear()
+            self._count = 0
+
+    def _near(self, side: dict[Key, list[Record]], key: Key, at_ms: int) -> Record | None:
+        if key not in side:
+            return None
+        return next((r for r in side[key] if abs(r.timestamp - at_ms) <= self.tolerance_ms), None)
+
+    def take_line(self, key: Key, at_ms: int) -> Record | None:
+        """A line that is left, taken out."""
+        found = self._near(self._lines, key, at_ms)
+        if found is not None:
+            self._lines[key].remove(found)
+        return found
+
+    def left(self) -> tuple[list[tuple[Key, Record]], list[tuple[Key, Record]]]:
+        """Events without a line, and lines without an event."""
+        events, lines = (
+            [(key, record) for key, found in side.items() for record in found]
+            for side in (self._events, self._lines)
+        )
+        return events, lines
+
+
+class _Closing:
+    __slots__ = ("booked", "line_size", "lines", "newest", "oldest_ms", "reported", "size")
+
+    def __init__(self, record: Record) -> None:
+        self.reported: Decimal | None = None
+        self.booked = ZERO
+        self.size = ZERO
+        self.line_size = ZERO
+        self.lines = 0
+        self.newest = record
+        self.oldest_ms = record.timestamp
+
+
+class Closings:
+    """Per order: the gain that its closed position states, and what the ledger booked."""
+
+    def __init__(self) -> None:
+        self.checked = 0
+        self.overflowed = False
+        self.wrong: list[Left] = []  # that contradict themselves
+        self._orders: dict[str, _Closing] = {}
+
+    def event(self, record: Record) -> None:
+        """Take a closed position."""
+        self._arithmetic(record)
+        closing = self._of(record)
+        if closing is None or record.position is None:
+            return
+        closing.reported = add(closing.reported or ZERO, net_of(record))
+        closing.size = add(closing.size, Decimal(record.position.closed_size or 0))
+        self._settle(record, closing)
+
+    def line(self, line: Record) -> None:
+        """Take a line of a trade in a contract."""
+        if line.balance is None:
+            return
+        opens = line.balance.cash_flow in (None, "0")  # nothing is gained by opening
+        if opens and line.ids.order_id not in self._orders:
+            return
+        closing = self._of(line)
+        if closing is None:
+            return
+        closing.booked = add(closing.booked, Decimal(line.balance.cash_flow or 0))
+        closing.line_size = add(closing.line_size, Decimal(line.quantity or 0))
+        closing.lines += 1
+        self._settle(line, closing)
+
+    def _arithmetic(self, record: Record) -> None:
+        position = record.position
+        if position is None or position.open_fee is None or position.close_fee is None:
+            return
+        fees = add(Decimal(position.open_fee), Decimal(position.close_fee))
+        net = show(subtract(net_of(record), fees))
+        if net != position.realised_pnl:
+            what = "exit less entry less fees is not its P&L"
+            self.wrong.append(Left(record, what, net, position.realised_pnl or ""))
+
+    def _of(self, record: Record) -> _Closing | None:
+        order_id = record.ids.order_id
+        if order_id is None or self.overflowed:
+            return None
+        closing = self._orders.get(order_id)
+        if closing is None:
+            self.overflowed = len(self._orders) >= LEFT_MAX
+            closing = self._orders[order_id] = _Closing(record)
+        closing.oldest_ms = min(closing.oldest_ms, record.timestamp)
+        return closing
+
+    def _settle(self, record: Record, closing: _Closing) -> None:
+        """Drop an order that is complete and agrees."""
+        whole = closing.reported is not None and closing.line_size == closing.size
+        if whole and closing.reported == closing.booked:
+            del self._orders[record.ids.order_id or ""]
+            self.checked += 1
+
+    def left(self) -> Iterator[Left]:
+        """Orders whose figures do not agree."""
+        for closing in self._orders.values():
+            reported = ZERO if closing.reported is None else closing.reported
+            if reported == closing.booked:
+                continue
+            if closing.reported is None:
+                what = "the closed position that it belongs to is missing"
+                sure = True
+            else:
+                what = "what it gained is not what the ledger booked"
+                # Fewer contracts in lines than were closed: the rest is before the range.
+                sure = not 0 < closing.line_size < closing.size
+            yield Left(closing.newest, what, show(closing.booked), show(reported), sure)
+
+
+def legs_of(transfer: Record) -> Iterator[Key]:
+    """The wallet, coin and amount of each line that a transfer makes in this account's books."""
+    ways = transfer.transfer
+    if ways is None or transfer.status is not Status.COMPLETED:
+        return
+    coin, amount = transfer.asset or "", transfer.amount or "0"
+    if transfer.direction in (Direction.OUT, Direction.BOTH):
+        yield ways.from_account or "", coin, show(negate(Decimal(amount)))
+    if transfer.direction in (Direction.IN, Direction.BOTH):
+        yield ways.to_account or "", coin, amount
+
+
+def opening_unproven(display: str) -> Unproven:
+    """Why the opening balances of an exchange are not proven."""
+    return Unproven(
+        "the opening balances",
+        f"{display} says what is held now, never what was; a range that begins with the account "
+        "opens with zero.",
+    )
+
+
+def check_of_left(
+    name: str, checked: int, left: list[Left], reason: str = "", *, overflowed: bool = False
+) -> ProofCheck:
+    """A check from what is left over."""
+    if overflowed:
+        return ProofCheck(name, CheckState.OPEN, checked, 0, 0, (), OVERFLOWED)
+    unsure = [one for one in left if not one.sure]
+    breaks = [
+        Break(o.record.transactionId, o.expected, o.found, _difference(o), o.what)
+        for o in sorted(left, key=lambda one: not one.sure)
+    ]
+    found = check_of_breaks(name, checked + len(left), breaks)
+    if not unsure:
+        return found
+    broken = len(left) - len(unsure)
+    state = CheckState.BROKEN if broken else CheckState.OPEN
+    return replace(found, state=state, broken=broken, open=len(unsure), reason=reason)
+
+
+def _difference(left: Left) -> str:
+    try:
+        return show(subtract(Decimal(left.expected), Decimal(left.found)))
+    except ArithmeticError:  # one of them is no figure
+        return ""
+
+
+def check_of_breaks(name: str, checked: int, breaks: list[Break]) -> ProofCheck:
+    """A check from its breaks alone."""
+    if not checked:
+        reason = "There was nothing to compare."
+        return ProofCheck(name, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
+    state = CheckState.BROKEN if breaks else CheckState.HOLDS
+    return ProofCheck(name, state, checked, len(breaks), 0, tuple(breaks[:BREAKS_MAX]))
+
+
+def verdict(checks: Iterable[ProofCheck]) -> bool | None:
+    """Whether all of it holds: null where nothing was compared, or something stays open."""
+    states = {check.state for check in checks}
+    if CheckState.BROKEN in states:
+        return False
+    return True if CheckState.OPEN not in states and CheckState.HOLDS in states else None
+
+
+class _Fills:
+    """What the fills of one order add up to."""
+
+    __slots__ = ("newest", "quantity", "value")
+
+    def __init__(self, newest: Record) -> None:
+        self.newest = newest
+        self.quantity = ZERO
+        self.value = ZERO
+
+
+class Orders:
+    """Takes fills and orders, and says which orders their fills do not add up to.
+
+    Args:
+        below_ms: Of orders that changed from here on, not all fills are read.
+    """
+
+    def __init__(self, *, below_ms: int) -> None:
+        self.overflowed = False
+        self._below_ms = below_ms
+        self._instant: list[Record] = []  # orders: their fills may bear the same time
+        self._open: dict[str, _Fills] = {}
+        self._checked = 0
+        self._breaks: list[Break] = []
+
+    @property
+    def left(self) -> list[Record]:
+        """The newest fill of each order that did not come."""
+        return [fills.newest for fills in self._open.values()]
+
+    def take(self, record: Record) -> None:
+        """Take a fill or an order."""
+        if self._instant and self._instant[0].timestamp != record.timestamp:
+            self._close_instant()
+        if record.kind != "order":
+            self._fill(record)
+        else:
+            self._instant.append(record)
+
+    def _fill(self, record: Record) -> None:
+        order_id = record.ids.order_id
+        if order_id is None:
+            return
+        if len(self._open) >= OPEN_ORDERS_MAX:
+            self.overflowed = True
+            return
+        fills = self._open.setdefault(order_id, _Fills(record))
+        fills.quantity = add(fills.quantity, Decimal(record.quantity or 0))
+        fills.value = add(fills.value, Decimal(record.value or 0))
+
+    def _close_instant(self) -> None:
+        for order in self._instant:
+            self._order(order)
+        self._instant = []
+
+    def _order(self, order: Record) -> None:
+        fills = self._open.pop(order.ids.order_id or "", None) or _Fills(order)
+        if self.overflowed or (order.updated_at or order.timestamp) >= self._below_ms:
+            return  # not all of its fills were read
+        self._checked += 1
+        for found, said in ((fills.quantity, order.quantity), (fills.value, order.value)):
+            expected = Decimal(said or 0)
+            if found != expected and len(self._breaks) < BREAKS_MAX:
+                difference = show(subtract(expected, found))
+                what = "its fills do not add up to it"
+                self._breaks.append(
+                    Break(order.transactionId, show(expected), show(found), difference, what)
+                )
+
+    def report(self, *, cut: bool) -> OrderReport:
+        """What was found; where the answer was cut, its last instant is not whole."""
+        if cut:
+            self._instant = []
+        self._close_instant()
+        return OrderReport(
+            self._checked,
+            holds=not self._breaks,
+            breaks=tuple(self._breaks),
+            fills_without_order=len(self._open),
+        )

@@ -1,0 +1,365 @@
+"""Puts defects of the past back, one at a time: a test must fail for each.
+
+    python tests/mutations.py             # all
+    python tests/mutations.py NAME ...    # some
+    python tests/mutations.py --list
+
+Each was a defect that a commit of this history repaired. `old` stands once in src/onebook, wherever
+the file is by now; `new` is the defect; `test` is a test function that must fail with it. The
+source is copied first: the working tree is never changed. A mutation whose text is gone is
+reported: write it anew for the code of today.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+TIMEOUT_S: Final = 600
+
+
+class Mutation(NamedTuple):
+    """A defect of the past as a change of text, and the test that finds it."""
+
+    commit: str
+    old: str
+    new: str
+    test: str
+
+
+MUTATIONS: Final = {
+    # Books and feeds
+    "frame_bytes": Mutation(
+        "613c6d2",
+        "self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)",
+        "self.bytes_max = settings.frame_bytes_max",
+        "test_the_longest_snapshot_of_coinbase_is_a_live_book_by_default",
+    ),
+    "late_frame_of_a_removed_book": Mutation(
+        "616e249",
+        "late = error is None or name in self._books.trackers.left",
+        "late = error is None",
+        "test_a_damaged_frame_of_a_removed_book_is_late_and_costs_no_other",
+    ),
+    "gate_upgrade": Mutation(
+        "b591c67",
+        'if message.channel == SYSTEM and text_in(message.result, "type") == UPGRADE:',
+        'if message.channel == SYSTEM and text_in(message.result, "type") == "":',
+        "test_a_notice_of_an_upgrade_announces_the_end",
+    ),
+    "whitebit_without_id": Mutation(
+        "27ea1af",
+        "if UNKNOWN in (change.sequence, last):",
+        "if False:",
+        "test_frames_without_an_id_are_followed_unchained",
+    ),
+    "mexc_empty_push": Mutation(
+        "c3cd5e3",
+        "    if not levels:\n        return EXPECTED\n",
+        "",
+        "test_a_push_without_a_body_changes_nothing",
+    ),
+    "unsubscription_once": Mutation(
+        "b018caa",
+        "return self._late[name] % LATE_MAX == 0",
+        "return False",
+        "test_a_removal_that_the_exchange_does_not_hear_is_repeated",
+    ),
+    "coinbase_unnamed_frame": Mutation(
+        "860ba1b",
+        "return event if message.number is None or not named else Counted(message.number, event)",
+        "return event if message.number is None else Counted(message.number, event)",
+        "test_a_strange_frame_of_a_book_leaves_it_equal_or_in_doubt",
+    ),
+    "failed_snapshot_of_a_live_book": Mutation(
+        "dfe52c4",
+        "if watch.phase is not Phase.LIVE:  # its stream may have brought the book meanwhile",
+        "if True:",
+        "test_a_snapshot_that_fails_when_the_book_is_live_already_changes_nothing",
+    ),
+    "poloniex_crossed_requests": Mutation(
+        "3e3736b",
+        'if message.event == "error" and message.message.startswith(SETTLED):',
+        "if False:",
+        "test_requests_that_crossed_refuse_nothing",
+    ),
+    "refused_request_in_halves": Mutation(
+        "942f1ca",
+        "if not (named or event.repeated) and len(asked) > 1 and self._channel.unsubscribe:",
+        "if False:",
+        "test_a_request_that_is_refused_as_a_whole_is_repeated_in_halves_until_one_is_alone",
+    ),
+    "resync_by_unsubscription": Mutation(
+        "6faa502",
+        "if pause is None and not self._channel.renews:",
+        "if pause is None and not self._channel.unsubscribes_all:",
+        "test_where_a_repeated_subscription_brings_a_snapshot_a_resync_leaves_nothing",
+    ),
+    "bitvavo_whole_request": Mutation(
+        "56be7ba",
+        "return RequestRejected(words, code=message.code, whole=True)",
+        "return RequestRejected(words, code=message.code)",
+        "test_a_refusal_of_one_market_leaves_the_others_of_its_request",
+    ),
+    "hyperliquid_greeting": Mutation(
+        "065baba",
+        "    expected=(GREETING,),\n",
+        "",
+        "test_the_greeting_is_no_damaged_frame",
+    ),
+    "offline_while_lost": Mutation(
+        "b3b5bda",
+        'self.stats[instrument.exchange].trouble = ""  # no connection is wanted any more',
+        "pass",
+        "test_an_exchange_without_a_wanted_book_is_in_no_trouble",
+    ),
+    "dropped_while_marked": Mutation(
+        "8a6d1e7",
+        "            for watch in self._all():\n",
+        "            for watch in self.watches.values():\n",
+        "test_a_book_that_is_not_wanted_once_it_is_stale_may_be_dropped_meanwhile",
+    ),
+    "age_of_recorded_data": Mutation(
+        "779fb28",
+        "if at_ms and not self._recorded:",
+        "if at_ms:",
+        "test_the_age_of_recorded_data_is_not_measured",
+    ),
+    "budget_of_unsent_requests": Mutation(
+        "37fb3f2",
+        "if isinstance(error, UNSENT):",
+        "if False:",
+        "test_a_host_that_cannot_be_connected_to_uses_no_budget",
+    ),
+    # Views and gateway
+    "late_updates_slow_the_pace": Mutation(
+        "18fb317",
+        "return max(stream.paced_at + stream.interval_s, stream.merged_at + MERGE_PACE_S)",
+        "return max(stream.published_at + stream.interval_s, stream.merged_at + MERGE_PACE_S)",
+        "test_a_late_update_does_not_slow_the_pace_by_more_than_it_must",
+    ),
+    "switched_off_exchange": Mutation(
+        "6fd6d38",
+        "return known if known in self._supervisor.in_use() else None",
+        "return known",
+        "test_a_name_is_resolved_to_an_exchange_in_use",
+    ),
+    "bytes_of_the_former_key": Mutation(
+        "bd0cf68",
+        "self._charges.hand_over(connection)",
+        "pass",
+        "test_bytes_that_wait_for_their_acknowledgement_are_not_charged_to_the_next_key",
+    ),
+    "key_shown_in_the_welcome": Mutation(
+        "f6179d4",
+        "known = self._accepted(command, connection.processor.key)",
+        "known = KeyVerdict(command.message_id, connection.processor.key, opened_by)",
+        "test_a_rotation_with_an_overlap_closes_nothing_and_each_text_is_shown_as_sent",
+    ),
+    # Accounts
+    "usage_before_the_key": Mutation(
+        "2f587d6",
+        "sorted(counted[row.key_id].union(_beginning_in(periods, row.created_at_ms)))",
+        "sorted(_beginning_in(periods, row.created_at_ms))",
+        "test_usage_that_was_counted_before_a_key_was_made_is_billed",
+    ),
+    "usage_with_exponent": Mutation(
+        "522d56f",
+        "GIB_DECIMALS: Final = 4",
+        "GIB_DECIMALS: Final = 6",
+        "test_no_number_has_an_exponent",
+    ),
+    "session_on_another_node": Mutation(
+        "6301fd5",
+        "CACHED_MS: Final = 1_500",
+        "CACHED_MS: Final = 60_000",
+        "test_a_session_that_went_as_the_oldest_is_over_on_another_node_within_2_s",
+    ),
+    "share_of_no_allowance": Mutation(
+        "ea73511",
+        "return self.used_bytes / self.limit_bytes if self.limit_bytes else 1.0",
+        "return self.used_bytes / self.limit_bytes",
+        "test_a_key_without_an_allowance_has_used_all_of_it",
+    ),
+    # Clients
+    "repeated_cursor_in_the_client": Mutation(
+        "ea73511",
+        'self._repeated = page.next_cursor == self._request.get("cursor") and bool(page.records)',
+        "self._repeated = False",
+        "test_a_cursor_that_comes_again_is_not_followed",
+    ),
+    "answer_to_a_resync": Mutation(
+        "0d37487",
+        'if message["type"] != "exchange_status":',
+        "if True:",
+        "test_what_else_comes_is_no_answer_to_a_resync",
+    ),
+    "rejected_exchanges": Mutation(
+        "512cfbc",
+        'view.rejected = {each["exchange"]: each["reason"] for each in rejected}',
+        "view.rejected = {}",
+        "test_the_exchanges_that_the_service_does_not_serve_are_named",
+    ),
+    # Transactions
+    "time_in_the_other_unit": Mutation(
+        "fa4989f",
+        "if record.timestamp < endpoint.source.begins_ms:",
+        "if False:",
+        "test_a_time_in_the_other_unit_is_unreadable_and_keeps_its_place",
+    ),
+    "failed_leverage_token": Mutation(
+        "9d727b4",
+        "tokens = money(token, amount) if status.moves else UNSET",
+        "tokens = money(token, amount)",
+        "test_a_failed_order_of_a_leverage_token_moved_nothing",
+    ),
+    "guessed_side": Mutation(
+        "d6378a1",
+        "    if side not in SIDES:\n        return None\n",
+        "",
+        "test_without_a_known_side_nothing_is_guessed",
+    ),
+    "unstated_balance": Mutation(
+        "13740c0",
+        'incomplete=("amount",) if balance.total is None else (),',
+        "incomplete=(),",
+        "test_a_balance_that_is_not_stated_says_so",
+    ),
+    "funding_in_tax_forms": Mutation(
+        "5b32f48",
+        '    "funding": Words("Other Income", "Other Fee"),\n',
+        "",
+        "test_no_digit_of_a_fee_is_lost",
+    ),
+    "row_seen_twice": Mutation(
+        "f2aeb34",
+        "if once.passes(keyed):",
+        "if True:",
+        "test_one_without_a_time_stands_once_though_its_neighbours_differ",
+    ),
+    "same_row_of_two_queries": Mutation(
+        "cb16e2b",
+        "transactionId=make_id(context, kind, json.encode",
+        "transactionId=make_id(context, endpoint.source.name, json.encode",
+        "test_a_fill_of_two_queries_that_cannot_be_read_stands_once",
+    ),
+    "range_kept_in_part": Mutation(
+        "29cc129",
+        "if to_ms < oldest_ms:",
+        "if to_ms > 0:",
+        "test_a_range_of_which_something_is_kept_is_answered",
+    ),
+    "unreadable_rows_uncounted": Mutation(
+        "82eb4d9",
+        "UNREADABLE.labels(exchange).inc(unreadable - self._unreadable_counted)",
+        "pass",
+        "test_a_row_of_a_transaction_that_does_not_fit_the_mapping",
+    ),
+    # Numbers
+    "levels_sent_twice": Mutation(
+        "84b4cfc",
+        "            self._before = self._now\n",
+        "            pass\n",
+        "test_the_delta_of_an_unchanged_merge_has_no_levels",
+    ),
+    # Nodes and operation
+    "wire_version": Mutation(
+        "73860c9",
+        "wire=wire.VERSION,",
+        "wire=0,",
+        "test_a_heartbeat_states_the_version_of_its_sender_to_a_build_of_another",
+    ),
+    "usage_of_a_slow_write": Mutation(
+        "d127912",
+        "await asyncio.to_thread(self._file.put, self._unwritten() if all_of_it else [])",
+        "await asyncio.to_thread(self._file.put, [])",
+        "test_usage_that_was_collected_during_a_slow_write_stays_in_the_file_after_it",
+    ),
+    "outage_of_the_database": Mutation(
+        "698f587",
+        'ExchangeStanding.UNKNOWN: "the database does not answer.",',
+        'ExchangeStanding.UNKNOWN: "the credentials cannot be read.",',
+        "test_readyz_names_the_database_from_the_first_second_of_its_outage",
+    ),
+}
+
+
+def only(folder: Path, pattern: str, text: str) -> Path:
+    """The file that has a text exactly once.
+
+    Raises:
+        LookupError: No file has it, or more than one place.
+    """
+    found = {
+        path: count for path in folder.rglob(pattern) if (count := path.read_text().count(text))
+    }
+    if sum(found.values()) != 1:
+        raise LookupError(f"in {sum(found.values())} places of {folder.name}: {text!r}")
+    return next(iter(found))
+
+
+def tests_named(name: str) -> list[str]:
+    """The arguments of pytest that select all test functions of a name."""
+    pattern = re.compile(rf"^ *(async )?def {name}\(", re.MULTILINE)
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    found = [str(path) for path in files if pattern.search(path.read_text())]
+    if not found:
+        raise LookupError(f"no test is named {name}")
+    return [*found, "-k", name]
+
+
+def fails(source: Path, tests: list[str]) -> bool:
+    """Whether one of the tests fails on a source tree."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n0", "-x", "-p", "no:cacheprovider", *tests],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout[-2_000:])
+    return done.returncode == 1
+
+
+def main() -> None:
+    """Put the named defects back, or all; the status is 1 where one was not found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[*MUTATIONS, []], metavar="NAME")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    given = parser.parse_args()
+    if given.list:
+        print("\n".join(MUTATIONS))
+        return
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(shutil.copytree(ROOT / "src", Path(folder, "src")))
+        for name in given.names or MUTATIONS:
+            each = MUTATIONS[name]
+            try:
+                path = only(source, "*.py", each.old)
+                whole = path.read_text()
+                path.write_text(whole.replace(each.old, each.new))
+                try:
+                    found = fails(source, tests_named(each.test))
+                finally:
+                    path.write_text(whole)
+            except (LookupError, RuntimeError) as error:
+                found = False
+                print(f"{error}")
+            print(f"{'found' if found else 'MISSED':7}{name} ({each.commit})", flush=True)
+            missed += [] if found else [name]
+    print(f"{len(missed)} missed" + (f": {' '.join(missed)}" if missed else ""))
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()
