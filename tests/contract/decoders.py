@@ -257,7 +257,7 @@ DECODERS: Final = (
         *(ConfigError, TEXT_BYTES_MAX, "read_bounded", (b"A" * 43 + b"=\n",)),
     ),
     Decoder(
-        *("master key setting", ("config/transactions.py",), text(parse_keys), ConfigError),
+        *("master key setting", ("config/settings.py",), text(parse_keys), ConfigError),
         *(128 * KIB, "the environment of a process", (b"A" * 43 + b"=",)),
     ),
     Decoder(

@@ -15,7 +15,7 @@ from onebook import feeds, http, logs
 from onebook.app import feeder
 from onebook.app.node import Node
 from onebook.config import ExchangeSettings, Settings
-from onebook.config.section import Section
+from onebook.config.settings import Section
 from onebook.errors import ConfigError
 from onebook.exchanges.contract import Exchange
 from onebook.ops import preflight
