@@ -26,15 +26,15 @@ from document import put  # noqa: E402
 from onebook.books import Books  # noqa: E402
 from onebook.config import FeedSettings  # noqa: E402
 from onebook.exchanges import EXCHANGES  # noqa: E402
-from onebook.exchanges.contract import Delta, Snapshot  # noqa: E402
+from onebook.exchanges.kit import Delta, Snapshot  # noqa: E402
 from onebook.feeds.session import FeedSession  # noqa: E402
 from onebook.feeds.stats import ExchangeStats  # noqa: E402
 from onebook.gateway import frames  # noqa: E402
 from onebook.model import GIB_BYTES, Instrument  # noqa: E402
-from onebook.simulator.dialects import DIALECTS  # noqa: E402
-from onebook.simulator.listings import ListedSymbol  # noqa: E402
-from onebook.simulator.market import LevelChanges, MarketBooks, decimal_text  # noqa: E402
-from onebook.simulator.scripts import scripts  # noqa: E402
+from onebook.simulator.kit import ListedSymbol  # noqa: E402
+from onebook.simulator.kit.dialects import DIALECTS  # noqa: E402
+from onebook.simulator.kit.market import LevelChanges, MarketBooks, decimal_text  # noqa: E402
+from onebook.simulator.kit.scripts import scripts  # noqa: E402
 from onebook.streams import Stream, StreamKey, Streams  # noqa: E402
 
 SYMBOL = "BTC/USDT"

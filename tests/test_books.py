@@ -10,7 +10,7 @@ from msgspec import Raw
 from onebook.books import MOVES, Books, Event
 from onebook.core.types import ABSURD, CROSSED
 from onebook.exchanges import coinbase, kraken, okx
-from onebook.exchanges.contract import Delta, Snapshot, Verify
+from onebook.exchanges.kit import Delta, Snapshot, Verify
 from onebook.model import Health, Instrument, Reason
 
 BTC = Instrument("kraken", "BTC/USD", "XBT/USD")

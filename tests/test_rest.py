@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.limits import JITTER_S, Limit, Scope
+from onebook.exchanges.kit import Limit, Scope
+from onebook.exchanges.kit.limits import JITTER_S
 from onebook.rest import (
     ATTEMPTS_MAX,
     BODY_BYTES_MAX,

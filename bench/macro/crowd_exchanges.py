@@ -15,12 +15,13 @@ from collections import Counter
 
 import load
 
-import onebook.simulator.market as market
+import onebook.simulator.kit.market as market
 from onebook.exchanges import EXCHANGES
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.listings import PAIRS, ListedSymbol, Pair
-from onebook.simulator.server import SimulatedExchange, SimulatedExchanges
-from onebook.simulator.windows import Most, Windows
+from onebook.simulator.kit import ListedSymbol, Most
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.listings import PAIRS, Pair
+from onebook.simulator.kit.server import SimulatedExchange, SimulatedExchanges
+from onebook.simulator.kit.windows import Windows
 
 # Codes that mean one coin everywhere; of three letters, as Bitfinex spells longer ones otherwise.
 BASES = ("BTC", "ETH", "SOL", "ADA", "XRP", "LTC", "DOT", "TRX", "BCH", "XLM", "ETC", "FIL", "UNI",

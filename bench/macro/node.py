@@ -24,9 +24,9 @@ import stream
 from onebook import app, config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Instrument, Tier
-from onebook.simulator.listings import PAIRS
+from onebook.simulator.kit.listings import PAIRS
 from onebook.store import AuditedChange
 
 CLIENTS_PER_KEY = 20  # what the premium tier allows

@@ -24,7 +24,7 @@ import uvloop
 
 from onebook.books import Books
 from onebook.config import NatsSettings
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Instrument
 from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus

@@ -32,7 +32,7 @@ from websockets.asyncio.client import connect
 from nodes import cpu_of, nats_server
 from onebook import app, config
 from onebook.app import feeder
-from onebook.exchanges.contract import Delta
+from onebook.exchanges.kit import Delta
 from onebook.model import Health
 from timing import report
 

@@ -27,7 +27,7 @@ from onebook import feeds
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.limits import ExchangeLimits, Limit, Quotas
+from onebook.exchanges.kit import ExchangeLimits, Limit, Quotas
 from onebook.feeds import feed as feed_module
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Instrument

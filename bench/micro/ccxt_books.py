@@ -22,7 +22,7 @@ from simulated import Case, Simulated
 
 from judges.ccxt_side import Judge, Levels, has, market
 from judges.test_ccxt_books import EXEMPT, JUDGES
-from onebook.simulator.board import SimulatedSession as Client
+from onebook.simulator.kit import SimulatedSession as Client
 from timing import each
 
 TURNS = 20  # of the event loop, until what ccxt does at once is done

@@ -20,7 +20,7 @@ from simulated import NOW, OPENING_S, Case, Ours, Simulated
 from judges.ccxt_side import Levels
 from onebook.exchanges import EXCHANGES
 from onebook.model import Health
-from onebook.simulator.board import SimulatedSession as Client
+from onebook.simulator.kit import SimulatedSession as Client
 from timing import each_at, interleaved, report
 
 FRAMES = 1_000

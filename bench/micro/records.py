@@ -13,8 +13,8 @@ import ccxt
 from msgspec import json
 
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, History, rows
-from onebook.simulator.bybit_account.markets import MARKETS
+from onebook.simulator.accounts.bybit import Account, History, rows
+from onebook.simulator.accounts.bybit.markets import MARKETS
 from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.bybit.api import Envelope
 from onebook.transactions.bybit.instruments import new_markets

@@ -13,11 +13,11 @@ from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit.contract import Exchange
 from onebook.feeds.outbox import Request, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.simulator.board import (
+from onebook.simulator.kit.board import (
     ExchangeBoard,
     Frame,
     Now,
@@ -26,9 +26,9 @@ from onebook.simulator.board import (
     RestReply,
     TextChanges,
 )
-from onebook.simulator.board import SimulatedSession as Client
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.market import MarketBooks
+from onebook.simulator.kit.board import SimulatedSession as Client
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.market import MarketBooks
 
 NOW = Now(1_000.0, 1_700_000_000_000)
 OPENING_S = 5.0  # until what limits of the exchange delay has been sent

@@ -19,7 +19,7 @@ from onebook.core.types import (
     ChecksumOrder,
     LevelError,
 )
-from onebook.exchanges.contract import Delta, Snapshot, Verify
+from onebook.exchanges.kit import Delta, Snapshot, Verify
 from onebook.model import Health, Instrument, Reason
 
 # The identity of a book.

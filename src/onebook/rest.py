@@ -20,7 +20,7 @@ import httpx
 from onebook.backoff import TryAgain, full_jitter_s, retried
 from onebook.clock import s_of_http_date
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.limits import FETCHES_BURST, Limit, Quota, Scope, bucket_within
+from onebook.exchanges.kit import FETCHES_BURST, Limit, Quota, Scope, bucket_within
 from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
 
 CONNECT_TIMEOUT_S: Final = 5.0

@@ -15,7 +15,6 @@ import httpx
 import pytest
 from msgspec.structs import replace
 from prometheus_client import REGISTRY
-from test_doctor_faults import certificate
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -32,17 +31,13 @@ from onebook.model import DAY_MS, Tier
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.ops import backup, preflight
-from onebook.simulator.account.serving import serving
-from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
-    SimulatedKey,
-)
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.serving import serving
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.streams import streams
 from onebook.transactions.credentials import Credentials
+from ops.test_doctor_faults import certificate
 from steady import PATIENCE_S, waited_s
 
 from .promtool import NAMES, firing, needed, scrape

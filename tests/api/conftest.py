@@ -21,13 +21,8 @@ from onebook.api import (
 from onebook.config import ApiSettings
 from onebook.gateway import actions, codes, messages
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.account.transport import SimulatedTransport
-from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
-    SimulatedKey,
-)
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store import AuditedChange, Store
 from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BybitAdapter

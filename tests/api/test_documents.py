@@ -17,7 +17,7 @@ from api.conftest import NOW_MS, bearer, client_of
 from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import Tier
-from onebook.simulator.account.serving import serving
+from onebook.simulator.accounts.serving import serving
 from onebook.store import Store
 from transactions.conftest import CREDENTIALS, make_node
 

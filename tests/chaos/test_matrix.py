@@ -22,14 +22,13 @@ from feeds.toy import paced
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange, LossDetection
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
+from onebook.exchanges.kit import Exchange, ExchangeLimits, Limit, LossDetection, Scope
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.server import SimulatedExchanges
 from steady import within
 
 STEP_S: Final = 0.01

@@ -12,8 +12,8 @@ from onebook.cli.record import record, record_command
 from onebook.errors import ExchangeFailed
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import ConnectionOpened, Fetched, Received, read
-from onebook.simulator.scripts import scripts
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.scripts import scripts
+from onebook.simulator.kit.server import SimulatedExchanges
 
 app = typer.Typer()
 app.command()(record_command)

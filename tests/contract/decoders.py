@@ -59,7 +59,7 @@ from onebook.ops.backup import Manifest, read_archive, write_archive
 from onebook.ops.livecheck.forms import FORM_BYTES_MAX, form_of
 from onebook.ops.preflight import tls_faults
 from onebook.rest import retry_after_s
-from onebook.simulator.scripts import scripts
+from onebook.simulator.kit.scripts import scripts
 from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.api import BybitApi, signature
 from onebook.transactions.bybit.trades import extra_fees
@@ -284,7 +284,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "recording to be served",
-        ("simulator/scripts.py",),
+        ("simulator/kit/scripts.py",),
         in_file(lambda path: scripts([path])),
         *(RecordingError, 160 << 20, "the reader of recordings", (RECORDING,)),
     ),
@@ -437,7 +437,7 @@ OURS: Final = {
     "accounts/keys.py": "computes checksums only",
     "gateway/action_runner.py": "an answer that this node encoded",
     "gateway/messages.py": "encodes",
-    "exchanges/quality.py": "files of the package",
+    "exchanges/kit/quality.py": "files of the package",
     "feeds/ccxt/client.py": "commands of our own connector",
     "web/*.py": "pages of the package",
     "app/workers.py": "the ports file of its own nats-server",

@@ -27,7 +27,7 @@ from contract.talk import Talk, reopened
 from contract.test_connectors import SPLINTERS, UNKNOWN_FRAMES
 from contract.venue import CHANNELS
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Output, ProtocolError
+from onebook.exchanges.kit import Output, ProtocolError
 
 MEMORY_BYTES: Final = 50 << 20
 CPU_S: Final = 5.0  # the largest list takes about a second on a slow machine

@@ -5,14 +5,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from onebook.core import LEVELS_MAX, Book, ChecksumLayout
-from onebook.exchanges.contract import (
-    Delta,
-    Exchange,
-    Gap,
-    Output,
-    Snapshot,
-    Verify,
-)
+from onebook.exchanges.kit import Delta, Exchange, Gap, Output, Snapshot, Verify
 from onebook.model import Instrument
 
 Side = dict[Decimal, Decimal]

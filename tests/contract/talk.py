@@ -7,15 +7,7 @@ from typing import NamedTuple
 
 from contract.oracle import Reader
 from contract.venue import CHANNELS, Venue, greeted
-from onebook.exchanges.contract import (
-    Connector,
-    Fetch,
-    Gap,
-    LossDetection,
-    Output,
-    ProtocolError,
-    Send,
-)
+from onebook.exchanges.kit import Connector, Fetch, Gap, LossDetection, Output, ProtocolError, Send
 from onebook.model import Instrument
 
 PACE_S = 1.0  # between two frames of ours: feeds keep to the limits of the exchange

@@ -15,7 +15,7 @@ from contract.oracle import Sides
 from contract.talk import Talk, opened, reopened, retold
 from contract.venue import CHANNELS, START
 from onebook.exchanges import resolve
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Acknowledged,
     Alive,
     BookRefused,
@@ -28,14 +28,14 @@ from onebook.exchanges.contract import (
     Output,
     ProtocolError,
     Renewed,
+    Scope,
     Send,
     SlowDown,
     Snapshot,
     Trading,
     Unnamed,
 )
-from onebook.exchanges.limits import Scope
-from onebook.exchanges.roster import LATE_MAX
+from onebook.exchanges.kit.roster import LATE_MAX
 from onebook.model import Instrument
 
 # Where nothing shows a lost frame, or only a checksum of the best levels: a loss is seen at the

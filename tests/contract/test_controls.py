@@ -16,16 +16,16 @@ from contract.talk import Talk, opened, reopened
 from contract.test_connectors import BOOK_CHANNELS, UNKNOWN_FRAMES, UNSEEN, in_step
 from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS
-from onebook.exchanges.channel import SocketSeed
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
+    UNREADABLE,
     Alive,
     Connector,
     Output,
     ProtocolError,
     Send,
+    SocketSeed,
     each_of,
 )
-from onebook.exchanges.frames import UNREADABLE
 
 MISSING: Final = object()
 VALUES: Final = (MISSING, None, 7, -1.5, True, "", "x", "7", [], ["x"], {}, {"x": 1})

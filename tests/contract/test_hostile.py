@@ -5,7 +5,7 @@ import pytest
 from contract.hostile import Told, as_sent, damaged, messages
 from contract.talk import Talk
 from contract.venue import CHANNELS
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Reason
 
 CASES_MIN = 100  # of each channel; in a protobuf message fewer values can be written

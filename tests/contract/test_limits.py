@@ -3,9 +3,9 @@
 import pytest
 
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.limits import Quotas
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.windows import Windows
+from onebook.exchanges.kit import Quotas
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.windows import Windows
 
 ABREAST = 4  # connections that ask as fast as they may
 STEPS = 500  # in the longest window

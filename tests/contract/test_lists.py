@@ -11,12 +11,11 @@ import pytest
 
 from contract.venue import CHANNELS, START, list_body
 from onebook.core.types import SCALE_MAX
-from onebook.exchanges import EXCHANGES, frames
-from onebook.exchanges.contract import ProtocolError
-from onebook.exchanges.frames import COMMAS_PER_ITEM, NATIVE_CHARACTERS_MAX, instrument_of, sound
-from onebook.simulator.board import ExchangeBoard
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.listings import ListedSymbol
+from onebook.exchanges import EXCHANGES
+from onebook.exchanges.kit import ProtocolError, frames, instrument_of, sound
+from onebook.exchanges.kit.frames import COMMAS_PER_ITEM, NATIVE_CHARACTERS_MAX
+from onebook.simulator.kit import ExchangeBoard, ListedSymbol
+from onebook.simulator.kit.dialects import DIALECTS
 
 every_exchange = pytest.mark.parametrize("name", EXCHANGES)
 

@@ -16,8 +16,8 @@ from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS, Venue, greeted
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import LossDetection, SlowDown
-from onebook.exchanges.limits import Limit
+from onebook.exchanges.kit.contract import LossDetection, SlowDown
+from onebook.exchanges.kit.limits import Limit
 from onebook.feeds.limits import LIMITS
 from onebook.feeds.outbox import End, Request, SendPing, Transmit
 from onebook.feeds.recovery import UNNAMED_WAIT_S
@@ -25,9 +25,9 @@ from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
-from onebook.simulator.board import Now
 from onebook.simulator.bybit import Bybit
 from onebook.simulator.htx import Htx
+from onebook.simulator.kit.board import Now
 
 every_channel = pytest.mark.parametrize("name", CHANNELS)
 # Where another book fits on the connection.

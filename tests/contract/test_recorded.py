@@ -16,8 +16,7 @@ from contract.recorded import bodies, frames, timed_frames
 from onebook.books import Books
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.binance import BOOKS, join
-from onebook.exchanges.contract import Delta, Gap, Ignored, Output, Snapshot, Verify
-from onebook.exchanges.engine import SeededEngine
+from onebook.exchanges.kit import Delta, Gap, Ignored, Output, SeededEngine, Snapshot, Verify
 from onebook.model import Health, Instrument
 
 

@@ -8,28 +8,22 @@ from urllib.parse import parse_qsl, urlsplit
 
 from contract.oracle import Side, Sides, decimal
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import (
-    Connector,
-    Exchange,
-    Output,
-    ProtocolError,
-    Send,
-    Unnamed,
-)
-from onebook.simulator.board import (
+from onebook.exchanges.kit import Connector, Exchange, Output, ProtocolError, Send, Unnamed
+from onebook.simulator.kit import (
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeBoard,
     Frame,
+    ListedSymbol,
     Now,
-    PostDesk,
+    Profile,
     PublishedBook,
     SimulatedSession,
 )
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.market import MarketBooks
+from onebook.simulator.kit.board import PostDesk
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.market import MarketBooks
 
 LISTED = 3
 LEVELS_MAX = 130  # more than any exchange's window that a client must cut

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from onebook.accounts.keys import key_of
 from onebook.accounts.pepper import load_pepper
 from onebook.accounts.usage import stored_usage, take_in
 from onebook.model import Tier
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import waited_s
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from e2e.service import client_of, key_of, merged, node_on, shown
-from onebook.simulator.replay import Replay
+from onebook.simulator.kit.replay import Replay
 
 DEPTH = 100
 

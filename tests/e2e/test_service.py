@@ -9,10 +9,10 @@ import pytest
 from e2e.service import client_of, key_of, merged, node_on, shown
 from onebook import core
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import LossDetection
+from onebook.exchanges.kit import LossDetection
 from onebook.gateway import direct
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.server import SimulatedExchanges
 from steady import PATIENCE_S, own_s
 
 SYMBOL = "BTC/USDT"

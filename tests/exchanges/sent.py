@@ -1,6 +1,6 @@
 """What a connector puts on the wire, compared apart from the books that it asks for."""
 
-from onebook.exchanges.contract import Send
+from onebook.exchanges.kit import Send
 
 
 class Sent:

@@ -6,7 +6,7 @@ import pytest
 
 from exchanges.sent import Sent
 from onebook.exchanges.backpack import EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Acknowledged,
     Connector,
     Delta,

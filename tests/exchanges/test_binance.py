@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from core.both import EACH
 from exchanges.sent import Sent
 from onebook.exchanges.binance import BOOKS, EXCHANGE, INSTRUMENTS, join
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,
@@ -24,13 +24,13 @@ from onebook.exchanges.contract import (
     Gap,
     Output,
     ProtocolError,
+    SeededEngine,
     Send,
     Snapshot,
     StreamPosition,
     Unnamed,
 )
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.join import FETCHES_MAX, HELD_MAX
+from onebook.exchanges.kit.join import FETCHES_MAX, HELD_MAX
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("binance", "BTC/USDT", "BTCUSDT")

@@ -7,7 +7,7 @@ import pytest
 from contract.venue import START
 from exchanges.sent import Sent
 from onebook.exchanges.binanceus import EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Acknowledged,
     BookRefused,
     Delta,
@@ -18,7 +18,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.model import Instrument
 from onebook.simulator.binanceus import BinanceUs
-from onebook.simulator.board import ExchangeBoard, SimulatedSession
+from onebook.simulator.kit import ExchangeBoard, SimulatedSession
 
 BNB = Instrument("binanceus", "BNB/BTC", "BNBBTC")
 ACK = b'{"result":null,"id":1}'

@@ -9,7 +9,7 @@ from core.both import EACH
 from exchanges.sent import Sent
 from onebook.core.types import LevelError
 from onebook.exchanges.bingx import EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     Alive,

@@ -14,7 +14,7 @@ from contract.recorded import frames
 from exchanges.sent import Sent
 from onebook.core import Book
 from onebook.exchanges.bitfinex import CHECKSUM, EXCHANGE, LEVELS
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     HEARTBEAT,
     Acknowledged,

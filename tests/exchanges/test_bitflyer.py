@@ -10,9 +10,8 @@ from contract.oracle import Reader
 from contract.recorded import frames
 from exchanges.sent import Sent
 from onebook.exchanges.bitflyer import EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
-    UNKNOWN,
     Acknowledged,
     BookRefused,
     Connector,
@@ -22,6 +21,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
+from onebook.exchanges.kit.contract import UNKNOWN
 from onebook.model import Instrument
 
 BTC = Instrument("bitflyer", "BTC/JPY", "BTC_JPY")

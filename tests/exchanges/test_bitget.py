@@ -13,7 +13,7 @@ from contract.oracle import Reader, Side
 from contract.recorded import frames
 from exchanges.sent import Sent
 from onebook.exchanges.bitget import EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,
@@ -27,7 +27,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
-from onebook.simulator.board import Dropped
+from onebook.simulator.kit import Dropped
 from simulator.pure import Desk
 
 BTC = Instrument("bitget", "BTC/USDT", "BTCUSDT")

@@ -10,12 +10,7 @@ from contract.oracle import Reader
 from exchanges.sent import Sent
 from onebook.exchanges import upbit
 from onebook.exchanges.bithumb import EXCHANGE
-from onebook.exchanges.contract import (
-    Acknowledged,
-    Connector,
-    ProtocolError,
-    Unnamed,
-)
+from onebook.exchanges.kit import Acknowledged, Connector, ProtocolError, Unnamed
 from onebook.model import Instrument
 
 BTC = Instrument("bithumb", "BTC/KRW", "KRW-BTC")

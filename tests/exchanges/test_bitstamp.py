@@ -7,9 +7,8 @@ import pytest
 
 from exchanges.sent import Sent
 from onebook.exchanges.bitstamp import EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
-    UNKNOWN,
     Acknowledged,
     Closing,
     Connector,
@@ -20,6 +19,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
+from onebook.exchanges.kit.contract import UNKNOWN
 from onebook.model import Instrument, InstrumentStatus
 from simulator.pure import Desk
 

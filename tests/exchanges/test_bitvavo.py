@@ -7,7 +7,7 @@ import pytest
 
 from exchanges.sent import Sent
 from onebook.exchanges.bitvavo import EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,

@@ -7,7 +7,7 @@ import pytest
 
 from exchanges.sent import Sent
 from onebook.exchanges.bybit import EXCHANGE, NO_LEVELS
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookHalted,

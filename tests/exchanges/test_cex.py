@@ -7,9 +7,8 @@ import pytest
 
 from exchanges.sent import Sent
 from onebook.exchanges.cex import EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
-    UNKNOWN,
     Acknowledged,
     BookRefused,
     Closing,
@@ -21,6 +20,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
+from onebook.exchanges.kit.contract import UNKNOWN
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("cex", "BTC/USD", "BTC-USD")

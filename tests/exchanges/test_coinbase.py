@@ -9,7 +9,7 @@ import pytest
 from exchanges.sent import Sent
 from onebook.core import PAIRS
 from onebook.exchanges.coinbase import CHANGES, EXCHANGE
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     NO_LEVELS,
     Acknowledged,

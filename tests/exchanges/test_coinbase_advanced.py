@@ -9,7 +9,7 @@ import pytest
 from exchanges.sent import Sent
 from onebook.exchanges import EXCHANGES, channel_of
 from onebook.exchanges.coinbase_advanced import ADVANCED, LEVELS
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     HEARTBEAT,
     NO_LEVELS,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.cryptocom import EXCHANGE
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     Alive,
@@ -21,9 +22,8 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.cryptocom import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
-from onebook.simulator.board import Dropped, Now
+from onebook.simulator.kit import Dropped, Now
 from simulator.pure import Desk
 
 BTC = Instrument("cryptocom", "BTC/USD", "BTC_USD")

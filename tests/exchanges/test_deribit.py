@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.deribit import EXCHANGE, LEVELS
+from onebook.exchanges.kit import (
     EXPECTED,
     HEARTBEAT,
     Acknowledged,
@@ -21,10 +22,9 @@ from onebook.exchanges.contract import (
     Trading,
     Unnamed,
 )
-from onebook.exchanges.deribit import EXCHANGE, LEVELS
-from onebook.exchanges.engine import OMITTED
+from onebook.exchanges.kit.engine import OMITTED
 from onebook.model import Instrument, InstrumentStatus
-from onebook.simulator.board import Dropped, Now
+from onebook.simulator.kit import Dropped, Now
 from simulator.pure import Desk
 
 BTC = Instrument("deribit", "BTC/USDC", "BTC_USDC")

@@ -9,9 +9,9 @@ import pytest
 
 from contract.oracle import Dicts, Reader
 from contract.recorded import bodies, frames
-from onebook.exchanges.contract import (
+from onebook.exchanges.gate import EXCHANGE
+from onebook.exchanges.kit import (
     EXPECTED,
-    UNKNOWN,
     Acknowledged,
     BookRefused,
     Closing,
@@ -24,7 +24,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.gate import EXCHANGE
+from onebook.exchanges.kit.contract import UNKNOWN
 from onebook.model import Instrument, InstrumentStatus
 from simulator.pure import Desk
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.gemini import EXCHANGE
+from onebook.exchanges.kit import (
     Acknowledged,
     BookRefused,
     Connector,
@@ -17,7 +18,6 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.gemini import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
 from simulator.pure import Desk
 

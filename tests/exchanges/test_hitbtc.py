@@ -9,7 +9,8 @@ import pytest
 from contract.oracle import Dicts, Reader
 from contract.recorded import frames
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.hitbtc import EXCHANGE
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,
@@ -21,8 +22,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.engine import OMITTED
-from onebook.exchanges.hitbtc import EXCHANGE
+from onebook.exchanges.kit.engine import OMITTED
 from onebook.model import Instrument, InstrumentStatus
 from simulator.pure import Desk
 

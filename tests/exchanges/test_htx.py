@@ -11,7 +11,8 @@ import pytest
 
 from contract.oracle import Dicts, Reader
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.htx import EXCHANGE
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     Alive,
@@ -27,12 +28,11 @@ from onebook.exchanges.contract import (
     SnapshotFailed,
     Unnamed,
 )
-from onebook.exchanges.htx import EXCHANGE
-from onebook.exchanges.join import FETCHES_MAX
+from onebook.exchanges.kit.join import FETCHES_MAX
 from onebook.inflate import inflated
 from onebook.model import Instrument, InstrumentStatus
-from onebook.simulator.board import ChannelKey, TextChanges
 from onebook.simulator.htx import Htx
+from onebook.simulator.kit import ChannelKey, TextChanges
 from simulator.pure import Desk
 
 BTC = Instrument("htx", "BTC/USDT", "btcusdt")

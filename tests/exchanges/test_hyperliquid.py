@@ -7,7 +7,8 @@ import pytest
 
 from exchanges.sent import Sent
 from onebook.core import Book
-from onebook.exchanges.contract import (
+from onebook.exchanges.hyperliquid import EXCHANGE
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,
@@ -17,9 +18,8 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.hyperliquid import EXCHANGE
 from onebook.model import Instrument
-from onebook.simulator.board import Dropped
+from onebook.simulator.kit import Dropped
 from simulator.pure import Desk
 
 HYPE = Instrument("hyperliquid", "HYPE/USDC", "@107")

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from contract.oracle import Reader
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.independentreserve import CHECKSUM, EXCHANGE, LEVELS
+from onebook.exchanges.kit import (
     Acknowledged,
     Alive,
     BookRefused,
@@ -20,9 +21,8 @@ from onebook.exchanges.contract import (
     Unnamed,
     Verify,
 )
-from onebook.exchanges.independentreserve import CHECKSUM, EXCHANGE, LEVELS
 from onebook.model import Instrument, InstrumentStatus
-from onebook.simulator.board import Dropped
+from onebook.simulator.kit import Dropped
 from simulator.pure import Desk
 
 BTC = Instrument("independentreserve", "BTC/USD", "btc-usd")

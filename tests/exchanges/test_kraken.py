@@ -5,9 +5,8 @@ import json
 import pytest
 
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
-    UNKNOWN,
     Acknowledged,
     Alive,
     BookRefused,
@@ -20,6 +19,7 @@ from onebook.exchanges.contract import (
     Unnamed,
     Verify,
 )
+from onebook.exchanges.kit.contract import UNKNOWN
 from onebook.exchanges.kraken import CHECKSUM, EXCHANGE, LEVELS
 from onebook.model import Instrument, InstrumentStatus
 

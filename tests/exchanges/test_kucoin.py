@@ -18,7 +18,7 @@ from exchanges.sent import Sent
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,
@@ -40,8 +40,8 @@ from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.supervisor import enabled
 from onebook.model import Health, Instrument, InstrumentStatus
 from onebook.rest import Rest
-from onebook.simulator.board import Now, SimulatedSession
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit import Now, SimulatedSession
+from onebook.simulator.kit.server import SimulatedExchanges
 from simulator.pure import Desk
 
 BTC = Instrument("kucoin", "BTC/USDT", "BTC-USDT")

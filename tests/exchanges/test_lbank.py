@@ -8,10 +8,9 @@ import pytest
 
 from contract.oracle import Reader
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     HEARTBEAT,
-    UNKNOWN,
     Acknowledged,
     BookRefused,
     Connector,
@@ -20,6 +19,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
+from onebook.exchanges.kit.contract import UNKNOWN
 from onebook.exchanges.lbank import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
 

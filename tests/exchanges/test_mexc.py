@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.both import EACH
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,
@@ -16,18 +16,18 @@ from onebook.exchanges.contract import (
     Gap,
     Ignored,
     ProtocolError,
+    SeededEngine,
     Send,
     SlowDown,
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.mexc import BOOKS, EXCHANGE, LEVELS
 from onebook.feeds.recording import Recorder
 from onebook.model import Instrument, InstrumentStatus
-from onebook.simulator.board import ChannelKey, Dropped, TextChanges
+from onebook.simulator.kit import ChannelKey, Dropped, TextChanges
+from onebook.simulator.kit.scripts import scripts
 from onebook.simulator.mexc import DEPTH, Push
-from onebook.simulator.scripts import scripts
 from simulator.pure import Desk
 
 BTC = Instrument("mexc", "BTC/USDT", "BTCUSDT")

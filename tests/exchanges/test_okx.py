@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     Alive,

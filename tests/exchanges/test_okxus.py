@@ -7,7 +7,7 @@ import pytest
 
 from exchanges.sent import Sent
 from onebook.exchanges import resolve
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Acknowledged,
     BookRefused,
     Delta,

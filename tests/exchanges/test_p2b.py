@@ -10,23 +10,24 @@ from exchanges.sent import Sent
 from feeds.toy import limited
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,
     Connector,
     Delta,
+    Limit,
     ProtocolError,
+    Scope,
     SlowDown,
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.limits import Limit, Scope
 from onebook.exchanges.p2b import EXCHANGE
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health, Instrument, InstrumentStatus
 from onebook.rest import Rest
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 
 BTC = Instrument("p2b", "BTC/USDT", "BTC_USDT")
 

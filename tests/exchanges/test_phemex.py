@@ -11,7 +11,7 @@ from contract.oracle import Dicts, Reader
 from contract.recorded import frames
 from exchanges.sent import Sent
 from onebook.core import Book
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
-    UNKNOWN,
     Acknowledged,
     BookRefused,
     Connector,
@@ -18,6 +17,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
+from onebook.exchanges.kit.contract import UNKNOWN
 from onebook.exchanges.poloniex import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
 

@@ -11,9 +11,8 @@ import pytest
 from contract.oracle import Reader
 from contract.recorded import timed_frames
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
-    UNKNOWN,
     Acknowledged,
     Connector,
     ProtocolError,
@@ -22,6 +21,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
+from onebook.exchanges.kit.contract import UNKNOWN
 from onebook.exchanges.upbit import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
 

@@ -7,7 +7,7 @@ import pytest
 
 from contract.talk import Talk
 from exchanges.sent import Sent
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     Alive,

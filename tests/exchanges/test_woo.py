@@ -8,7 +8,7 @@ import pytest
 from exchanges.sent import Sent
 from onebook.core import Book
 from onebook.exchanges import resolve
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
     BookRefused,
@@ -19,7 +19,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.engine import OMITTED
+from onebook.exchanges.kit.engine import OMITTED
 from onebook.exchanges.woo import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
 from simulator.pure import Desk

@@ -10,8 +10,7 @@ from prometheus_client import REGISTRY
 
 from feeds.toy import TOY, parse_instruments
 from onebook.config import ExchangeSettings, FeedSettings
-from onebook.exchanges.contract import ROWS_MAX, Instruments
-from onebook.exchanges.frames import instrument_of
+from onebook.exchanges.kit import ROWS_MAX, Instruments, instrument_of
 from onebook.feeds import catalogue as catalogue_module
 from onebook.feeds.catalogue import Catalogue, normalised
 from onebook.feeds.limits import FeedLimits

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.exchanges.through_ccxt import Market
+from onebook.exchanges.kit.through_ccxt import Market
 from onebook.feeds.ccxt.client import (
     DECIMAL_PLACES,
     TEXTS_MAX,

@@ -14,7 +14,7 @@ from websockets.extensions.permessage_deflate import (
 from feeds.test_feed import HOST, Rig, Server, best, running, seen
 from feeds.toy import TOY, A
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import FrameForm
+from onebook.exchanges.kit.contract import FrameForm
 from onebook.feeds.connection import ExchangeConnection
 from onebook.model import Health, Reason
 

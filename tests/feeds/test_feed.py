@@ -19,15 +19,17 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges.coinbase_advanced import ADVANCED
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Address,
     Connect,
     Exchange,
     FrameForm,
     Heartbeat,
+    Limit,
     ProtocolError,
+    Quotas,
+    Scope,
 )
-from onebook.exchanges.limits import Limit, Quotas, Scope
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds import connection as connection_module
 from onebook.feeds import feed as feed_module

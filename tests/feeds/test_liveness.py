@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from feeds.toy import TOY, A, B
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Snapshot
+from onebook.exchanges.kit.contract import Snapshot
 from onebook.feeds.liveness import NO_DATA, NO_HEARTBEAT, Liveness
 from onebook.feeds.subscriptions import Cadences, Watch
 from onebook.model import Health, Instrument, Reason

@@ -2,8 +2,8 @@
 
 from feeds.toy import TOY, A, B
 from onebook.books import Books
-from onebook.exchanges.contract import Snapshot
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit.contract import Snapshot
+from onebook.exchanges.kit.limits import Quotas
 from onebook.feeds.limits import LIMITS
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.recovery import Recovery

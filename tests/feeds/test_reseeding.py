@@ -11,14 +11,14 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.binance import BOOKS
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit.channel import (
     BookChannel,
     Event,
     SeedRefused,
     SocketSeed,
 )
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.engine import SeededEngine
+from onebook.exchanges.kit.contract import Exchange
+from onebook.exchanges.kit.engine import SeededEngine
 from onebook.feeds.limits import FeedLimits
 from onebook.feeds.outbox import Effect, End, Request, Transmit
 from onebook.feeds.reseeding import NO_CHANGES, RESEED_TOTAL_S, RESEED_TRIES_MAX, RETRY_S

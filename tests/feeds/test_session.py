@@ -12,8 +12,8 @@ from prometheus_client import REGISTRY
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, limited, snap
 from onebook.books import SAME_BOOK, Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Exchange, Send
-from onebook.exchanges.limits import Limit, Quotas, Scope
+from onebook.exchanges.kit.contract import Exchange, Send
+from onebook.exchanges.kit.limits import Limit, Quotas, Scope
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.liveness import DEAD, NO_DATA, NO_HEARTBEAT
 from onebook.feeds.outbox import PING, Effect, End, Request, Transmit

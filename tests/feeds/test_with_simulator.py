@@ -14,15 +14,13 @@ from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.binance import BOOKS, join
-from onebook.exchanges.contract import LossDetection
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.limits import Limit, Scope
+from onebook.exchanges.kit import Limit, LossDetection, Scope, SeededEngine
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.server import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
 WAIT_S = 120.0

@@ -11,7 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     ROWS_MAX,
     Acknowledged,
     Alive,
@@ -19,14 +19,17 @@ from onebook.exchanges.contract import (
     Closing,
     Delta,
     Exchange,
+    ExchangeLimits,
     Fetch,
     Gap,
     Heartbeat,
     Ignored,
     Instruments,
+    Limit,
     Output,
     ProtocolError,
     Renewed,
+    Scope,
     Send,
     SlowDown,
     Snapshot,
@@ -34,7 +37,6 @@ from onebook.exchanges.contract import (
     Unnamed,
     Verify,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.model import Instrument
 
 CHECKSUM = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)

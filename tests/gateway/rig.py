@@ -18,7 +18,7 @@ from onebook.clock import SystemClock
 from onebook.config import AccountsSettings, GatewaySettings
 from onebook.errors import InvalidRequest
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument, Tier
 from onebook.store import AuditedChange, Store

@@ -60,12 +60,14 @@ def repeated_classes(trees: Trees) -> set[str]:
 
 def of_one_exchange(path: str, trees: Trees) -> bool:
     """Whether a module is a connector or a dialect: both folders have one of its name."""
+    if path == "exchanges/kit/through_ccxt.py":
+        return True
     folder, _, file = path.partition("/")
     if folder not in ("exchanges", "simulator") or "/" in file:
         return False
     names = [file, *(f"{file[:at]}.py" for at, letter in enumerate(file) if letter == "_")]
     both = any({f"exchanges/{each}", f"simulator/{each}"} <= trees.keys() for each in names)
-    return both or file == "through_ccxt.py"
+    return both
 
 
 # Callback slots

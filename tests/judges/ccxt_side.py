@@ -18,8 +18,8 @@ import aiohttp
 import ccxt.pro
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from onebook.simulator.listings import ListedSymbol
-from onebook.simulator.loopback import Urls
+from onebook.simulator.kit import ListedSymbol
+from onebook.simulator.kit.loopback import Urls
 
 Levels = list[tuple[Decimal, Decimal]]
 

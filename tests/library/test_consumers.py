@@ -10,7 +10,7 @@ import pytest
 from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import StreamSettings
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.library import BookUpdate
 from onebook.library.book import options_of
 from onebook.library.consumers import BookCallbacks, BookUpdates

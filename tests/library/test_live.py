@@ -24,7 +24,7 @@ from onebook.library import (
     UnknownExchange,
     UnknownSymbol,
 )
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 
 NAMES = ["okx", "kraken"]
 DEPTH = 30

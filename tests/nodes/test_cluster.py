@@ -19,7 +19,7 @@ from onebook.model import Health, Reason
 from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 from steady import PATIENCE_S, own_s
 
 EXCHANGES = ("okx", "kraken", "binance")

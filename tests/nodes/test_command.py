@@ -11,7 +11,7 @@ from onebook.app import feeder
 from onebook.cli.main import app
 from onebook.nodes.demand import Interest, encode_interest
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 from steady import PATIENCE_S
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct, inspect, msgpack
 import onebook.nodes
 from onebook.cli import nodes as command
 from onebook.core.types import PAIRS, LevelShape
-from onebook.exchanges.contract import Snapshot
+from onebook.exchanges.kit import Snapshot
 from onebook.model import Health, Instrument, InstrumentStatus
 from onebook.nodes import demand, key_sharing, lists, members, payloads, wire
 from onebook.nodes.payloads import PayloadReader, RefusalCause, WireError

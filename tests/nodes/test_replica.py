@@ -12,7 +12,7 @@ import pytest
 
 from onebook.books import LIVE, Books
 from onebook.core.types import LEVELS_MAX
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
 from onebook.nodes.effects import apply

@@ -13,7 +13,7 @@ from onebook import core
 from onebook.books import Books, LiveBook
 from onebook.core import twin
 from onebook.core.types import LEVELS_MAX, PAIRS
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
 from onebook.nodes.snapshots import snapshot_of_book

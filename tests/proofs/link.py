@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Fetch, FrameForm, Seeded
+from onebook.exchanges.kit.contract import Fetch, FrameForm, Seeded
 from onebook.feeds.connection import TICK_S
 from onebook.feeds.limits import FeedLimits
 from onebook.feeds.outbox import Request, SendPing, Transmit

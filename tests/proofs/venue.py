@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from contract.venue import list_body
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.channel import BookChannel
-from onebook.exchanges.contract import Exchange, LossDetection
-from onebook.simulator.board import (
+from onebook.exchanges.kit import BookChannel, Exchange, LossDetection
+from onebook.simulator.kit import (
     Dropped,
     ExchangeBoard,
     Frame,
@@ -18,11 +17,11 @@ from onebook.simulator.board import (
     RestReply,
     TextChanges,
 )
-from onebook.simulator.board import SimulatedSession as ClientSession
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.faults import FAULTS, Case
-from onebook.simulator.front import Front
-from onebook.simulator.market import MarketBooks
+from onebook.simulator.kit import SimulatedSession as ClientSession
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.faults import FAULTS, Case
+from onebook.simulator.kit.front import Front
+from onebook.simulator.kit.market import MarketBooks
 from proofs.clock import VirtualClock
 
 HISTORY_MAX = 4_000

@@ -17,8 +17,8 @@ from onebook.exchanges import EXCHANGES
 from onebook.feeds.limits import FeedLimits
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.market import MarketBooks
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.market import MarketBooks
 from onebook.store import Store
 from onebook.streams import StreamKey
 from proofs.client import Client

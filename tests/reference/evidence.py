@@ -17,8 +17,8 @@ from contract import test_connectors, test_recorded
 from contract.talk import Talk
 from contract.venue import CHANNELS, START
 from judges.test_ccxt_books import judge_of
-from onebook.exchanges.contract import Send, Snapshot
-from onebook.exchanges.quality import Evidence, Recording
+from onebook.exchanges.kit import Send, Snapshot
+from onebook.exchanges.kit.quality import Evidence, Recording
 
 TESTS = Path(__file__).parents[1]
 # The test that stands for each suite: what it is parametrized with is what the suite runs over.

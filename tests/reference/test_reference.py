@@ -12,8 +12,8 @@ from contract.venue import CHANNELS
 from onebook.cli.exchange_facts import listed
 from onebook.cli.exchange_page import confirmed_part, index, page
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import LossDetection
-from onebook.exchanges.quality import (
+from onebook.exchanges.kit import LossDetection
+from onebook.exchanges.kit.quality import (
     FACTS,
     NEVER,
     NO_LEVEL,

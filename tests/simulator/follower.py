@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection
 
 from onebook.config import FeedSettings
 from onebook.core import Book, ChecksumLayout
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Acknowledged,
     BookRefused,
     Delta,

@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from onebook.simulator.board import ExchangeBoard, Frame, Now, SimulatedSession
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.faults import FAULTS, Case
-from onebook.simulator.market import MarketBooks
-from onebook.simulator.windows import Windows
+from onebook.simulator.kit import ExchangeBoard, Frame, Now, SimulatedSession
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.faults import FAULTS, Case
+from onebook.simulator.kit.market import MarketBooks
+from onebook.simulator.kit.windows import Windows
 
 START = Now(1_000.0, 1_700_000_000_000)
 

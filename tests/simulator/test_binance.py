@@ -5,7 +5,7 @@ import json
 import pytest
 
 from onebook.simulator.binance import Binance, _raw
-from onebook.simulator.board import Dropped
+from onebook.simulator.kit import Dropped
 from simulator.pure import Desk
 
 SUBSCRIBE = {"method": "SUBSCRIBE", "params": ["btcusdt@depth@100ms"], "id": 7}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onebook.simulator.bitfinex import Bitfinex, _number
-from onebook.simulator.board import Now
+from onebook.simulator.kit import Now
 from simulator.pure import START, Desk
 
 BTC = {"event": "subscribe", "channel": "book", "symbol": "tBTCUST", "len": "25", "subId": 7}

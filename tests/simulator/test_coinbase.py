@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from onebook.simulator.board import Dropped, Now
 from onebook.simulator.coinbase import Coinbase
+from onebook.simulator.kit import Dropped, Now
 from simulator.pure import START, Desk
 
 SUBSCRIBE = {

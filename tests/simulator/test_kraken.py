@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 from zlib import crc32
 
-from onebook.simulator.board import Now
+from onebook.simulator.kit import Now
 from onebook.simulator.kraken import Kraken, checksum
 from simulator.pure import START, Desk
 

@@ -9,12 +9,12 @@ from feeds.toy import paced
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import LossDetection
+from onebook.exchanges.kit import LossDetection
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health
 from onebook.rest import Rest
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator.kit.server import SimulatedExchanges
 from simulator.pure import main_pair
 
 PATIENCE_S = 30.0

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from onebook.books import Books
 from onebook.config import StreamSettings
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument
 from onebook.streams import StreamKey, Streams, iso_us
 from onebook.streams.guard import CHECK_S, SYMBOLS_PER_TURN_MAX

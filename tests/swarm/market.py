@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from onebook.books import Books
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from swarm.truth import Rows, TrueBook, Truth
 

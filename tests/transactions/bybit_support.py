@@ -14,15 +14,10 @@ from msgspec import json
 
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
-from onebook.simulator.account.faults import AccountFaults
-from onebook.simulator.account.serving import serving
-from onebook.simulator.account.transport import SimulatedTransport
-from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
-    SimulatedKey,
-)
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.faults import AccountFaults
+from onebook.simulator.accounts.serving import serving
+from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.clock import ServiceClock

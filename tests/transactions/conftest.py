@@ -15,8 +15,8 @@ from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.account.transport import SimulatedTransport
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store import Store
 from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BybitAdapter

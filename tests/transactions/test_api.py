@@ -14,7 +14,7 @@ from msgspec import json
 from api.conftest import NOW_MS, bearer, client_of
 from onebook.api.transactions import PIECE_BYTES, BodyInPieces, inlined
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.bybit_account import SimulatedKey
+from onebook.simulator.accounts.bybit import SimulatedKey
 from onebook.transactions.credentials import Credentials
 from transactions.conftest import CREDENTIALS, PATH, Node
 

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import json
 
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import SimulatedBybit
-from onebook.simulator.bybit_account.facts import ExecutionRow
+from onebook.simulator.accounts.bybit import SimulatedBybit
+from onebook.simulator.accounts.bybit.facts import ExecutionRow
 from onebook.transactions.request import TransactionsRequest
 from transactions.bybit_support import (
     CALLER,

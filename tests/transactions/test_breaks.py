@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 from msgspec import json
-from transactions.bybit.test_former import NEVER, UPGRADED, UTA_1
 
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, History
+from onebook.simulator.accounts.bybit import Account, History
+from transactions.bybit.test_former_accounts import NEVER, UPGRADED, UTA_1
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
 DAYS = 60

@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from onebook.exchanges.limits import Limit
+from onebook.exchanges.kit.limits import Limit
 from onebook.model import DAY_MS
 from onebook.rest import Rest
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.transactions.bybit.api import BybitApi
 from onebook.transactions.bybit.endpoints import EXECUTIONS
 from onebook.transactions.client import CONNECTIONS_MAX, Call, ExchangeClient

@@ -24,7 +24,7 @@ from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
 from onebook.clock import iso_ms
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.transactions.reconciliation import (
     Break,
     CheckState,

@@ -15,12 +15,7 @@ from msgspec import json
 
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
-    SimulatedKey,
-)
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.request import TransactionsRequest

@@ -17,8 +17,8 @@ from api.conftest import NOW_MS, bearer
 from databases import migrated
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.account.serving import LOOPBACK, LoopbackServer
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.simulator.accounts.serving import LOOPBACK, LoopbackServer
 from onebook.store import Store
 from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.clock import REAL

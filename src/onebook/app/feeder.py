@@ -20,7 +20,7 @@ from onebook.api.status import require_scraper
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings
 from onebook.errors import OnebookError
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit.contract import Exchange
 from onebook.gateway.scheduler import Turns
 from onebook.gateway.upgrade import AddressLimiter
 from onebook.metrics import TEXT_TYPE, Exposition

@@ -17,7 +17,7 @@ from onebook.app.node import Node
 from onebook.config import ExchangeSettings, Settings
 from onebook.config.settings import Section
 from onebook.errors import ConfigError
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 from onebook.ops import preflight
 
 log = logging.getLogger("onebook.app")

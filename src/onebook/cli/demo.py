@@ -14,8 +14,8 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.cli.common import console, reported, run
 from onebook.model import Tier
-from onebook.simulator import bybit_account
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.accounts import bybit as bybit_account
+from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 

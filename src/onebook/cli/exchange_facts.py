@@ -8,12 +8,8 @@ from typing import Any, Final
 
 from onebook.cli.codes import CODES
 from onebook.core import ChecksumLayout
-from onebook.exchanges.channel import (
-    BookChannel,
-)
-from onebook.exchanges.contract import Exchange, LossDetection
-from onebook.exchanges.limits import Limit, Scope
-from onebook.exchanges.quality import (
+from onebook.exchanges.kit import BookChannel, Exchange, Limit, LossDetection, Scope
+from onebook.exchanges.kit.quality import (
     Evidence,
     confirmations,
     docstring,

@@ -13,8 +13,8 @@ from onebook.cli.exchange_facts import (
     proven_of,
 )
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.quality import (
+from onebook.exchanges.kit.contract import Exchange
+from onebook.exchanges.kit.quality import (
     NEVER,
     OLD_DAYS,
     confirmations,
@@ -98,7 +98,7 @@ def index() -> str:
         NOTE,
         "# Exchanges and how well each is proven",
         "An exchange has a level if all rules of that level and of the levels below it hold. "
-        "The rules are defined in `onebook/exchanges/quality.toml`; their results are taken "
+        "The rules are defined in `onebook/exchanges/kit/quality.toml`; their results are taken "
         "from the tests, so a level cannot merely be claimed. `onebook exchanges show NAME` "
         "prints the same.",
     ]

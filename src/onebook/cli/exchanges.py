@@ -18,8 +18,8 @@ from onebook.cli.options import AsJson, ConfigFile, print_json
 from onebook.config import FeedSettings
 from onebook.errors import OnebookError
 from onebook.exchanges import EXCHANGES, resolve
-from onebook.exchanges.contract import Exchange, ProtocolError
-from onebook.exchanges.quality import docstring, quality
+from onebook.exchanges.kit import Exchange, ProtocolError
+from onebook.exchanges.kit.quality import docstring, quality
 from onebook.feeds import Library, ccxt, enabled, read_list
 from onebook.feeds.recording import RecordingError
 from onebook.rest import Rest

@@ -18,7 +18,7 @@ from onebook.cli.common import console, errors, fitting, print_table, run
 from onebook.cli.options import json_text, print_json
 from onebook.clock import iso_ms
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit.contract import Exchange
 from onebook.feeds.connection import FrameRecorder
 from onebook.library.recorders import Recorders
 from onebook.ops.livecheck import ExchangeReport, Grade, LiveCheck, LiveReport

@@ -17,13 +17,13 @@ from onebook.cli.options import ConfigFile
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed, InvalidExchange, InvalidRequest
 from onebook.exchanges import EXCHANGES, resolve
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
 from onebook.library.recorders import require_recordable
 from onebook.model import Instrument
 from onebook.rest import Rest
-from onebook.simulator.server import SimulatedExchanges
+from onebook.simulator.kit.server import SimulatedExchanges
 
 LOOK_S: Final = 0.1  # how often the progress is drawn and the recording ends if it is full
 SECONDS_MAX: Final = 86_400.0

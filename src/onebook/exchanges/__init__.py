@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Final
 
 from onebook.errors import ConfigError
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 
 NAMES: Final = (
     "binance",

@@ -44,26 +44,28 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    UNTIMED,
     BookChannel,
     BookFrame,
+    ErrorBody,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
     Exchange,
+    ExchangeLimits,
     Fetch,
     Ignored,
+    Join,
+    Limit,
+    ListReader,
     Outputs,
+    RequestRejected,
+    Scope,
+    SeededEngine,
+    Sequence64,
+    control_reader,
+    decode,
+    verbs,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode
-from onebook.exchanges.join import Join
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
 
 STREAM: Final = "depth.200ms."

@@ -20,7 +20,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onebook.exchanges import hitbtc
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 
 EXCHANGE: Final[Exchange] = replace(
     hitbtc.EXCHANGE,

@@ -29,9 +29,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onebook.exchanges import binance
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.limits import Limit, Scope
+from onebook.exchanges.kit import Exchange, Limit, Scope, SeededEngine
 
 SEED_WEIGHT: Final = 10  # of 1000 levels
 

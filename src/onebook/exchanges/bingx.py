@@ -47,30 +47,33 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    NO_LEVELS,
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
-    NO_LEVELS,
     Exchange,
+    ExchangeLimits,
     FrameForm,
     Ignored,
+    Limit,
+    ListReader,
     LossDetection,
     Outputs,
+    RequestRejected,
+    Scope,
     Send,
+    Sequence64,
+    control_reader,
+    decode,
+    send,
+    short,
+    verbs,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Sequence64, decode, send, short
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 CHANNEL: Final = "@incrDepth"

@@ -49,41 +49,40 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape
-from onebook.exchanges.channel import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Event,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     HEARTBEAT,
     NO_LEVELS,
     NOTHING,
     ROWS_MAX,
+    SEQUENCE_MAX,
+    Accepted,
     Alive,
+    BookChannel,
+    BookFrame,
     Closing,
+    Engine,
+    Event,
     Exchange,
+    ExchangeLimits,
     Ignored,
     Instruments,
+    Limit,
     LossDetection,
     Outputs,
+    RequestRejected,
+    Scope,
+    Trackers,
     Trading,
+    Unnumbered,
     Verify,
-    each_of,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    SEQUENCE_MAX,
+    control_reader,
     decode,
+    each_of,
     instrument_of,
     instruments_of,
     short,
     step_of,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.sync import Trackers, Unnumbered
 from onebook.model import Instrument
 
 CHANNEL: Final = "book"

@@ -49,26 +49,28 @@ import msgspec
 from msgspec import Raw, Struct
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
     Accepted,
     BookChannel,
     BookFrame,
+    Engine,
+    ErrorBody,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
     Exchange,
+    ExchangeLimits,
     Ignored,
+    Limit,
+    ListReader,
     LossDetection,
     Outputs,
+    RequestRejected,
+    Scope,
+    WholeBooks,
+    control_reader,
+    decode,
+    text_in,
+    verbs,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ErrorBody, decode, text_in
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import WholeBooks
 from onebook.model import Instrument
 
 CHANNEL: Final = "lightning_board_snapshot_"

@@ -55,31 +55,29 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    SEQUENCE_MAX,
     Accepted,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
+    Limit,
+    ListReader,
     Outputs,
-    each_of,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    SEQUENCE_MAX,
+    RequestRejected,
+    Scope,
+    control_reader,
     decode,
+    each_of,
     text_in,
+    verbs,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import Chain
 
 TOPIC: Final = "books"
 SPOT: Final = "spot"

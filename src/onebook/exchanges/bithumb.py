@@ -47,10 +47,7 @@ from msgspec.structs import replace
 
 from onebook.core import LevelShape
 from onebook.exchanges import upbit
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.limits import Limit, Scope
-from onebook.exchanges.moments import Moment
+from onebook.exchanges.kit import Engine, Exchange, Limit, Moment, Scope
 
 UNITS: Final = LevelShape.objects(
     "bid_price",

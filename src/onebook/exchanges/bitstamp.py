@@ -53,30 +53,29 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
     Accepted,
     BookChannel,
     BookFrame,
-    Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
     Closing,
+    Event,
     Exchange,
+    ExchangeLimits,
     Fetch,
     Ignored,
+    Limit,
+    ListReader,
     LossDetection,
     Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.frames import (
+    QuietBook,
+    QuietEngine,
+    RequestRejected,
+    Scope,
+    control_reader,
     decode,
     text_in,
+    verbs,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.quiet import QuietBook, QuietEngine
 from onebook.model import Instrument
 
 CHANNEL: Final = "order_book_"

@@ -52,36 +52,34 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    UNREADABLE,
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
     Event,
-    RequestRejected,
-    SeedRefused,
-    SocketSeed,
-    verbs,
-)
-from onebook.exchanges.contract import (
     Exchange,
+    ExchangeLimits,
     Fetch,
     Ignored,
+    Join,
+    Limit,
+    ListReader,
     Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import (
-    UNREADABLE,
+    RequestRejected,
+    Scope,
+    SeededEngine,
+    SeedRefused,
     Sequence64,
+    SocketSeed,
+    control_reader,
     decode,
     short,
     text_in,
     texts_of,
+    verbs,
 )
-from onebook.exchanges.join import Join
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
 
 CHANNEL: Final = "book"

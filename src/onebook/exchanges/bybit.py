@@ -43,34 +43,32 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ABSENT,
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
-    Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
     BookHalted,
+    Chain,
+    Engine,
+    Event,
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
+    Limit,
+    ListReader,
     Outputs,
     ProtocolError,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    ABSENT,
+    RequestRejected,
+    Scope,
     Sequence64,
+    control_reader,
     decode,
     short,
+    verbs,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 DEPTH: Final = 200

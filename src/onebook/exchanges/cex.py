@@ -48,35 +48,33 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
-    BookChannel,
-    BookFrame,
-    Event,
-    ExchangeReady,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     ROWS_MAX,
     Acknowledged,
+    BookChannel,
+    BookFrame,
+    Chain,
     Closing,
+    Engine,
+    Event,
     Exchange,
+    ExchangeLimits,
+    ExchangeReady,
     Heartbeat,
     Ignored,
     Instruments,
+    Limit,
     Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
+    RequestRejected,
+    Scope,
     Sequence64,
+    control_reader,
     decode,
     instrument_of,
     instruments_of,
     step_of,
     text_in,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 SUBSCRIBE: Final = "order_book_subscribe"

@@ -40,28 +40,30 @@ import msgspec
 from msgspec import Raw, Struct
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.coinbase_advanced import ADVANCED, INSTRUMENTS
+from onebook.exchanges.kit import (
+    NO_LEVELS,
     Accepted,
+    Alive,
     BookChannel,
     BookFrame,
+    Engine,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.coinbase_advanced import ADVANCED, INSTRUMENTS
-from onebook.exchanges.contract import (
-    NO_LEVELS,
-    Alive,
     Exchange,
+    ExchangeLimits,
     Ignored,
+    Limit,
     LossDetection,
     Outputs,
+    RequestRejected,
+    Scope,
+    Unnumbered,
+    control_reader,
+    decode,
+    text_in,
+    texts_of,
+    verbs,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import decode, text_in, texts_of
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.sync import Unnumbered
 
 CHANNEL: Final = "level2_batch"
 CHANNELS: Final = (CHANNEL, "heartbeat")

@@ -60,34 +60,38 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Counted,
-    Event,
-    Plain,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     NO_LEVELS,
     NOTHING,
     ROWS_MAX,
+    Accepted,
     Alive,
+    BookChannel,
+    BookFrame,
+    Counted,
+    Engine,
+    Event,
     Exchange,
+    ExchangeLimits,
     Ignored,
     Instruments,
+    Limit,
+    ListReader,
     LossDetection,
     Outputs,
+    Plain,
+    RequestRejected,
+    Scope,
+    Sequence64,
+    Trackers,
+    Unnumbered,
+    control_reader,
+    decode,
     each_of,
+    short,
+    texts_of,
+    verbs,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Sequence64, decode, short, texts_of
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import Trackers, Unnumbered
 
 CHANNEL: Final = "level2"
 DATA: Final = "l2_data"

@@ -51,28 +51,32 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ABSENT,
+    UNTIMED,
     Accepted,
+    Alive,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
     Event,
+    Exchange,
+    ExchangeLimits,
+    Ignored,
+    Limit,
+    ListReader,
+    Outputs,
     RequestRejected,
+    Scope,
+    Sequence64,
+    control_reader,
+    decode,
+    each_of,
+    send,
+    text_in,
     verbs,
 )
-from onebook.exchanges.contract import (
-    Alive,
-    Exchange,
-    Ignored,
-    Outputs,
-    each_of,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ABSENT, Sequence64, decode, send, text_in
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 DEPTH: Final = 50

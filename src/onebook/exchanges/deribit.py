@@ -56,27 +56,32 @@ import msgspec
 from msgspec import Raw, Struct
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    UNTIMED,
+    Alive,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
+    ErrorBody,
     Event,
+    Exchange,
+    ExchangeLimits,
+    Ignored,
+    Limit,
+    ListReader,
+    Outputs,
     RequestRejected,
+    Scope,
+    Sequence64,
+    Trading,
+    accepted_of,
+    control_reader,
+    decode,
+    send,
+    text_in,
     verbs,
 )
-from onebook.exchanges.contract import (
-    Alive,
-    Exchange,
-    Ignored,
-    Outputs,
-    Trading,
-)
-from onebook.exchanges.controls import accepted_of, control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)

@@ -57,28 +57,34 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    NO_LEVELS,
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
+    Chain,
+    Closing,
+    Dated,
+    Engine,
+    ErrorBody,
     Event,
+    Exchange,
+    ExchangeLimits,
+    Ignored,
+    Limit,
+    ListReader,
+    Outputs,
     RequestRejected,
+    Scope,
+    Sequence64,
+    control_reader,
+    decode,
+    short,
+    text_in,
+    texts_of,
     verbs,
 )
-from onebook.exchanges.contract import (
-    NO_LEVELS,
-    Closing,
-    Exchange,
-    Ignored,
-    Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Dated, ErrorBody, Sequence64, decode, short, text_in, texts_of
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 CHANNEL: Final = "spot.obu"

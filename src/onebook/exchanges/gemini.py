@@ -47,27 +47,29 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    NOTHING,
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
+    ErrorBody,
     Event,
+    Exchange,
+    ExchangeLimits,
+    Ignored,
+    Limit,
+    ListReader,
+    Outputs,
     RequestRejected,
+    Scope,
+    Sequence64,
+    control_reader,
+    decode,
     verbs,
 )
-from onebook.exchanges.contract import (
-    NOTHING,
-    Exchange,
-    Ignored,
-    Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 
 STREAM: Final = "@depth@100ms"
 UPDATE: Final = "depthUpdate"

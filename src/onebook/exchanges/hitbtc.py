@@ -49,26 +49,31 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    NAME,
+    UNTIMED,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
+    ErrorBody,
     Event,
+    Exchange,
+    ExchangeLimits,
+    Ignored,
+    Limit,
+    ListReader,
+    Outputs,
     RequestRejected,
+    Scope,
+    Sequence64,
+    accepted_of,
+    control_reader,
+    decode,
+    each_of,
+    text_in,
     verbs,
 )
-from onebook.exchanges.contract import (
-    Exchange,
-    Ignored,
-    Outputs,
-    each_of,
-)
-from onebook.exchanges.controls import accepted_of, control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode, text_in
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import NAME, ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 
 CHANNEL: Final = "orderbook/full"
 TOO_MANY: Final = 429

@@ -54,32 +54,37 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ABSENT,
+    UNREADABLE,
+    UNTIMED,
     Accepted,
+    Alive,
     BookChannel,
     BookFrame,
-    Event,
-    RequestRejected,
-    SeedRefused,
-    SocketSeed,
-    verbs,
-)
-from onebook.exchanges.contract import (
-    Alive,
     Delta,
+    Event,
     Exchange,
+    ExchangeLimits,
     Fetch,
     FrameForm,
     Ignored,
+    Join,
+    Limit,
+    ListReader,
     Outputs,
+    RequestRejected,
+    Scope,
+    SeededEngine,
+    SeedRefused,
+    Sequence64,
+    SocketSeed,
+    control_reader,
+    decode,
+    send,
+    short,
+    verbs,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import ABSENT, UNREADABLE, Sequence64, decode, send, short
-from onebook.exchanges.join import Join
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
 
 LEVELS: Final = 150

@@ -52,34 +52,32 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ROWS_MAX,
+    UNREADABLE,
     Accepted,
     BookChannel,
     BookFrame,
+    Engine,
     Event,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
     Instruments,
+    Limit,
     LossDetection,
     Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    UNREADABLE,
+    RequestRejected,
+    Scope,
+    WholeBooks,
+    control_reader,
     decode,
     instrument_of,
     instruments_of,
     step_of,
     text_in,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.sync import WholeBooks
 from onebook.model import Instrument
 
 CHANNEL: Final = "l2Book"

@@ -48,40 +48,38 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ROWS_MAX,
+    UNTIMED,
     Accepted,
+    Alive,
     BookChannel,
     BookFrame,
+    Checksum,
+    Engine,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
-    ROWS_MAX,
-    Alive,
     Exchange,
+    ExchangeLimits,
     Ignored,
     Instruments,
+    Limit,
     LossDetection,
     Outputs,
     ProtocolError,
+    RequestRejected,
+    Scope,
+    Unnumbered,
     Verify,
-    each_of,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    Checksum,
+    control_reader,
     decode,
+    each_of,
     instrument_of,
     instruments_of,
     short,
     step_of,
     texts_of,
+    verbs,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
 
 DEPTH: Final = 100

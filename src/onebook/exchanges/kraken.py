@@ -44,37 +44,35 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
     Accepted,
+    Alive,
     BookChannel,
     BookFrame,
+    Checksum,
+    Engine,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
-    Alive,
     Exchange,
+    ExchangeLimits,
     Ignored,
+    Limit,
+    ListReader,
     LossDetection,
     Outputs,
     ProtocolError,
+    RequestRejected,
+    Scope,
     Trading,
+    Unnumbered,
     Verify,
-    each_of,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    Checksum,
+    control_reader,
     decode,
+    each_of,
     items_reader,
     short,
     symbol_of,
+    verbs,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import Unnumbered
 
 CHANNEL: Final = "book"
 DEPTH: Final = 100

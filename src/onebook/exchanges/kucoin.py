@@ -63,23 +63,31 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
     Event,
+    Exchange,
     ExchangeReady,
+    Heartbeat,
+    Ignored,
+    Limit,
+    Outputs,
+    ProtocolError,
     RequestRejected,
+    Scope,
+    Sequence64,
+    control_reader,
+    decode,
+    short,
+    text_in,
     verbs,
 )
-from onebook.exchanges.contract import Exchange, Heartbeat, Ignored, Outputs, ProtocolError
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Sequence64, decode, short, text_in
 from onebook.exchanges.kucoin_classic import CLASSIC
-from onebook.exchanges.limits import Limit, Scope
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 
 TOPICS: Final = ("obu.SPOT", "obu.spot")
 DEPTH: Final = "increment@10ms"

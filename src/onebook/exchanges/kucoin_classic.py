@@ -61,38 +61,36 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from onebook.core.types import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    UNTIMED,
     Accepted,
+    Address,
     BookChannel,
     BookFrame,
-    Event,
-    ExchangeReady,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
-    Address,
     Closing,
     Connect,
+    Event,
     Exchange,
+    ExchangeLimits,
+    ExchangeReady,
     Fetch,
     Heartbeat,
     Ignored,
+    Join,
+    Limit,
+    ListReader,
     Outputs,
-    SlowDown,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import (
+    RequestRejected,
+    Scope,
+    SeededEngine,
     Sequence64,
+    SlowDown,
+    control_reader,
     decode,
     short,
     text_in,
+    verbs,
 )
-from onebook.exchanges.join import Join
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
 
 TOPIC: Final = "/market/level2:"

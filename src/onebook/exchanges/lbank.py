@@ -41,27 +41,30 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ROWS_MAX,
     BookChannel,
     BookFrame,
+    Engine,
     Event,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
     Instruments,
+    Limit,
     LossDetection,
     Outputs,
+    RequestRejected,
+    Scope,
     Send,
+    WholeBooks,
+    control_reader,
+    decode,
+    instrument_of,
+    instruments_of,
+    step_of,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import decode, instrument_of, instruments_of, step_of
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.sync import WholeBooks
 from onebook.model import Instrument
 
 DEPTH: Final = 100

@@ -55,35 +55,36 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core.types import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    BYTES,
+    EXPECTED,
+    INT64,
+    NO_LEVELS,
+    SEQUENCE_MAX,
+    TEXT,
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
-    EXPECTED,
-    NO_LEVELS,
     Exchange,
+    ExchangeLimits,
     Fetch,
     Heartbeat,
     Ignored,
+    Join,
+    Limit,
+    ListReader,
     Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import (
-    SEQUENCE_MAX,
+    RequestRejected,
+    Scope,
+    SeededEngine,
     Sequence64,
+    control_reader,
     decode,
+    reader,
+    verbs,
 )
-from onebook.exchanges.join import Join
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.protobuf import BYTES, INT64, TEXT, reader
 from onebook.model import Instrument
 
 CHANNEL: Final = "spot@public.aggre.depth.v3.api.pb@100ms@"

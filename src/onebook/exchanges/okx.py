@@ -40,30 +40,34 @@ import msgspec
 from msgspec import Raw, Struct
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ABSENT,
     Accepted,
+    Alive,
     BookChannel,
     BookFrame,
-    Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
-    Alive,
+    Chain,
+    Checksum,
     Closing,
+    Engine,
+    Event,
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
+    Limit,
+    ListReader,
     Outputs,
+    RequestRejected,
+    Scope,
+    Sequence64,
     Verify,
+    control_reader,
+    decode,
     each_of,
+    short,
+    verbs,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ABSENT, Checksum, Sequence64, decode, short
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import Chain
 
 CHANNEL: Final = "books"
 CHECKSUM: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")

@@ -26,7 +26,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onebook.exchanges import okx
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 
 EXCHANGE: Final[Exchange] = replace(
     okx.EXCHANGE,

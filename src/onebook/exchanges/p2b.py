@@ -50,34 +50,32 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ABSENT,
+    ROWS_MAX,
     Accepted,
     BookChannel,
     BookFrame,
+    Engine,
+    ErrorBody,
     Event,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
     Instruments,
+    Limit,
     LossDetection,
     Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    ABSENT,
-    ErrorBody,
+    RequestRejected,
+    Scope,
+    Unnumbered,
+    control_reader,
     decode,
     instrument_of,
     instruments_of,
     text_in,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
 
 LEVELS: Final = 100

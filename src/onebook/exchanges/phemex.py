@@ -46,35 +46,33 @@ import msgspec
 from msgspec import Raw, Struct
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ROWS_MAX,
+    UNREADABLE,
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
+    Engine,
+    ErrorBody,
     Event,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
     Instruments,
+    Limit,
     LossDetection,
     Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    UNREADABLE,
-    ErrorBody,
+    RequestRejected,
+    Scope,
     Sequence64,
+    Unnumbered,
+    control_reader,
     decode,
     instrument_of,
     instruments_of,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
 
 DEPTH: Final = 30

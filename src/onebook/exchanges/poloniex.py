@@ -40,35 +40,33 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
+    Limit,
+    ListReader,
     Outputs,
     ProtocolError,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
+    RequestRejected,
+    Scope,
     Sequence64,
+    control_reader,
     decode,
     items_reader,
     short,
     symbol_of,
     texts_of,
+    verbs,
 )
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Chain
 
 CHANNEL: Final = "book_lv2"
 EVENTS: Final = ("subscribe", "unsubscribe", "pong")

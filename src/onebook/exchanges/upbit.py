@@ -39,24 +39,25 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
     BookChannel,
     BookFrame,
+    Engine,
     Event,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
     Exchange,
+    ExchangeLimits,
     Ignored,
+    Limit,
+    ListReader,
     LossDetection,
     Outputs,
+    RequestRejected,
+    Scope,
+    WholeBooks,
+    control_reader,
+    decode,
+    text_in,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import decode, text_in
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import WholeBooks
 
 CHANNEL: Final = "orderbook"
 REALTIME: Final = "REALTIME"

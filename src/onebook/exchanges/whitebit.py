@@ -55,26 +55,30 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    ABSENT,
     Accepted,
+    Alive,
     BookChannel,
     BookFrame,
+    Chain,
+    Engine,
+    ErrorBody,
     Event,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
-    Alive,
     Exchange,
+    ExchangeLimits,
     Heartbeat,
     Ignored,
+    Limit,
+    ListReader,
     Outputs,
+    RequestRejected,
+    Scope,
+    Sequence64,
+    control_reader,
+    decode,
+    text_in,
 )
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ABSENT, ErrorBody, Sequence64, decode, text_in
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import Chain
 
 LEVELS: Final = 100
 UPDATE: Final = "depth_update"

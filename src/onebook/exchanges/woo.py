@@ -60,26 +60,28 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core.types import LevelShape
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    UNTIMED,
     BookChannel,
     BookFrame,
     Event,
-    RequestRejected,
-    verbs,
-)
-from onebook.exchanges.contract import (
     Exchange,
+    ExchangeLimits,
     Fetch,
     Ignored,
+    Limit,
+    ListReader,
     LossDetection,
     Outputs,
+    QuietBook,
+    QuietEngine,
+    RequestRejected,
+    Scope,
+    accepted_of,
+    control_reader,
+    decode,
+    verbs,
 )
-from onebook.exchanges.controls import accepted_of, control_reader
-from onebook.exchanges.frames import decode
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.quiet import QuietBook, QuietEngine
 from onebook.model import Instrument
 
 CHANNEL: Final = "orderbook10@"

@@ -51,31 +51,29 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.exchanges.channel import (
+from onebook.exchanges.kit import (
+    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
     Event,
-    RequestRejected,
-)
-from onebook.exchanges.contract import (
     Exchange,
+    ExchangeLimits,
     Fetch,
     FrameForm,
     Heartbeat,
     Ignored,
+    Join,
+    Limit,
+    ListReader,
     Outputs,
-)
-from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import (
+    RequestRejected,
+    Scope,
+    SeededEngine,
     Sequence64,
+    control_reader,
     decode,
 )
-from onebook.exchanges.join import Join
-from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
-from onebook.exchanges.listing import ListReader
-from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
 
 TOPIC: Final = "depth_update"

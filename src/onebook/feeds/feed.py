@@ -22,8 +22,8 @@ from onebook.backoff import Backoff
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.contract import Exchange, ProtocolError
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit.contract import Exchange, ProtocolError
+from onebook.exchanges.kit.limits import Quotas
 from onebook.feeds.ccxt.connection import CcxtConnection
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.connection import ExchangeConnection, FrameRecorder, Link, NotReached

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Exchange, Send
+from onebook.exchanges.kit.contract import Exchange, Send
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.subscriptions import NEVER, Cadences, Watch
 from onebook.model import Health

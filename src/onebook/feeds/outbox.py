@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from onebook.exchanges.contract import Fetch, Send
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit.contract import Fetch, Send
+from onebook.exchanges.kit.limits import Quotas
 from onebook.model import Instrument, Reason
 
 

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final
 
 from onebook.books import LiveBook
-from onebook.exchanges.contract import Output, ProtocolError, Seeded, StreamPosition
+from onebook.exchanges.kit.contract import Output, ProtocolError, Seeded, StreamPosition
 from onebook.feeds.limits import FeedLimits
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.recovery import Ending, Recovery

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit.contract import (
     Acknowledged,
     Alive,
     BookHalted,
@@ -40,8 +40,8 @@ from onebook.exchanges.contract import (
     Unnamed,
     Verify,
 )
-from onebook.exchanges.frames import UNREADABLE
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit.frames import UNREADABLE
+from onebook.exchanges.kit.limits import Quotas
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.liveness import DEAD, Liveness
 from onebook.feeds.outbox import PING, Effect, End, Outbox

@@ -21,9 +21,7 @@ from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.errors import ConfigError
 from onebook.exchanges import channel_of
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.frames import batches
-from onebook.exchanges.limits import Quotas
+from onebook.exchanges.kit import Exchange, Quotas, batches
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import Library

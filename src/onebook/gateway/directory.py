@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from onebook import exchanges
 from onebook.core import MEMBERS_MAX
-from onebook.exchanges.instead import instead_of
-from onebook.exchanges.selection import ALL, ExchangeSelection, select
+from onebook.exchanges.kit.instead import instead_of
+from onebook.exchanges.kit.selection import ALL, ExchangeSelection, select
 from onebook.gateway import commands, replies
 from onebook.gateway.effects import CommandRefused
 from onebook.gateway.plain import shown

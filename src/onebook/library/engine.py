@@ -17,9 +17,9 @@ from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import FeedSettings, StreamSettings
 from onebook.exchanges import EXCHANGES, resolve
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.instead import instead_of
-from onebook.exchanges.selection import ALL, select
+from onebook.exchanges.kit import Exchange
+from onebook.exchanges.kit.instead import instead_of
+from onebook.exchanges.kit.selection import ALL, select
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.recording import Recorder
 from onebook.library.consumers import Reading

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
 
 SUFFIX: Final = ".rec"

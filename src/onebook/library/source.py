@@ -119,8 +119,8 @@ class BookSource:
             state = Health.SYNCING if reason is Reason.SUBSCRIBING else Health.OFFLINE
             return ExchangeCondition(name, state, False, reason, detail)
         shown = self.members.shows(book)
-        state, reason, detail = condition(book, shown=shown)
-        return ExchangeCondition(name, state, shown, reason, detail)
+        health, why, text = condition(book, shown=shown)
+        return ExchangeCondition(name, health, shown, why, text)
 
 
 class BookReader:

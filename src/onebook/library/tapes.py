@@ -9,7 +9,7 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange, Fetch
+from onebook.exchanges.kit.contract import Exchange, Fetch
 from onebook.feeds.outbox import Effect, Request, Transmit
 from onebook.feeds.recording import (
     ConnectionOpened,
@@ -51,7 +51,7 @@ def tapes_of(files: Iterable[Path], names: Sequence[str]) -> "list[Tape]":
         RecordingError: A file is no recording, or holds nothing of these exchanges.
     """
     # Only replays need the simulator, which knows what recorded frames are about.
-    from onebook.simulator.scripts import by_exchange
+    from onebook.simulator.kit.scripts import by_exchange
 
     found: dict[str, list[Entry]] = {}
     for file in files:
@@ -74,7 +74,7 @@ class Tape:
     """
 
     def __init__(self, name: str, entries: Sequence[Entry]) -> None:
-        from onebook.simulator.scripts import listing_of, message_of, native_of
+        from onebook.simulator.kit.scripts import listing_of, message_of, native_of
 
         self.name = name
         self.entries = entries

@@ -15,7 +15,7 @@ from prometheus_client import Counter, Gauge
 
 from onebook.config import FeedSettings, NodeSettings
 from onebook.core.types import LEVELS_MAX
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Instrument
 from onebook.nodes import lists

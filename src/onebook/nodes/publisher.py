@@ -5,7 +5,7 @@ from typing import Final
 
 from onebook.books import LIVE, Books, LiveBook
 from onebook.core.types import LEVELS_MAX
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
 from onebook.nodes.placement import BookKey

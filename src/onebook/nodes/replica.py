@@ -14,7 +14,7 @@ missing, the next number shows it.
 from collections.abc import Sequence
 from typing import Final
 
-from onebook.exchanges.contract import Delta
+from onebook.exchanges.kit import Delta
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes.effects import Effect, ReplaceLevels, Turn
 from onebook.nodes.wire import BookState, Kind, NodeMessage, delta_of, snapshot_of, state_of

@@ -4,7 +4,7 @@ from typing import Final
 
 from onebook.books import LiveBook
 from onebook.core.types import LEVELS_MAX
-from onebook.exchanges.contract import Snapshot
+from onebook.exchanges.kit import Snapshot
 
 NO_AMOUNT: Final = "0"  # such a row holds no level, but its price counts for the horizon
 

@@ -27,7 +27,7 @@ from isal import isal_zlib
 from msgspec import Struct, msgpack
 
 from onebook.core.types import FRAME_LEVELS_MAX, LevelShape
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes.payloads import (
     NODE_MAX,

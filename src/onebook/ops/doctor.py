@@ -34,7 +34,7 @@ from onebook.clock import iso_ms, s_of_http_date
 from onebook.config import ServerSettings, Settings
 from onebook.errors import ConfigError, DatabaseUnavailable, file_problem
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 from onebook.feeds import enabled
 from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus

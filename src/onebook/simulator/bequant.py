@@ -5,9 +5,8 @@ https://api.bequant.io/#subscribe-to-full-order-book
 
 from typing import Final
 
-from onebook.simulator.board import Dialect
 from onebook.simulator.hitbtc import Hitbtc
-from onebook.simulator.listings import Profile
+from onebook.simulator.kit import Dialect, Profile
 
 
 class Bequant(Hitbtc):

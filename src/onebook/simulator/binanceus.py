@@ -7,9 +7,16 @@ https://github.com/binance-us/binance-us-api-docs/blob/master/web-socket-streams
 from typing import Final
 
 from onebook.simulator.binance import Binance
-from onebook.simulator.board import Dialect, Now, SimulatedSession, dumped, loaded
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
+from onebook.simulator.kit import (
+    Dialect,
+    ListedSymbol,
+    Most,
+    Now,
+    Profile,
+    SimulatedSession,
+    dumped,
+    loaded,
+)
 
 
 class BinanceUs(Binance):

@@ -14,12 +14,15 @@ from itertools import chain, zip_longest
 from typing import Any, Final
 from zlib import crc32
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     ChannelKey,
     Dialect,
     ExchangeBoard,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -29,8 +32,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 LENGTHS: Final = ("1", "25", "100", "250")
 PRECISIONS: Final = ("P0",)  # the others merge levels

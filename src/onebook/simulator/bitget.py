@@ -9,14 +9,17 @@ https://www.bitget.com/docs/uta/websocket/public/Order-Book-Channel
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     CONNECTION_ID,
     BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -25,8 +28,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 DEPTH: Final = 1_000
 ARGUMENTS_MAX: Final = 20

@@ -7,10 +7,18 @@ name its format. https://apidocs.bithumb.com
 from itertools import zip_longest
 from typing import Final
 
-from onebook.simulator.board import Dialect, ExchangeRules, Now, PublishedBook, TextChanges, loaded
-from onebook.simulator.listings import ListedSymbol, Profile
+from onebook.simulator.kit import (
+    Dialect,
+    ExchangeRules,
+    ListedSymbol,
+    Most,
+    Now,
+    Profile,
+    PublishedBook,
+    TextChanges,
+    loaded,
+)
 from onebook.simulator.upbit import ABSENT, Upbit
-from onebook.simulator.windows import Most
 
 
 class Bithumb(Upbit):

@@ -13,12 +13,15 @@ https://docs.bitvavo.com/docs/rate-limits
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -29,8 +32,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 FULL: Final = 5_000  # deeper than any of the books here
 LEVELS_MAX: Final = 1_000

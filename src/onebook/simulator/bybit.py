@@ -9,13 +9,16 @@ https://bybit-exchange.github.io/docs/v5/websocket/public/full-ob (here in every
 from collections.abc import Mapping
 from typing import Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     CONNECTION_ID,
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -25,8 +28,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 ARGUMENTS_MAX: Final = 10
 TOPICS_CHARACTERS_MAX: Final = 21_000

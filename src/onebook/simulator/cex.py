@@ -10,13 +10,16 @@ https://trade.cex.io/docs/#websocket-public-api-calls-order-book-subscribe
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -26,8 +29,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 DEPTH: Final = 20
 NORMAL: Final = 1000

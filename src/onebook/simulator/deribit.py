@@ -10,13 +10,16 @@ https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -27,8 +30,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
 CHANNELS_MAX: Final = 500

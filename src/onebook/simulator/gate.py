@@ -8,13 +8,15 @@ of the page. https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     CONNECTION_ID,
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
+    ListedSymbol,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -23,7 +25,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
 
 LEVELS: Final = ("50", "400")
 BAD_FORMAT: Final = 1

@@ -17,13 +17,16 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -33,8 +36,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 TOPIC: Final = re.compile(r"market\.(?P<native>[^.]+)\.mbp\.(?P<levels>5|20|150|400)")
 BOTH_SIDES_FROM: Final = 150

@@ -14,13 +14,16 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 from zlib import crc32
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -30,8 +33,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 CHECKSUM_LEVELS: Final = 10
 HEARTBEAT_S: Final = 1.0

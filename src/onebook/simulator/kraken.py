@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 from zlib import crc32
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -25,8 +28,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 DEPTHS: Final = (10, 25, 100, 500, 1_000)
 CHECKSUM_LEVELS: Final = 10

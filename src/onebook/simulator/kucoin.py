@@ -20,13 +20,16 @@ from itertools import cycle
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeBoard,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -36,8 +39,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 BEST: Final = 500
 WHOLE: Final = 1 << 20  # levels of the classic feed's window

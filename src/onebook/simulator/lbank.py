@@ -11,14 +11,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeBoard,
     ExchangeRules,
+    ListedSymbol,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -28,7 +30,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
 
 DEPTHS: Final = ("10", "50", "100")
 BEIJING: Final = timedelta(hours=8)

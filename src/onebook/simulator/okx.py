@@ -9,14 +9,17 @@ https://www.okx.com/docs-v5/en/#order-book-trading-market-data-ws-order-book-cha
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     CONNECTION_ID,
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeBoard,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -25,8 +28,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 DEPTH: Final = 400
 ARGUMENTS_BYTES_MAX: Final = 65_536

@@ -5,8 +5,7 @@ https://app.okx.com/docs-v5/en/#overview-production-trading-services
 
 from typing import Final
 
-from onebook.simulator.board import Dialect
-from onebook.simulator.listings import ListedSymbol, Profile
+from onebook.simulator.kit import Dialect, ListedSymbol, Profile
 from onebook.simulator.okx import Okx
 
 

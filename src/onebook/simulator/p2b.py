@@ -10,13 +10,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeBoard,
     ExchangeRules,
+    ListedSymbol,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -24,7 +26,6 @@ from onebook.simulator.board import (
     answered,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
 
 LIMIT_MAX: Final = 100
 FULL_S: Final = 60.0

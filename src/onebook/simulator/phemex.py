@@ -11,12 +11,15 @@ https://github.com/phemex/phemex-api-docs/blob/master/Public-Spot-API-en.md
 from collections.abc import Mapping
 from typing import Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -25,10 +28,8 @@ from onebook.simulator.board import (
     answered,
     dumped,
     loaded,
+    units,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.market import units
-from onebook.simulator.windows import Most
 
 DEPTH: Final = 30
 SUBSCRIPTIONS_MAX: Final = 20

@@ -7,12 +7,15 @@ https://api-docs.poloniex.com/spot/websocket/market-data
 from collections.abc import Mapping
 from typing import Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -21,8 +24,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 DEPTH: Final = 20
 CHANNEL: Final = "book_lv2"

@@ -19,12 +19,15 @@ https://developer.woox.io/api-reference/endpoint/websocket/ORDERBOOK10
 from collections.abc import Mapping
 from typing import Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
+    ListedSymbol,
+    Most,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -34,8 +37,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
-from onebook.simulator.windows import Most
 
 CHANNEL: Final = "orderbook10"
 DEPTH: Final = 10

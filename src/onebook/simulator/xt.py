@@ -9,13 +9,15 @@ https://doc.xt.com/docs/spot/WebSocket%20Public/RequestMessageFormat
 from collections.abc import Mapping
 from typing import Final
 
-from onebook.simulator.board import (
+from onebook.simulator.kit import (
     CONNECTION_ID,
     BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
+    ListedSymbol,
     Now,
+    Profile,
     PublishedBook,
     RestReply,
     SimulatedSession,
@@ -25,7 +27,6 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import ListedSymbol, Profile
 
 DEPTH: Final = 5_000
 BODY_LEVELS: Final = 50  # where a request names no limit

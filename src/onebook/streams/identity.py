@@ -1,7 +1,7 @@
 """Detects books of another coin under the same symbol, by comparing prices.
 
 Pure. Some exchanges use the same code for another coin, and no table of codes is complete
-(`exchanges.currencies`). A book whose mid is far from the median of at least three others is
+(`exchanges.kit.currencies`). A book whose mid is far from the median of at least three others is
 probably of another coin: it is quarantined, that is left out of merged views, until it agrees again
 for a while. Where exchanges disagree and no majority decides, the books are marked and merged as
 before. A book whose levels another one has too is the same orders under another name: it is marked,

@@ -22,7 +22,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 
 HOST = "127.0.0.1"
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from onebook.books import Books
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.ops.livecheck import ExchangeReport, FindingKind
 from onebook.ops.livecheck.findings import FRAMES_MIN, exchange_report

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.kit import Exchange
 from onebook.ops.livecheck import ExchangeReport, FindingKind, LiveCheck
 from onebook.ops.livecheck.run import SYMBOLS, defaults, own_hosts
-from onebook.simulator.board import Now
-from onebook.simulator.front import system_now
-from onebook.simulator.server import SimulatedExchange, SimulatedExchanges
+from onebook.simulator.kit import Now
+from onebook.simulator.kit.front import system_now
+from onebook.simulator.kit.server import SimulatedExchange, SimulatedExchanges
 from ops.livecheck.drift import (
     HOST,
     Bodies,

@@ -10,10 +10,10 @@ from msgspec import json
 
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, SECOND_MS
-from onebook.simulator.account.serving import serving
-from onebook.simulator.account.tables import HistoryTable
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit
-from onebook.simulator.bybit_account.facts import FundLine
+from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.simulator.accounts.bybit.facts import FundLine
+from onebook.simulator.accounts.serving import serving
+from onebook.simulator.accounts.tables import HistoryTable
 from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault

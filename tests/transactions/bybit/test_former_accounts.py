@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from onebook.errors import ExchangeFailed
 from onebook.model import DAY_MS
-from onebook.simulator.account.faults import AccountFaults
-from onebook.simulator.bybit_account import Account, History
-from onebook.simulator.bybit_account.endpoints import LISTINGS
-from onebook.simulator.bybit_account.keys import AccountRefused
+from onebook.simulator.accounts.bybit import Account, History
+from onebook.simulator.accounts.bybit.endpoints import LISTINGS
+from onebook.simulator.accounts.bybit.keys import AccountRefused
+from onebook.simulator.accounts.faults import AccountFaults
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
 DAYS = 100

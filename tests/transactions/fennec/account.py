@@ -1,4 +1,4 @@
-"""The simulated Fennec: one account behind its invented protocol, made of `simulator.account`."""
+"""The simulated Fennec: one account behind its invented protocol, made of `simulator.accounts`."""
 
 import hashlib
 import hmac
@@ -12,12 +12,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from onebook.model import DAY_MS
-from onebook.simulator.account.amounts import UNIT, product, shown
-from onebook.simulator.account.clock import RisingStamps, wall_ms
-from onebook.simulator.account.faults import AccountFaults
-from onebook.simulator.account.ledger import WalletBalances
-from onebook.simulator.account.limits import RollingCount
-from onebook.simulator.account.tables import BadCursor, CursorCodec, Entry, HistoryTable, Pager
+from onebook.simulator.accounts.amounts import UNIT, product, shown
+from onebook.simulator.accounts.clock import RisingStamps, wall_ms
+from onebook.simulator.accounts.faults import AccountFaults
+from onebook.simulator.accounts.ledger import WalletBalances
+from onebook.simulator.accounts.limits import RollingCount
+from onebook.simulator.accounts.tables import BadCursor, CursorCodec, Entry, HistoryTable, Pager
 
 API_KEY, SECRET, PASSPHRASE = "fennec-key-0000000", "fennec-secret-000000", "desert fox 42"
 WEEK_MS: Final = 7 * DAY_MS

@@ -15,8 +15,8 @@ from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
 from onebook.errors import ServiceUnavailable
 from onebook.model import DAY_MS
-from onebook.simulator.account.clock import wall_ms
-from onebook.simulator.account.serving import serving
+from onebook.simulator.accounts.clock import wall_ms
+from onebook.simulator.accounts.serving import serving
 from onebook.transactions import registry
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.registry import Registration

@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from onebook.config import CcxtSettings
-from onebook.exchanges.frames import short, step_of
-from onebook.exchanges.through_ccxt import Command, Market
+from onebook.exchanges.kit.frames import short, step_of
+from onebook.exchanges.kit.through_ccxt import Command, Market
 from onebook.feeds.ccxt.worker import Tasks
 from onebook.feeds.outbox import End
 from onebook.model import Reason

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from onebook.exchanges.through_ccxt import SNAPSHOT_S
+from onebook.exchanges.kit.through_ccxt import SNAPSHOT_S
 from onebook.feeds.ccxt.client import STOP_S
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.connection import TICK_S, NotReached

@@ -18,8 +18,8 @@ import msgspec
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.errors import ConfigError, ExchangeFailed
 from onebook.exchanges import resolve
-from onebook.exchanges.contract import Exchange
-from onebook.exchanges.through_ccxt import exchange_of
+from onebook.exchanges.kit.contract import Exchange
+from onebook.exchanges.kit.through_ccxt import exchange_of
 from onebook.feeds.ccxt.client import (
     STOP_S,
     TASKS_MAX,

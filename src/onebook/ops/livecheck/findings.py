@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from onebook.exchanges.contract import LossDetection
+from onebook.exchanges.kit import LossDetection
 from onebook.model import Health, Reason
 from onebook.ops.livecheck.kinds import FindingKind, Grade
 from onebook.ops.livecheck.observer import FollowedBook, Observer

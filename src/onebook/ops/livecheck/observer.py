@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from onebook.books import Books, LiveBook
 from onebook.core import Book
 from onebook.core.types import LevelError
-from onebook.exchanges.contract import (
+from onebook.exchanges.kit import (
     Alive,
     BookHalted,
     BookRefused,

@@ -14,7 +14,7 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange, ProtocolError
+from onebook.exchanges.kit import Exchange, ProtocolError
 from onebook.feeds import Catalogue, Supervisor, read_list
 from onebook.feeds.catalogue import traded
 from onebook.feeds.connection import FrameRecorder

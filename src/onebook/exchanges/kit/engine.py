@@ -1,0 +1,445 @@
+"""The engine of a connection: what every connector shares, around the functions of one exchange.
+
+An exchange states a `BookChannel` (`channel.py`). `Engine`
+owns the rest: the roster, the numbering and batching of requests, what was accepted or
+refused, which instruments an error is about, resync, adding and removing, a welcome to wait for.
+`SeededEngine` is for exchanges whose subscription brings deltas only and whose books start at a
+body that is asked for, by REST or on the socket.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from types import MethodType
+from typing import Any, Final
+
+from onebook.exchanges.kit.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Counted,
+    ExchangeReady,
+    Plain,
+    RequestRejected,
+    SeedRefused,
+    SocketSeed,
+    Written,
+)
+from onebook.exchanges.kit.contract import (
+    EXPECTED,
+    HEARTBEAT,
+    NOTHING,
+    Acknowledged,
+    BookRefused,
+    Fetch,
+    Gap,
+    Ignored,
+    Output,
+    Outputs,
+    ProtocolError,
+    Renewed,
+    Send,
+    SlowDown,
+    SnapshotFailed,
+    StreamPosition,
+    Unnamed,
+    each_of,
+)
+from onebook.exchanges.kit.frames import UNREADABLE, batches, send, short
+from onebook.exchanges.kit.join import Join
+from onebook.exchanges.kit.moments import UNTIMED
+from onebook.exchanges.kit.roster import Requests, Roster, is_rate_limit, is_unavailable
+from onebook.exchanges.kit.sync import Trackers
+from onebook.model import Instrument
+
+# Of a frame that is not of a book, or of a damaged one: decoded it takes up to 30 times as much.
+CONTROL_BYTES_MAX: Final = 1 << 20
+OMITTED: Final = "the exchange does not list it among the accepted subscriptions"
+
+
+class Engine:
+    """The protocol state of one connection whose subscriptions bring their own snapshots."""
+
+    def __init__(self, channel: BookChannel, instruments: Sequence[Instrument]) -> None:
+        self._channel = channel
+        self._books: Roster[Any] = Roster(instruments, channel.track, key=channel.key)
+        self._followed: Trackers[Any, Any] = (
+            self._books.channels if channel.channel_ids else self._books.trackers
+        )
+        self._data = MethodType(channel.data, self._followed)  # binds as cheaply as a method
+        self._requests = Requests()
+        self._accepted: set[str] = set()
+        self._refused: set[str] = set()
+        self._ready = not channel.welcomes
+        # Codes are numbers or texts, and an exchange may write either.
+        self._too_many = frozenset(map(str, channel.too_many))
+        self._unavailable = frozenset(map(str, channel.unavailable))
+        # Where requests replace each other, the one that names what stays.
+        self._unsubscribe = channel.unsubscribe or channel.subscribe
+
+    def opened(self) -> Iterable[Output]:
+        """Subscribe to everything, or wait for the welcome."""
+        configured = tuple(send(message) for message in self._channel.configure)
+        return configured + self._subscribe(self._books.all())
+
+    def reader(self) -> Callable[[bytes], Outputs | None]:
+        """Return what reads frames of books (the hot path): the exchange's own function."""
+        return self._data
+
+    def received(self, frame: bytes) -> Iterable[Output]:
+        """Act on one frame of any kind."""
+        try:
+            outputs = self._data(frame)
+        except UNREADABLE as error:
+            return self._control(frame, error)
+        return self._control(frame, None) if outputs is None else each_of(outputs)
+
+    def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
+        """Ignore a body: nothing is asked for by REST."""
+        return NOTHING
+
+    def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
+        """Subscribe again: the only way to another snapshot."""
+        again = self._books.restarted(instruments)
+        pause = self._channel.pause
+        if pause is None and not self._channel.renews:
+            pause = self._channel.unsubscribe
+        paused = NOTHING if pause is None else self._left(pause, again)
+        return paused + self._subscribe(again)
+
+    def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
+        """Subscribe to more."""
+        return self._subscribe(self._books.add(instruments))
+
+    def remove(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
+        """Unsubscribe."""
+        gone = self._books.remove(instruments)
+        self._forget(gone)
+        if gone and self._channel.unsubscribes_all:
+            left = self._left(self._unsubscribe, gone[:1])
+            stay = self._books.all()
+            return (*left, *self._subscribe(stay), *(Renewed(one) for one in stay))
+        return self._left(self._unsubscribe, gone)
+
+    # Requests.
+
+    def _subscribe(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
+        self._forget(instruments)
+        asked = self._requested(self._channel.subscribe, instruments, awaited=True)
+        if self._channel.acknowledges or not asked:
+            return asked
+        return (*asked, *self._confirm(instruments))
+
+    def _forget(self, instruments: Iterable[Instrument]) -> None:
+        names = [self._channel.key(one) for one in instruments]
+        self._accepted.difference_update(names)
+        self._refused.difference_update(names)
+
+    def _requested(
+        self, write: Written, instruments: Sequence[Instrument], *, awaited: bool = False
+    ) -> tuple[Output, ...]:
+        if not self._ready:
+            return NOTHING
+        renewed: tuple[Output, ...] = NOTHING
+        if self._channel.unsubscribe is None and instruments:
+            everything = self._books.all()
+            renewed = tuple(Renewed(one) for one in everything if one not in instruments)
+            instruments = everything
+        key = self._channel.key
+        requests = (
+            send(
+                write(
+                    [key(one) for one in batch],
+                    self._requests.issue(batch if awaited else ()),
+                ),
+                asks=batch if awaited else (),
+            )
+            for batch in batches(instruments, self._channel.names_per_request)
+        )
+        return (*requests, *renewed)
+
+    def _left(self, write: Written, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
+        """Unsubscribe by name, or by id; what has no id yet is left once it gets one."""
+        if not self._channel.channel_ids:
+            return self._requested(write, instruments)
+        return self._left_ids(write, self._books.leave(instruments))
+
+    def _left_ids(self, write: Written, ids: Sequence[int]) -> tuple[Output, ...]:
+        each = batches(ids, self._channel.names_per_request)
+        return tuple(send(write(batch, self._requests.issue(()))) for batch in each)
+
+    # What is no data.
+
+    def _control(self, frame: bytes, error: Exception | None) -> Iterable[Output]:
+        if len(frame) > CONTROL_BYTES_MAX:
+            why = "it is of no book" if error is None else short(error)
+            raise ProtocolError(f"a frame of {len(frame):,} bytes cannot be read: {why}")
+        if frame in self._channel.expected:
+            return EXPECTED
+        event = self._channel.control(frame)
+        if (
+            isinstance(event, BookFrame)
+            and event.channel is not None
+            and error is None
+            and self._books.disown(event.channel, self._refused)
+        ):
+            left = self._left_ids(self._unsubscribe, [event.channel])
+            return (*left, *each_of(self._data(frame) or NOTHING))
+        if isinstance(event, Counted):
+            lost = self._followed.missed(event.number)
+            return (*lost, *self._act(event.event, None))
+        return self._act(event, error)
+
+    def _act(self, event: Plain, error: Exception | None) -> Iterable[Output]:
+        match event:
+            case Accepted(names, number, channel, lists_all=False):
+                left = NOTHING if channel is None else self._assign(names, channel)
+                return left + self._confirm([*self._named(names), *self._answered(number)])
+            case Accepted():
+                return self._sift(event)
+            case BookFrame(name, channel):
+                if channel is not None:
+                    name = self._books.name_of(channel)
+                late = error is None or name in self._books.trackers.left
+                if late and name not in self._books.trackers:
+                    return self._late(name)
+                named = repr(short(name)) if name else "a book that it does not name"
+                reason = f"a frame of {named} is damaged: {short(error)}"
+                raise ProtocolError(reason, self._books.known(name))
+            case ExchangeReady():
+                return self._welcomed()
+            case SocketSeed():
+                return self._seeded(event)
+            case RequestRejected() | SeedRefused() if self._asks_for_fewer(event):
+                return self._later(event)
+            case RequestRejected() if self._is_unavailable(event):
+                return self._failed(event)
+            case RequestRejected():
+                return self._reject(event)
+            case SeedRefused():
+                return self._seed_refused(event)
+            case Send(urgent=True):  # the answer to a ping, which the exchange sends unasked
+                return (event, *HEARTBEAT)
+        return (event,)
+
+    def _late(self, name: str) -> tuple[Output, ...]:
+        """Ignore a frame of a removed book; where they do not end, unsubscribe again."""
+        write = self._channel.unsubscribe
+        if not self._books.absent(name) or write is None or self._channel.unsubscribes_all:
+            return NOTHING
+        return (send(write([name], self._requests.issue(()))),)
+
+    def _seeded(self, event: SocketSeed) -> tuple[Output, ...]:
+        return EXPECTED
+
+    def _seed_refused(self, event: SeedRefused) -> tuple[Output, ...]:
+        return EXPECTED
+
+    def _welcomed(self) -> tuple[Output, ...]:
+        if self._ready:
+            return EXPECTED
+        self._ready = True
+        return self._subscribe(self._books.all())
+
+    def _assign(self, names: Iterable[str], channel: int) -> tuple[Output, ...]:
+        """Note the id of a subscription; one that was removed meanwhile is unsubscribed.
+
+        An id that another book has says nothing: both are subscribed again.
+        """
+        rivals = [one for name in names for one in self._books.contest(name, channel)]
+        if rivals:
+            reason = f"the exchange assigned id {channel} twice"
+            left = self._left_ids(self._unsubscribe, [channel])
+            return (*left, *(Gap(one, reason) for one in rivals))
+        former = [self._books.assign(name, channel) for name in names]
+        ids = [each for each in former if each is not None]
+        return self._left_ids(self._unsubscribe, ids)
+
+    def _confirm(self, instruments: Iterable[Instrument]) -> tuple[Output, ...]:
+        """Acknowledge each subscription once, however often the exchange does."""
+        new = self._unsettled(instruments)
+        self._accepted.update(self._channel.key(one) for one in new)
+        return tuple(out for one in new for out in self._started(one)) or EXPECTED
+
+    def _started(self, instrument: Instrument) -> tuple[Output, ...]:
+        return (Acknowledged(instrument),)
+
+    def _sift(self, event: Accepted) -> tuple[Output, ...]:
+        """Accept what the answer to a request lists, refuse what it omits.
+
+        Exchanges omit what is subscribed already: what was accepted before is not refused, nor what
+        an earlier request asked for whose answer was lost.
+        """
+        asked = self._answered(event.number)
+        known = self._accepted.union(event.names)
+        omitted = [
+            one
+            for one in asked
+            if self._channel.key(one) not in known and not self._requests.awaits(one)
+        ]
+        self._refused.update(self._channel.key(one) for one in omitted)
+        return (*self._confirm(asked), *(BookRefused(one, OMITTED) for one in omitted))
+
+    def _reject(self, event: RequestRejected) -> tuple[Output, ...]:
+        """Refuse the instruments that an error names, else the one of its request; else none.
+
+        A request for several that is refused without a name may be so for one of them.
+        """
+        words = short(event.words)
+        waited = self._requests.waits(event.number)
+        asked = self._answered(event.number)
+        named = self._about(event)
+        if not (named or event.repeated) and len(asked) > 1 and self._channel.unsubscribe:
+            return self._ask_halves(asked)
+        named = named or asked
+        if not named:  # of a request whose books were removed, or that subscribed to none
+            return (Ignored(known=True, refused=words),) if waited else (Unnamed(words),)
+        names = [self._channel.key(one) for one in named]
+        self._forget(named)
+        (self._accepted if event.repeated else self._refused).update(names)
+        verdicts: tuple[Output, ...] = tuple(
+            Acknowledged(one) if event.repeated else BookRefused(one, words) for one in named
+        )
+        return verdicts + (self._ask_rest(event, asked) if event.whole else NOTHING)
+
+    def _about(self, event: RequestRejected) -> list[Instrument]:
+        """The instruments that an error names."""
+        return self._named(event.names) or self._books.named_in(event.words)
+
+    def _asks_for_fewer(self, event: RequestRejected | SeedRefused) -> bool:
+        """Return whether an error is about the number of requests, not about what was asked for."""
+        return str(event.code) in self._too_many or is_rate_limit(event.words)
+
+    def _is_unavailable(self, event: RequestRejected) -> bool:
+        """Return whether the exchange failed: the same request may succeed later."""
+        return str(event.code) in self._unavailable or is_unavailable(event.words)
+
+    def _later(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
+        if isinstance(event, SeedRefused):
+            return (SlowDown(short(event.words)), *self._seed_refused(event))
+        self._requests.answered(event.number)  # a later answer must not wait for this one
+        return (SlowDown(short(event.words)),)
+
+    def _failed(self, event: RequestRejected) -> tuple[Output, ...]:
+        """Postpone the instruments that an error names, else those of its request, else all."""
+        waited = self._requests.waits(event.number)
+        asked = self._answered(event.number)
+        about = tuple(self._about(event) or asked)
+        if waited and not about:
+            return (Ignored(known=True, refused=short(event.words)),)
+        return (SlowDown(short(event.words), unavailable=True, instruments=about),)
+
+    def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
+        among = self._books.all() if event.number is None else asked
+        return self._subscribe(self._unsettled(among))
+
+    def _ask_halves(self, asked: Sequence[Instrument]) -> tuple[Output, ...]:
+        """Ask again in two requests, so that in the end what is refused is refused alone."""
+        rest = self._unsettled(asked)
+        middle = (len(rest) + 1) // 2
+        return (*self._subscribe(rest[:middle]), *self._subscribe(rest[middle:])) or EXPECTED
+
+    def _unsettled(self, instruments: Iterable[Instrument]) -> list[Instrument]:
+        """Those that were neither accepted nor refused."""
+        settled = self._accepted | self._refused
+        return [one for one in instruments if self._channel.key(one) not in settled]
+
+    def _named(self, names: Iterable[str]) -> list[Instrument]:
+        return [one for one in map(self._books.known, names) if one]
+
+    def _answered(self, number: int | str | None) -> list[Instrument]:
+        """The instruments of an answer, without those removed meanwhile."""
+        return [one for one in self._requests.answered(number) if self._books.find(one)]
+
+
+class SeededEngine(Engine):
+    """The protocol state of one connection whose books start at bodies that are asked for."""
+
+    def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
+        """Start a book at its REST body, where books are not requested on the socket."""
+        if self._channel.seed is None:
+            return NOTHING
+        try:
+            seed = self._channel.seed(body)
+        except UNREADABLE as error:
+            reason = f"the depth of {instrument.native} cannot be read: {short(error)}"
+            raise ProtocolError(reason, instrument) from None
+        book = self._join(instrument)
+        if book is None:
+            return NOTHING
+        at = getattr(seed, "at", UNTIMED)
+        return book.seeded(seed.bids, seed.asks, seed.sequence, at)
+
+    def _seeded(self, event: SocketSeed) -> tuple[Output, ...]:
+        book: Join | None = self._books.trackers.get(event.name)
+        if book is None:
+            return EXPECTED  # it was removed meanwhile
+        return (
+            self._asking(book.seeded(event.bids, event.asks, event.sequence, event.at)) or EXPECTED
+        )
+
+    def _seed_refused(self, event: SeedRefused) -> tuple[Output, ...]:
+        named = self._named([event.name]) or self._books.named_in(event.words)
+        book = self._join(named[0]) if named else None
+        if book is None:
+            return EXPECTED
+        if book.last is None:
+            return (SnapshotFailed(book.instrument, short(event.words)),)
+        book.abandon()
+        return EXPECTED  # a live book is unchanged
+
+    def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
+        """Fetch books again; a stream itself is asked for only if it never was confirmed."""
+        unconfirmed: list[Instrument] = []
+        fetches: list[Output] = []
+        for one in instruments:
+            if self._channel.key(one) in self._accepted:
+                fetches += self._restarted(one)
+            elif self._books.find(one):
+                unconfirmed.append(one)
+        return (*self._subscribe(unconfirmed), *fetches)
+
+    def reseed(self, instrument: Instrument) -> Iterable[Output]:
+        """Fetch another body for a live book."""
+        book = self._join(instrument)
+        return self._asking(book.reseed()) if book else NOTHING
+
+    def abandon(self, instrument: Instrument) -> None:
+        """Expect no body for a live book."""
+        book = self._join(instrument)
+        if book is not None:
+            book.abandon()
+
+    def position(self, instrument: Instrument) -> StreamPosition:
+        """Compare the stream of an instrument with its last body."""
+        book = self._join(instrument)
+        return book.position if book else StreamPosition.CURRENT
+
+    def invalidate(self, instrument: Instrument) -> Iterable[Output]:
+        """Unsubscribe from a stream that delivers nothing; a resync subscribes again."""
+        book = self._join(instrument)
+        if book is None or self._channel.key(instrument) not in self._accepted:
+            return NOTHING
+        book.invalidate()
+        self._forget([instrument])
+        return self._left(self._unsubscribe, [instrument])
+
+    def _started(self, instrument: Instrument) -> tuple[Output, ...]:
+        return (Acknowledged(instrument), *self._restarted(instrument))
+
+    def _restarted(self, instrument: Instrument) -> tuple[Output, ...]:
+        book = self._join(instrument)
+        return self._asking(book.restart()) if book else NOTHING
+
+    def _asking(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+        """Ask on the socket for what would come by REST, where the exchange has it so."""
+        write, key = self._channel.request, self._channel.key
+        if write is None:
+            return outputs
+        return tuple(
+            send(write([key(out.instrument)], self._requests.issue(())), asks=(out.instrument,))
+            if isinstance(out, Fetch)
+            else out
+            for out in outputs
+        )
+
+    def _join(self, instrument: Instrument) -> Join | None:
+        return self._books.find(instrument)

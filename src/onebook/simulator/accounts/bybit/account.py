@@ -1,0 +1,92 @@
+"""Generates the history of an account: deterministic, with the balance identities of Bybit.
+
+
+What holds by construction, and what a reader can therefore prove: per coin every ledger balance is
+the one before plus the change; `change = cashFlow + funding - fee` less taxes; the fills of an
+order add up to it; `closedPnl` is exit less entry less fees, and exit less entry what the ledger
+booked; what is held is what all events add up to; ids grow with time. Several events share a
+millisecond, deliberately.
+"""
+
+from collections import Counter
+
+from onebook.simulator.accounts.amounts import UNIT, product
+from onebook.simulator.accounts.bybit.books import UID, AccountBooks
+from onebook.simulator.accounts.bybit.contracts import ContractHistory
+from onebook.simulator.accounts.bybit.facts import Deposit, ExecutionRow
+from onebook.simulator.accounts.bybit.funds import FundHistory
+from onebook.simulator.accounts.bybit.generator import HistoryParts
+from onebook.simulator.accounts.bybit.history import History
+from onebook.simulator.accounts.bybit.markets import MARKETS
+from onebook.simulator.accounts.bybit.modes import CONTRACT, UNIFIED, USDC, Modes
+from onebook.simulator.accounts.bybit.positions import Positions
+from onebook.simulator.accounts.bybit.tables import AccountTables
+from onebook.simulator.accounts.bybit.timeline import Timeline, hash_of, uuid_of
+from onebook.simulator.accounts.bybit.trading import OrderHistory
+from onebook.simulator.accounts.tables import HistoryTable
+
+
+class Account(AccountTables):
+    """A generated account: its tables, its wallets' books, and what the wallets hold."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self.history = history
+        self.uid = UID
+        self.inserted: set[str] = set()
+        self.modes = Modes(history.unified_ms, history.merged_ms)
+        self._timeline = Timeline(history.from_ms, history.to_ms, history.seed)
+        self.books = AccountBooks(self.modes, self._timeline.number)
+        self.ledger = self.books.tables[UNIFIED]
+        self.contract_ledger = self.books.tables[CONTRACT]
+        self.usdc_ledger = self.books.tables[USDC]
+        self.unified = self.books.held(UNIFIED)
+        self.fund = self._generate()
+
+    @property
+    def status(self) -> int:
+        """Its `unifiedMarginStatus` at the end of the history."""
+        return self.modes.status(self.history.to_ms)
+
+    def _generate(self) -> Counter[str]:
+        """Fill the tables and books; what the funding wallet holds in the end."""
+        history, timeline, books, modes = self.history, self._timeline, self.books, self.modes
+        parts = HistoryParts(history, timeline, self, books, modes, Positions())
+        funds, contracts, orders = FundHistory(parts), ContractHistory(parts), OrderHistory(parts)
+        funds.schedule_funds()
+        contracts.schedule()
+        funds.schedule_odds()
+        orders.schedule()
+        funds.schedule_modes()
+        timeline.run()
+        _sort(*self.orders.values())
+        orders.close_open_orders()
+        _sort(*self.closed.values(), self.deposits)
+        self.split(modes, history.to_ms)
+        return funds.held
+
+    # What tests change -----------------------------------------------------------------
+
+    def insert_execution(self, category: str, at_ms: int) -> str:
+        """Insert a fill in the past, as late bookings do; the ledger has no line for it."""
+        seq = self._timeline.number()
+        market = next(market for market in MARKETS if market.category == category)
+        fill = ExecutionRow(
+            market, uuid_of(seq), uuid_of(seq + 1), "", "Buy", market.price, market.size_step,
+            product(market.price, market.size_step), 0, "", False, "0", "Trade", False, 0, 0,
+        )  # fmt: skip
+        self.executions[category].insert(at_ms, seq, fill)
+        self.inserted.add(fill.execution_id)
+        return fill.execution_id
+
+    def pend_deposit(self, at_ms: int) -> Deposit:
+        """Insert a deposit that is not credited yet."""
+        seq = self._timeline.number()
+        deposit = Deposit("USDT", UNIT, at_ms, hash_of(seq), internal=False)
+        self.deposits.insert(at_ms, seq, deposit)
+        return deposit
+
+
+def _sort(*tables: HistoryTable) -> None:
+    for table in tables:
+        table.entries.sort(key=lambda entry: (entry.at_ms, entry.seq))

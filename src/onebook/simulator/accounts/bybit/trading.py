@@ -1,0 +1,228 @@
+"""Orders of the simulated account, their fills, and the positions that they close."""
+
+from functools import partial
+from typing import Final
+
+from onebook.simulator.accounts.amounts import UNIT, product, quotient
+from onebook.simulator.accounts.bybit.contracts import FUNDING_MS
+from onebook.simulator.accounts.bybit.facts import Closed, ExecutionRow, Order, SimulatedMarket
+from onebook.simulator.accounts.bybit.generator import HistoryGenerator, HistoryParts
+from onebook.simulator.accounts.bybit.markets import MARKETS, RATE_TEXTS, RATES, SPOT_RATE, WEIGHTS
+from onebook.simulator.accounts.bybit.modes import UNIFIED
+from onebook.simulator.accounts.bybit.positions import Holding
+from onebook.simulator.accounts.bybit.timeline import HOUR_MS, uuid_of
+
+MAKER_REBATE: Final = UNIT // 10_000
+GST: Final = UNIT * 18 // 100
+
+
+class OrderHistory(HistoryGenerator):
+    """Generates orders and fills, and books them."""
+
+    def __init__(self, parts: HistoryParts) -> None:
+        super().__init__(parts)
+        self._closed: set[str] = set()
+
+    def schedule(self) -> None:
+        """Schedule orders at uneven times; one in eight in the millisecond of the one before."""
+        span = self._history.to_ms - self._history.from_ms - 2 * HOUR_MS
+        fundings = 3 * span // FUNDING_MS
+        orders = max(1, int((self._history.executions - fundings) / 1.75))
+        at_ms = self._history.from_ms + HOUR_MS
+        for index in range(orders):
+            if self._timeline.random.random() > 0.125:
+                even = self._history.from_ms + HOUR_MS + span * index // orders
+                at_ms = max(at_ms, even + self._timeline.random.randrange(max(1, span // orders)))
+            market = self._timeline.random.choices(MARKETS, WEIGHTS)[0]
+            self._timeline.at(at_ms, partial(self._order, market=market))
+
+    def _order(self, at_ms: int, market: SimulatedMarket) -> None:
+        random, seq = self._timeline.random, self._timeline.number()
+        quantity = random.randrange(1, 400) * market.size_step
+        order_id = (
+            str(1_500_000_000_000_000_000 + seq) if market.category == "spot" else uuid_of(seq)
+        )
+        side = random.choice(("Buy", "Sell"))
+        holding = self._positions.held[market]
+        closing = market.category != "spot" and holding.size * (1 if side == "Buy" else -1) < 0
+        if closing:
+            quantity = min(quantity, abs(holding.size))
+        order = Order(market, order_id, f"link-{seq}" if seq % 3 else "", side, quantity, at_ms)
+        order.closing = closing
+        self._tables.orders[market.category].append(at_ms, seq, order)
+        if random.random() < 0.04:
+            order.status = "Cancelled"
+            order.updated_ms = at_ms + random.randrange(60_000)
+            return
+        self._fill_later(at_ms, order, random.choice((1, 1, 2, 3)))
+
+    def _fill_later(self, at_ms: int, order: Order, parts: int) -> None:
+        """Most orders fill at once; some wait. The last part can be cancelled."""
+        step, left = order.market.size_step, order.quantity
+        cancelled = order.market.category == "spot" and self._timeline.random.random() < 0.05
+        for part in range(parts):
+            size = left if part == parts - 1 else max(step, left // (parts - part) // step * step)
+            size = min(size, left)
+            left -= size
+            last = part == parts - 1 or not left
+            if size and not (last and cancelled and part):
+                self._timeline.at(at_ms, partial(self._fill, order=order, size=size, ended=last))
+            elif last:
+                self._timeline.at(at_ms, partial(self._cancel_rest, order=order))
+            if last:
+                return
+            at_ms += self._timeline.random.choice((0, 0, 1, 40, 5_000, 3 * HOUR_MS))
+
+    def _cancel_rest(self, at_ms: int, order: Order) -> None:
+        order.status = "PartiallyFilledCanceled" if order.done else "Cancelled"
+        order.updated_ms = at_ms
+
+    def _fill(self, at_ms: int, order: Order, size: int, *, ended: bool) -> None:
+        market = order.market
+        holding = self._positions.held[market]
+        if order.closing:  # another order may have closed it in between
+            size = min(size, abs(holding.size))
+        if not size:
+            self._cancel_rest(at_ms, order)
+            return self._close(at_ms, order)
+        price = self._positions.next_price(market, self._timeline.random)
+        value = quotient(size, price) if market.category == "inverse" else product(price, size)
+        seq = self._timeline.number()
+        gross = 0
+        if market.category == "spot":
+            fill = self._spot_fill(at_ms, order, seq, price, size, value)
+        else:
+            fill, gross = self._contract_fill(at_ms, order, holding, seq, price, size, value)
+        order.done += size
+        order.done_value += value
+        order.fee += fill.fee
+        order.fees[fill.fee_coin] += fill.fee
+        order.fills += 1
+        order.updated_ms = at_ms
+        order.status = "Filled" if order.done == order.quantity else "PartiallyFilled"
+        self._tables.executions[market.category].append(at_ms, seq, fill)
+        self._book_fill(at_ms, fill, gross, holding.size)
+        if ended and order.status == "PartiallyFilled":
+            order.status = "Cancelled"
+        if ended:
+            self._close(at_ms, order)
+
+    def _tax(self, at_ms: int, market: SimulatedMarket, fee: int, *, due: bool) -> int:
+        """What is taken on a fee; the former modes knew no taxes."""
+        taxed = due and fee > 0 and self._modes.wallet(at_ms, market) == UNIFIED
+        return product(fee, GST) if taxed else 0
+
+    def _spot_fill(
+        self, at_ms: int, order: Order, seq: int, price: int, size: int, value: int
+    ) -> ExecutionRow:
+        market, buy = order.market, order.side == "Buy"
+        maker = self._timeline.random.random() < 0.4
+        rebate = maker and self._timeline.random.random() < 0.05
+        # What is bought pays the fee; a rebate comes in the other coin.
+        in_base = buy != rebate
+        of = size if in_base else value
+        fee = -product(of, MAKER_REBATE) if rebate else product(of, RATES["spot"])
+        return ExecutionRow(
+            market,
+            str(2_100_000_000_000_000_000 + seq),
+            order.order_id,
+            order.link_id,
+            order.side,
+            price,
+            size,
+            value,
+            fee,
+            market.base if in_base else market.quote,
+            self._timeline.random.random() < 0.5,
+            "-0.0001" if rebate else SPOT_RATE,
+            "FutureSpread" if seq % 53 == 0 else "Trade",
+            maker,
+            0,
+            order.quantity - order.done - size,
+            self._tax(at_ms, market, fee, due=seq % 41 == 0),
+        )
+
+    def _contract_fill(
+        self,
+        at_ms: int,
+        order: Order,
+        holding: Holding,
+        seq: int,
+        price: int,
+        size: int,
+        value: int,
+    ) -> tuple[ExecutionRow, int]:
+        """A fill of a contract, and its gross profit or loss, which the ledger books."""
+        market = order.market
+        fee = product(value, RATES[market.category])
+        change = size if order.side == "Buy" else -size
+        closed, gross = 0, 0
+        if order.closing:
+            entry, opened = holding.reduce(change)
+            order.entry_value += entry
+            order.open_fee += opened
+            closed, gross = size, value - entry
+        else:
+            holding.add(change, value, fee)
+        long = (order.side == "Sell") != (market.category == "inverse")
+        kind = "BustTrade" if closed and seq % 997 == 0 else "Trade"
+        fill = ExecutionRow(
+            market,
+            uuid_of(seq),
+            order.order_id,
+            order.link_id,
+            order.side,
+            price,
+            size,
+            value,
+            fee,
+            market.settle,
+            self._timeline.random.random() < 0.3,
+            RATE_TEXTS[market.category],
+            kind,
+            self._timeline.random.random() < 0.3,
+            closed,
+            order.quantity - order.done - size,
+            self._tax(at_ms, market, fee, due=seq % 43 == 0),
+        )
+        return fill, gross if long else -gross
+
+    def _book_fill(self, at_ms: int, fill: ExecutionRow, gross: int, held: int) -> None:
+        market = fill.market
+        if market.category != "spot":
+            return self._books.add(
+                at_ms, market.settle, gross, fee=fill.fee, tax=fill.tax, fill=fill,
+                size=held,
+            )  # fmt: skip
+        sign = 1 if fill.side == "Buy" else -1
+        for coin, cash in ((market.base, sign * fill.quantity), (market.quote, -sign * fill.value)):
+            fee, tax = (fill.fee, fill.tax) if fill.fee_coin == coin else (0, 0)
+            self._books.add(at_ms, coin, cash, fee=fee, tax=tax, fill=fill)
+
+    def close_open_orders(self) -> None:
+        """Show what each order has closed so far, though it has not ended."""
+        for table in self._tables.orders.values():
+            for entry in table.entries:
+                self._close(entry.facts.updated_ms, entry.facts)
+
+    def _close(self, at_ms: int, order: Order) -> None:
+        """Show what an order realised, once."""
+        if not order.closing or not order.done or order.order_id in self._closed:
+            return
+        self._closed.add(order.order_id)
+        closed = Closed(
+            order.market,
+            order.order_id,
+            order.side,
+            order.done,
+            order.entry_value,
+            order.done_value,
+            order.open_fee,
+            order.fee,
+            order.fills,
+            order.created_ms,
+            min(at_ms + 5, self._history.to_ms),
+        )
+        self._tables.closed[order.market.category].append(
+            order.created_ms, self._timeline.number(), closed
+        )

@@ -1,0 +1,73 @@
+"""What a loopback carries beside text frames and GET, for an exchange that does not exist."""
+
+import httpx
+import pytest
+import websockets
+
+from onebook.simulator.kit.board import (
+    ExchangeBoard,
+    ExchangeRules,
+    Now,
+    RestReply,
+    SimulatedSession,
+    answered,
+)
+from onebook.simulator.kit.front import Front
+from onebook.simulator.kit.loopback import Loopback
+
+
+class Made:
+    """Says in binary frames where it was asked for an address; has no books."""
+
+    rules = ExchangeRules(posted=("/info",))
+
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
+        session.binary = session.path == "/pushed"
+        return ["welcome"]
+
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
+        return [frame]
+
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
+        return []
+
+    def get(self, path, query, now: Now) -> RestReply | None:
+        return answered(dict(query)) if path == "/info" else None
+
+    def post(self, path: str, host: str, now: Now) -> RestReply | None:
+        return answered(f"ws://{host}/pushed") if path == "/address" else None
+
+
+@pytest.fixture
+async def loopback():
+    front = Front(
+        Made(),
+        ExchangeBoard((), {}, rules=Made.rules),
+        clock=lambda: Now(0.0, 0),
+        instead=lambda path, query: None,
+    )
+    loopback = Loopback("okx", front)
+    await loopback.start()
+    yield loopback
+    await loopback.stop()
+
+
+async def test_a_question_by_post_is_the_query_and_get_is_refused(loopback: Loopback) -> None:
+    async with httpx.AsyncClient(base_url=loopback.urls.rest) as http:
+        assert (await http.post("/info", json={"type": "list"})).json() == {"type": "list"}
+        assert (await http.post("/info", content=b"nonsense")).json() == {}
+        assert (await http.get("/info?type=list")).status_code == 404
+
+
+async def test_an_address_is_given_to_post_and_its_frames_may_be_binary(loopback: Loopback) -> None:
+    async with httpx.AsyncClient(base_url=loopback.urls.rest) as http:
+        assert (await http.get("/address")).status_code == 404
+        assert (await http.post("/other")).status_code == 404
+        address = (await http.post("/address")).json()
+        assert (await http.post("/address", json={"pair": "X" * 10_000})).json() == address
+    async with websockets.connect(address) as ws:
+        assert await ws.recv() == b"welcome"
+        await ws.send("ping")
+        assert await ws.recv() == b"ping"
+    async with websockets.connect(loopback.urls.ws) as ws:
+        assert await ws.recv() == "welcome"
