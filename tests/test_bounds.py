@@ -13,9 +13,8 @@ from onebook.accounts.limits import AddressLimit, RateLimiter
 from onebook.accounts.usage import mark_of
 from onebook.config import Settings
 from onebook.errors import ConfigError
-from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.processor import CommandProcessor, KeyViews
 from onebook.gateway.upgrade import AddressLimiter
-from onebook.gateway.views import KeyViews
 from onebook.model import Tier
 
 NUMBERS = [

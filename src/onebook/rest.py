@@ -43,7 +43,7 @@ SAFE_METHODS: Final = frozenset(("GET", "HEAD"))  # nothing else is sent twice
 
 
 class Answer(NamedTuple):
-    """What a host answered, whatever its status."""
+    """An HTTP response of any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -51,14 +51,14 @@ class Answer(NamedTuple):
 
 
 class NoCookies(CookieJar):
-    """Drops cookies: no exchange's API needs any, and a jar keeps what it is sent for ever."""
+    """Drops cookies: no exchange's API needs any, and a cookie jar grows without bound."""
 
     def extract_cookies(self, response: Any, request: Any) -> None:
         """Keep nothing."""
 
 
 class Wire:
-    """Sends requests over an httpx client and reads whole answers; cancelling one leaks nothing.
+    """Sends requests over an httpx client and reads whole responses; cancelling leaks nothing.
 
     httpcore returns a connection to its pool under anyio's shield, which holds against anyio's
     cancellation only: `Task.cancel` in the middle of `aclose` leaves the connection in use for
@@ -80,7 +80,7 @@ class Wire:
         return len(self._under_way) if pool is None else len(pool._requests)
 
     async def close(self) -> None:
-        """Cancel what is under way and close every connection."""
+        """Cancel all requests and close every connection."""
         for scope in self._under_way.values():
             scope.cancel()
         if self._under_way:
@@ -126,7 +126,7 @@ class Wire:
 
 
 async def ended(task: asyncio.Task[Answer], timeout_s: float) -> None:
-    """Wait until a task has ended, also when cancelled meanwhile; its result is dropped."""
+    """Wait until a task has ended, even if cancelled meanwhile; its result is dropped."""
     cancelled: asyncio.CancelledError | None = None
     loop = asyncio.get_running_loop()
     until_s = loop.time() + timeout_s
@@ -244,10 +244,10 @@ class Rest:
         total_s: float = TOTAL_S,
         bytes_max: int = BODY_BYTES_MAX,
     ) -> bytes:
-        """Return the body of a GET that the host answered with 200, of at most `bytes_max` bytes.
+        """GET a URL and return the body of a 200 response, of at most `bytes_max` bytes.
 
         Raises:
-            ExchangeFailed: It did not, within `total_s` and the retries.
+            ExchangeFailed: There was no such response within `total_s` and the retries.
         """
         answer = await self.send("GET", url, weight=weight, total_s=total_s, bytes_max=bytes_max)
         return data_of(answer, url)
@@ -261,10 +261,10 @@ class Rest:
         total_s: float = TOTAL_S,
         bytes_max: int = BODY_BYTES_MAX,
     ) -> bytes:
-        """Return the body of a POST of JSON that the host answered with 200; sent once.
+        """POST JSON once and return the body of a 200 response.
 
         Raises:
-            ExchangeFailed: It did not, within `total_s`.
+            ExchangeFailed: There was no such response within `total_s`.
         """
         answer = await self.send(
             "POST",
@@ -288,7 +288,7 @@ class Rest:
         total_s: float = TOTAL_S,
         bytes_max: int = BODY_BYTES_MAX,
     ) -> Answer:
-        """Return the host's answer; busy and broken answers to safe methods are tried again.
+        """Send a request and return the response; failures of safe methods are retried.
 
         Raises:
             ExchangeFailed: No answer, a redirect, a body over the limit, or a wait, for
@@ -371,7 +371,7 @@ class Rest:
 
 
 def data_of(answer: Answer, url: str) -> bytes:
-    """Return the body of an answer with status 200.
+    """Return the body of a 200 response.
 
     Raises:
         ExchangeFailed: It has another status.
@@ -382,7 +382,7 @@ def data_of(answer: Answer, url: str) -> bytes:
 
 
 def authority(url: httpx.URL) -> str:
-    """Return the budget's key of a URL: host and port, because services may share a host."""
+    """Return the key of a URL's rate limit: host and port, because services may share a host."""
     return url.netloc.decode("ascii")
 
 

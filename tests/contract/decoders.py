@@ -40,7 +40,7 @@ from onebook.core.types import NumberError
 from onebook.errors import ConfigError, InvalidRequest
 from onebook.feeds.recording import RecordingError, read
 from onebook.files import TEXT_BYTES_MAX, read_toml
-from onebook.gateway import actions
+from onebook.gateway import commands
 from onebook.inflate import (
     BodyReader,
     MessageInflater,
@@ -330,12 +330,12 @@ DECODERS: Final = (
     *(
         Decoder(
             f"action {name}",
-            ("gateway/actions.py",),
-            text(partial(actions.parse, action=name)),
-            *(actions.ActionRefused, 64 * KIB, "gateway.message_bytes_max"),
+            ("gateway/commands.py",),
+            text(partial(commands.parse, action=name)),
+            *(commands.ActionRefused, 64 * KIB, "gateway.message_bytes_max"),
             (b'{"action":"%s","exchange":"bybit","id":1}' % name.encode(),),
         )
-        for name in actions.ACTIONS
+        for name in commands.ACTIONS
     ),
     Decoder(
         "answer of Bybit",
@@ -435,7 +435,8 @@ ELSEWHERE: Final = {
 # They read what this package itself wrote, packaged or authenticated.
 OURS: Final = {
     "accounts/keys.py": "computes checksums only",
-    "gateway/action_runner.py": "an answer that this node encoded",
+    "backup/databases.py": "its own copies",
+    "gateway/transactions.py": "an answer that this node encoded",
     "gateway/messages.py": "encodes",
     "exchanges/kit/quality.py": "files of the package",
     "feeds/ccxt/client.py": "commands of our own connector",

@@ -10,8 +10,7 @@ from onebook.gateway.effects import (
     MessageTime,
     SendText,
 )
-from onebook.gateway.processor import CommandProcessor
-from onebook.gateway.views import KeyViews
+from onebook.gateway.processor import CommandProcessor, KeyViews
 from onebook.model import KeyStatus, Tier
 
 KEY = Key(

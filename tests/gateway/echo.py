@@ -16,9 +16,9 @@ from onebook.gateway import direct, frames
 from onebook.gateway.authentication import Authenticator
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
-from onebook.gateway.counters import GatewayTotals
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.lifecycle import ConnectionEvent, ConnectionState
+from onebook.gateway.metrics import GatewayTotals
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.gateway.scheduler import Scheduler, Turns

@@ -1,9 +1,94 @@
-"""The fields of commands are checked, each by its name."""
+"""What is wrong with a command, in words for its sender."""
+
+import json
+import re
 
 import pytest
 
+from onebook.accounts.keys import new_key
+from onebook.errors import CREDENTIALS_HELD
+from onebook.gateway.commands import (
+    ActionRefused,
+    SubscribeTransactionsAction,
+    message_of,
+    must_be,
+    parse,
+    refused,
+    typed,
+)
 from onebook.gateway.messages import CLIENT_MESSAGES
 from onebook.gateway.processor import HANDLERS, KEYLESS
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"exchanges": "okx"},
+            'exchanges: must be a list of names or "all", with at most 256 names.',
+        ),
+        (
+            {"exchanges": [1]},
+            'exchanges: must be a list of names or "all", with at most 256 names.',
+        ),
+        ({"depth": "20"}, "depth: must be a whole number from 1 to 500."),
+        ({"depth": 501}, "depth: must be a whole number from 1 to 500."),
+        ({"interval_ms": 9}, "interval_ms: must be a whole number from 10 to 60,000."),
+        ({"mode": "diff"}, 'mode: must be "full" or "delta".'),
+        ({"levels": None}, 'levels: must be "object" or "array".'),
+        ({"split": 1}, "split: must be true or false."),
+        ({"group": 0.5}, 'group: must be a price step as decimal text, such as "0.5".'),
+        (
+            {"fill": ["1"]},
+            'fill: must be an object with lists of decimal text in "amounts", "notionals" or both.',
+        ),
+        ({"fill": {}}, "fill: name 1 to 8 amounts and notionals, not 0."),
+        (
+            {"fill": {"amounts": ["1e3"]}},
+            'fill: amounts must be positive decimal text, such as "0.5", not "1e3".',
+        ),
+        ({"more": 1}, 'Unknown field "more".'),
+        ({"fill": {"more": 1}}, 'Unknown field "more".'),
+        ({"id": [1]}, "id: must be text or a number."),
+        ({"symbol": 7}, 'symbol: must be a pair such as "BTC/USDT", of at most 64 characters.'),
+    ],
+)
+def test_what_is_wrong_is_said_in_plain_words(alice, options, sentence):
+    (refusal,) = alice.says(**{"type": "subscribe_aggregated", "symbol": "BTC/USDT"} | options)
+    assert refusal["message"] == sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"depth": 0}, "depth: must be a whole number from 1 to 500."),
+        ({"split": None}, "split: must be true or false."),
+        ({"mode": 1}, 'mode: must be "full" or "delta".'),
+    ],
+)
+def test_what_is_wrong_with_a_field_that_may_be_left_out(alice, options, sentence):
+    message = {"type": "get_aggregated_orderbook", "symbol": "BTC/USDT"} | options
+    (refusal,) = alice.says(**message)
+    assert refusal["message"] == sentence
+
+
+def test_a_message_of_two_types_is_refused_in_plain_words(alice):
+    (refusal,) = alice.says('{"type": "ping", "type": "get_exchanges", "id": 1}')
+    assert refusal["message"] == 'type: must be "get_exchanges", and only once.'
+    assert (refusal["error"], refusal["id"]) == ("invalid_parameters", 1)
+
+
+def test_a_missing_field_is_named(alice):
+    (refusal,) = alice.says(type="resync")
+    assert refusal["message"].startswith("symbol: is required; it must be a pair such as")
+
+
+@pytest.mark.parametrize("body", CLIENT_MESSAGES.values(), ids=CLIENT_MESSAGES)
+def test_every_field_has_words_for_what_it_must_be(body):
+    for field in body.__struct_fields__:
+        words = must_be(body, field)
+        assert not re.search(r"str|int\b|null|None|array$|enum|`", words), words
+        assert "JSON" not in words or field == "client_time"
 
 
 def test_an_id_that_is_neither_string_nor_number_is_refused(alice):
@@ -60,3 +145,106 @@ def test_an_unknown_option_or_bad_value_is_invalid_parameters_naming_it(alice, o
 def test_every_client_message_has_a_handler_and_no_handler_is_without_description():
     assert set(HANDLERS) == set(CLIENT_MESSAGES)
     assert {"authenticate", "ping"} == KEYLESS
+
+
+NOW_MS = 1_700_000_000_123
+
+
+def test_fields_are_read():
+    found = parse(
+        '{"action":"subscribe_transactions","exchange":"bybit"}', "subscribe_transactions"
+    )
+    assert found == SubscribeTransactionsAction("bybit")
+
+
+@pytest.mark.parametrize(
+    ("text", "action", "error", "words"),
+    [
+        ('{"action":"transfer"}', "transfer", "invalid_action", "Unknown action"),
+        (
+            '{"action":"subscribe_transactions"}',
+            "subscribe_transactions",
+            "missing_parameters",
+            "exchange: is required",
+        ),
+        (
+            '{"action":"subscribe_transactions","exchange":5}',
+            "subscribe_transactions",
+            "invalid_parameters",
+            "exchange: must be",
+        ),
+    ],
+)
+def test_a_message_that_is_wrong_is_refused_with_its_field(text, action, error, words):
+    with pytest.raises(ActionRefused) as caught:
+        parse(text, action)
+    assert caught.value.error == error
+    assert words in caught.value.message
+
+
+def test_a_refusal_has_its_number_its_details_and_the_id_that_it_answers():
+    error = ActionRefused("invalid_action", "There is no such action.", supported=["get_exchanges"])
+    assert json.loads(refused(error, "a-1", NOW_MS)) == {
+        "type": "error",
+        "error": "invalid_action",
+        "code": 4002,
+        "message": "There is no such action.",
+        "supported": ["get_exchanges"],
+        "timestamp": "2023-11-14T22:13:20.123Z",
+        "id": "a-1",
+    }
+
+
+def test_an_error_without_a_number_has_no_code():
+    body = json.loads(
+        refused(ActionRefused("invalid_parameters", "limit: too many."), None, NOW_MS)
+    )
+    assert "code" not in body
+    assert "id" not in body
+
+
+def test_a_key_that_a_client_wrote_is_not_repeated():
+    key = new_key()
+    sent = message_of({"type": "error", "message": f"There is no exchange {key}."}, 7, NOW_MS)
+    assert key.encode() not in sent
+    assert json.loads(sent)["id"] == 7
+
+
+def test_an_encoded_answer_becomes_a_message_of_its_type():
+    assert json.loads(typed(b'{"count":1}', "transactions_response", 3)) == {
+        "type": "transactions_response",
+        "count": 1,
+        "id": 3,
+    }
+    assert "id" not in json.loads(typed(b'{"count":1}', "transactions_response", None))
+
+
+@pytest.mark.parametrize("action", ["subscribe_transactions", "validate_credentials"])
+def test_credentials_of_the_client_are_refused_with_the_reason(action):
+    text = (
+        f'{{"action":"{action}","exchange":"bybit","credentials":{{"api_key":"k","secret":"s"}}}}'
+    )
+    with pytest.raises(ActionRefused) as caught:
+        parse(text, action)
+    assert (caught.value.error, caught.value.message) == ("invalid_parameters", CREDENTIALS_HELD)
+
+
+@pytest.mark.parametrize(
+    ("action", "names"),
+    [
+        (
+            "subscribe_transactions",
+            ("testnet", "transaction_types", "start_time", "end_time", "limit", "cursor",
+             "include_raw"),
+        ),
+        ("validate_credentials", ("testnet",)),
+        ("unsubscribe_transactions", ("exchange",)),
+    ],
+)  # fmt: skip
+def test_null_means_absent(action: str, names: tuple[str, ...]) -> None:
+    least = {"action": action} | ({} if "exchange" in names else {"exchange": "bybit"})
+    absent = parse(json.dumps(least), action)
+    for name in names:
+        found = parse(json.dumps(least | {name: None}), action)
+        assert not getattr(found, name)
+        assert not getattr(absent, name)

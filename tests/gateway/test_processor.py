@@ -4,22 +4,21 @@ import json
 
 import pytest
 
-from gateway.conversation import (
-    KEY,
-    Conversation,
-    assert_error,
-    shown,
-)
-from onebook.config import GatewaySettings
+from gateway.conversation import KEY, Conversation, assert_error, shown
+from gateway.rig import SYMBOL, gateway, settled
+from onebook.accounts import RateLimiter
+from onebook.config import AccountsSettings, GatewaySettings, TierLimits, TierSettings
 from onebook.gateway.effects import (
     CloseView,
+    EndConnection,
     FetchBook,
     OpenView,
     ResendBook,
     VerifyKey,
 )
 from onebook.gateway.messages import CLIENT_MESSAGES
-from onebook.gateway.processor import NONE_SUBSCRIBED
+from onebook.gateway.processor import NONE_SUBSCRIBED, CommandLimits, KeyViews
+from onebook.model import Tier
 from onebook.streams import StreamKey
 
 
@@ -214,3 +213,141 @@ def test_get_subscriptions_lists_symbols_exchanges_ids_and_options(alice):
     assert (listed["symbol"], listed["exchanges"]) == ("BTC/USD", ["coinbase", "kraken"])
     assert listed["options"]["split"] is True
     assert listed["subscription_id"].startswith("sub_")
+
+
+def test_changes_of_subscriptions_are_free_up_to_the_burst_and_then_cost_time():
+    settings = GatewaySettings(subscription_changes_per_s=10, subscription_changes_burst=20)
+    limits = CommandLimits(settings, RateLimiter())
+    assert [limits.change_wait_s(5.0) for _ in range(20)] == [0.0] * 20
+    assert limits.change_wait_s(5.0) == pytest.approx(0.1)
+    assert limits.change_wait_s(10.0) == 0.0
+
+
+def test_a_flood_is_what_comes_beyond_the_burst_and_the_rate():
+    limits = CommandLimits(GatewaySettings(flood_per_s=10, flood_burst=20), RateLimiter())
+    assert [limits.flooded(5.0) for _ in range(21)] == [False] * 20 + [True]
+    assert not limits.flooded(6.0)
+
+
+def test_repeated_authenticate_has_a_limit_of_its_own(alice):
+    for _ in range(60):
+        assert alice.says(type="authenticate", api_key="k") == [VerifyKey("k")]
+    refused = alice.says(type="authenticate", api_key="k", id="r")[0]
+    assert (refused["error"], refused["current_limit"]) == ("rate_limit_exceeded", 60)
+    assert alice.says(type="ping")[0]["type"] == "pong"
+    assert alice.limits.take(KEY.key_id, KEY.tier, alice.now_s).remaining > 590
+
+
+def test_rate_limit_exceeded_tells_when_to_return(alice):
+    for _ in range(600):
+        alice.says(type="ping")
+    assert_error(
+        alice.says(type="ping", id=1),
+        "rate_limit_exceeded",
+        retry_after=1,
+        current_limit=600,
+        window="per_minute",
+        id=1,
+    )
+
+
+def test_broken_messages_count_too(alice):
+    for _ in range(600):
+        alice.says("{")
+    assert alice.says("{")[0]["error"] == "rate_limit_exceeded"
+
+
+def test_rate_limit_warning_at_90_percent_of_a_minutes_messages_once(alice):
+    answers = [alice.says(type="ping") for _ in range(600)]
+    warned = [number for number, answer in enumerate(answers, start=1) if len(answer) == 2]
+    assert warned == [540]
+    warning = answers[539][0]
+    assert warning.pop("message").endswith(".")
+    assert warning == {
+        "type": "rate_limit_warning",
+        "current_rate": 540,
+        "limit": 600,
+        "window": "per_minute",
+        "reset_time": "2025-11-20T10:00:54.000000Z",
+    }
+    alice.now_s += 30
+    assert [len(alice.says(type="ping")) for _ in range(300)].count(2) == 1
+
+
+def test_a_message_flood_after_the_rate_limit_closes_4113(alice):
+    for _ in range(600):
+        alice.says(type="ping")
+    answers = [alice.says(type="ping") for _ in range(41)]
+    assert all(len(answer) == 1 for answer in answers[:40])
+    refusal, end = answers[40]
+    assert (refusal["error"], end.code) == ("rate_limit_exceeded", 4113)
+
+
+def test_20_refused_messages_a_second_are_borne(alice):
+    for _ in range(600):
+        alice.says(type="ping")
+    for _ in range(200):
+        alice.now_s += 0.05
+        for answer in alice.says(type="ping"):
+            assert not isinstance(answer, EndConnection)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"type": "ping"}, {"type": "authenticate", "api_key": "k"}, {"type": "get_pairs"}],
+)
+def test_a_flood_before_authenticating_closes_4113(stranger, message):
+    answers = [stranger.says(**message) for _ in range(41)]
+    assert answers[40][-1].code == 4113
+
+
+ONE, TWO = (StreamKey(symbol=symbol, exchanges=("okx",)) for symbol in ("A/B", "C/D"))
+
+
+def test_a_view_counts_once_however_many_connections_have_it():
+    views = KeyViews()
+    for _ in range(2):
+        views.join("key", ONE)
+    assert views.count("key") == 1
+    assert views.has_room("key", ONE, 1)
+    assert not views.has_room("key", TWO, 1)
+    assert views.has_room("other", TWO, 1)
+    views.leave("key", ONE)
+    assert not views.has_room("key", TWO, 1)
+    views.leave("key", ONE)
+    assert views.has_room("key", TWO, 1)
+    assert views.count("key") == 0
+
+
+def test_a_view_that_is_replaced_is_freed_only_if_no_other_client_has_it():
+    views = KeyViews()
+    views.join("key", ONE)
+    assert views.has_room("key", TWO, 1, instead_of=ONE)
+    views.join("key", ONE)
+    assert not views.has_room("key", TWO, 1, instead_of=ONE)
+
+
+async def test_the_views_of_a_key_are_limited_over_its_connections(tmp_path):
+    async with gateway(tmp_path) as node:
+        basic = TierLimits(requests_per_minute=600, connections_max=5, views_max=2)
+        node.accounts.settings = AccountsSettings(tiers=TierSettings(basic=basic))
+        key = await node.key()
+        async with node.client(key) as one, node.client(key) as two:
+
+            def subscribe(client, depth, symbol=SYMBOL):
+                return client.ask(type="subscribe_aggregated", symbol=symbol, depth=depth)
+
+            assert (await subscribe(one, 1))["success"]
+            assert (await subscribe(two, 2))["success"]
+            refusal = await subscribe(two, 3, "ETH/USDT")
+            assert refusal["error"] == "subscription_limit_exceeded"
+            assert refusal["message"] == "This key may have at most 2 different views at a time."
+            assert (await subscribe(two, 3))["success"]  # instead of the one it had
+            assert (await subscribe(two, 1))["success"]
+            assert node.gateway.views.count(next(iter(node.gateway.connections.by_key))) == 1
+            other = await node.key(Tier.PREMIUM)
+            await two.say(type="authenticate", api_key=other)
+            assert (await two.until("welcome"))["session_id"]
+            assert sorted(map(node.gateway.views.count, node.gateway.connections.by_key)) == [1, 1]
+        await settled(lambda: not node.gateway.connections)
+        assert node.gateway.views._counts == {}

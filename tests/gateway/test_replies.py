@@ -1,10 +1,39 @@
-"""Replies say what the contract says they do."""
+"""A field of one name means one thing in all server messages that have it."""
 
 import sys
+from typing import get_args, get_type_hints
 
 import pytest
 
 from gateway.conversation import KEY, shown
+from onebook.gateway.messages import MESSAGES
+from onebook.gateway.replies import (
+    REASON_MEANINGS,
+    ExchangeStatus,
+    SubscriptionId,
+    Text,
+    Timestamp,
+    UpdateNumber,
+)
+from onebook.model import Reason
+
+SHARED = {
+    "timestamp": Timestamp,
+    "message": Text,
+    "subscription_id": SubscriptionId,
+    "update_number": UpdateNumber,
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_shared_field_is_described_the_same_everywhere(name):
+    found = [
+        get_type_hints(each.body, include_extras=True)[name]
+        for each in MESSAGES
+        if each.direction == "server" and name in each.body.__struct_fields__
+    ]
+    assert len(found) > 1
+    assert set(map(repr, found)) == {repr(SHARED[name])}
 
 
 def test_on_open_the_server_sends_welcome_with_exactly_the_four_commands(stranger):
@@ -75,3 +104,13 @@ def test_a_ping_of_any_nesting_is_answered_or_refused(stranger):
 
 def test_ping_without_client_time(stranger):
     assert "client_time" not in stranger.says(type="ping")[0]
+
+
+def test_the_reasons_of_exchange_status_are_all_documented() -> None:
+    documented = get_args(get_type_hints(ExchangeStatus)["reason"])
+    assert documented == ("", *Reason)
+    for reason in Reason:
+        assert reason.isidentifier()
+        assert reason.islower()
+        assert reason.meaning.endswith(".")
+        assert f"`{reason}`: {reason.meaning}" in REASON_MEANINGS

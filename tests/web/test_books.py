@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from core.both import EACH, book_of
-from onebook.gateway import updates
+from onebook.gateway import replies
 from onebook.web import books, pages
 from onebook.web.docs import render
 from web.scripted import site
@@ -55,10 +55,10 @@ def test_a_book_kept_by_the_page_s_rules_is_the_book_and_has_its_checksum() -> N
 
 @pytest.mark.parametrize("core", EACH)
 def test_the_worked_example_of_asyncapi_is_the_core_s_checksum(core) -> None:
-    book = book_of(core, updates.CHECKSUM_BIDS, updates.CHECKSUM_ASKS)
+    book = book_of(core, replies.CHECKSUM_BIDS, replies.CHECKSUM_ASKS)
     view = core.View(["okx"], depth=20)
     view.merge([book])
-    assert f"`{updates.CHECKSUM_TEXT}` and {view.checksum()}." in updates.CHECKSUM_RULE
+    assert f"`{replies.CHECKSUM_TEXT}` and {view.checksum()}." in replies.CHECKSUM_RULE
 
 
 def test_the_page_has_the_forms_the_deltas_and_the_checksum() -> None:

@@ -54,20 +54,20 @@ async def read_list(
     library: Library | None = None,
     parsing: asyncio.Lock | None = None,
 ) -> Instruments:
-    """Get every page of an exchange's list; its bounds are those of all pages together.
+    """Fetch all pages of an exchange's instrument list; the bounds apply to all pages together.
 
     Args:
-        exchange: Whose list.
-        rest: How to ask.
+        exchange: Its facts.
+        rest: Fetches the pages.
         settings: Currency codes of the operator.
         limits: The bounds.
-        page_s: How long one page may take, with its waits and retries.
-        library: ccxt, which reads the lists of exchanges that come through it.
+        page_s: Total timeout of one page, waits and retries included.
+        library: ccxt, for exchanges without a native connector.
         parsing: Held while a page is parsed, so that the lists of a start are parsed one by one.
 
     Raises:
         ExchangeFailed: A page could not be fetched.
-        ProtocolError: A page cannot be read, or the list is longer than allowed.
+        ProtocolError: A page is invalid, or the list exceeds its bounds.
     """
     found, bodies = Instruments(), list[bytes]()
     bytes_left, path = limits.list_bytes_max, exchange.instruments_path
@@ -241,7 +241,7 @@ class Catalogue:
         return self._exchanges.keys() - self._listed.keys()
 
     def problem(self, exchange: str) -> str:
-        """Return why the list of `exchange` could not be read the last time, "" where it was."""
+        """Return why the last attempt to read the list failed, "" if it succeeded."""
         return self._broken.get(exchange, "")
 
     async def first_read(self, timeout_s: float = START_S) -> bool:
@@ -323,7 +323,7 @@ class Catalogue:
         return True
 
     def _report(self, name: str, refused: int, left_out: list[Instrument]) -> None:
-        """Count rows that were left out, and log each cause once per exchange."""
+        """Count skipped rows, and log each cause once per exchange."""
         metrics.LIST_ROWS_REFUSED.labels(name).set(refused + len(left_out))
         if refused and name not in self._unsound:
             self._unsound.add(name)

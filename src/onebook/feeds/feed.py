@@ -49,12 +49,12 @@ TROUBLE_OF: Final = {reason: trouble for trouble, reason in REASONS.items()}
 
 
 class Feed:
-    """The instruments of one connection, and that connection for as long as `run` runs.
+    """The instruments of one connection, and that connection while `run` runs.
 
     Args:
         exchange: Its facts, with the operator's addresses.
-        instruments: What to begin with; their books are open.
-        books: Where frames go.
+        instruments: Subscribed first; their books are open.
+        books: Receive the data.
         rest: For snapshots by REST.
         settings: What the operator decides.
         limits: Limits and waits.

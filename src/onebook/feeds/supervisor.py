@@ -1,4 +1,4 @@
-"""Opens and closes connections: packs subscribed books into feeds, and keeps idle ones a while.
+"""Opens and closes connections: packs subscribed books into feeds and keeps idle books open.
 
 Owns every feed task. Streams subscribe to books; only this module opens connections.
 """
@@ -83,7 +83,7 @@ class Supervisor:
 
     Args:
         exchanges: Those in use: see `enabled`.
-        books: Where frames go.
+        books: Receive the data.
         rest: For snapshots by REST.
         catalogue: Reports which instruments are delisted or back.
         settings: What the operator decides.
@@ -203,11 +203,11 @@ class Supervisor:
             self._unused_since[instrument] = self._clock()
 
     def in_use(self) -> Collection[str]:
-        """Return the exchanges that the settings switch on."""
+        """Return the enabled exchanges."""
         return self.stats.keys()
 
     def release_now(self, instrument: Instrument) -> None:
-        """Count one subscriber less; close at once after the last: another node serves it."""
+        """Count one subscriber less; after the last one close at once: another node serves it."""
         self.release(instrument)
         if self._unused_since.pop(instrument, None) is not None:
             self._close(instrument)
@@ -285,7 +285,7 @@ class Supervisor:
                     self._defer(name, some)
 
     def _defer(self, name: str, instruments: Sequence[Instrument]) -> None:
-        """Wait: the exchange accepts no more connections from one address."""
+        """Take books offline that exceed the exchange's connections per address."""
         self._surplus[name].update(dict.fromkeys(instruments))
         now = self._clock()
         for each in instruments:

@@ -23,7 +23,7 @@ from onebook.errors import (
     InvalidApiKey,
     RateLimitExceeded,
 )
-from onebook.gateway import counters, effects, liveness
+from onebook.gateway import effects, liveness, metrics
 from onebook.gateway.charges import Charged, Charges
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.commands import Id
@@ -224,7 +224,7 @@ class Authenticator:
             return False
         dead.end(CloseCode.SLOW, "no pong")
         dead.abort()
-        counters.REPLACED.inc()
+        metrics.REPLACED.inc()
         self.leave(dead)
         return True
 
@@ -244,7 +244,7 @@ class Authenticator:
             self._charges.hand_over(connection)
             self.leave(connection)
             self._connections.join_key(key.key_id, connection)
-            counters.move_tier(_tier(processor.key), key.tier)
+            metrics.move_tier(_tier(processor.key), key.tier)
             processor.move_views(key)
         processor.opened_by = verdict.opened_by
         return None
@@ -296,4 +296,4 @@ class Authenticator:
 
 
 def _tier(key: Key | None) -> str:
-    return key.tier if key is not None else counters.NO_TIER
+    return key.tier if key is not None else metrics.NO_TIER

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from onebook.accounts import Key, UsageReport
 from onebook.accounts.usage import Meter, gib
-from onebook.gateway import counters
+from onebook.gateway import metrics
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.effects import Effects, SendText, ending
 from onebook.gateway.messages import encode
@@ -104,4 +104,4 @@ class Charges:
     def _add(self, key: Key | None, sent_bytes: int) -> None:
         if sent_bytes and key is not None:
             self._meter.add(key.key_id, sent_bytes)
-            counters.SENT_BYTES.labels(key.tier).inc(sent_bytes)
+            metrics.SENT_BYTES.labels(key.tier).inc(sent_bytes)

@@ -13,11 +13,10 @@ from typing import Any, Final, Protocol, cast
 
 from onebook import logs
 from onebook.config import GatewaySettings
-from onebook.gateway import counters, frames
-from onebook.gateway.action_runner import ActionRunner
-from onebook.gateway.actions import ActionRefused, refused
+from onebook.gateway import frames, metrics
 from onebook.gateway.authentication import Authenticator, KeyVerdict
 from onebook.gateway.codes import OFFENCES, CloseCode
+from onebook.gateway.commands import ActionRefused, refused
 from onebook.gateway.effects import (
     CloseView,
     Effects,
@@ -45,6 +44,7 @@ from onebook.gateway.reader import FrameReader
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.gateway.scheduler import TICK_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
+from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrader
 from onebook.streams import Clock
 
@@ -76,7 +76,7 @@ class ConnectionParts:
     subscriptions: SubscriptionManager
     actions: ActionRunner | None = None  # none: the node has no transaction interface
     fanout: Fanout
-    totals: counters.GatewayTotals
+    totals: metrics.GatewayTotals
     make_processor: Callable[[], CommandProcessor]
 
     def now(self) -> MessageTime:
@@ -176,8 +176,8 @@ class ClientConnection(FrameReader):
     def _register(self, answer: UpgradeAnswer) -> None:
         parts, settings = self._parts, self._settings
         now_s = self.opened_at = self._clock.monotonic()
-        counters.CONNECTS.labels("opened").inc()
-        counters.CONNECTIONS.labels(counters.NO_TIER).inc()
+        metrics.CONNECTS.labels("opened").inc()
+        metrics.CONNECTIONS.labels(metrics.NO_TIER).inc()
         parts.connections.add(self)
         self._deadline_s = now_s + settings.authentication_timeout_s
         self.keepalive.opened(now_s)
@@ -242,8 +242,8 @@ class ClientConnection(FrameReader):
         parts.connections.remove(self)
         self._scheduler.forget(self)
         parts.authenticator.leave(self)
-        counters.CONNECTIONS.labels(key.tier if key is not None else counters.NO_TIER).dec()
-        counters.count_close(self.code)
+        metrics.CONNECTIONS.labels(key.tier if key is not None else metrics.NO_TIER).dec()
+        metrics.count_close(self.code)
         fields = logs.fields(
             client_address=self.address,
             key_id=key.key_id if key is not None else None,
@@ -407,7 +407,7 @@ class ClientConnection(FrameReader):
             self.hold_slot(answer.slot)
         self.transmit(answer.data)
         if not answer.accepted:
-            counters.CONNECTS.labels(str(int(answer.status))).inc()
+            metrics.CONNECTS.labels(str(int(answer.status))).inc()
             self._move(ConnectionEvent.UPGRADE_REFUSED)
             return
         self.packed = answer.packed

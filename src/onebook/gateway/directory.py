@@ -13,8 +13,8 @@ from onebook.core import MEMBERS_MAX
 from onebook.exchanges.kit.instead import instead_of
 from onebook.exchanges.kit.selection import ALL, ExchangeSelection, select
 from onebook.gateway import commands, replies
+from onebook.gateway.commands import shown
 from onebook.gateway.effects import CommandRefused
-from onebook.gateway.plain import shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import StreamKey
 from onebook.streams.fill import FillSizes, fill_sizes

@@ -8,7 +8,7 @@ no client delays another.
 
 from collections.abc import Callable
 
-from onebook.gateway import counters, direct, frames
+from onebook.gateway import direct, frames, metrics
 from onebook.gateway.subscriber import Subscriber
 from onebook.streams import Stream
 
@@ -77,7 +77,7 @@ class Fanout:
             published, self._published = self._published, []
             now = self._monotonic()
             for stream in published:
-                counters.LATENCY.observe(max(0.0, now - stream.newest_at))
+                metrics.LATENCY.observe(max(0.0, now - stream.newest_at))
 
     def _broadcast(
         self, subscribers: StreamSubscribers, missed: Stream | None, payload: bytes

@@ -12,22 +12,21 @@ from onebook.config import GatewaySettings, StreamSettings
 from onebook.feeds import Catalogue
 from onebook.gateway import direct
 from onebook.gateway import directory as directories
-from onebook.gateway.action_runner import ActionRunner
 from onebook.gateway.authentication import Authenticator, KeyPeers
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
-from onebook.gateway.counters import GatewayReport, GatewayTotals
 from onebook.gateway.directory import Directory
 from onebook.gateway.drain import Drain
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.key_events import KeyEvents
-from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.metrics import GatewayReport, GatewayTotals
+from onebook.gateway.processor import CommandProcessor, KeyViews
 from onebook.gateway.reference import without_zone
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.gateway.scheduler import Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
+from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import AddressLimiter, Offenders, Upgrader
-from onebook.gateway.views import KeyViews
 from onebook.streams import Clock, Streams, iso_us, ports
 from onebook.transactions.service import Transactions
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from onebook.accounts import Key, UsageReport
 from onebook.errors import ApiKeyDisabled, InvalidApiKey
-from onebook.gateway import counters
+from onebook.gateway import metrics
 from onebook.gateway.charges import Charged, Charges
 from onebook.gateway.effects import Effects, MessageTime, SendText, key_refused
 from onebook.gateway.registry import ConnectionRegistry
@@ -54,8 +54,8 @@ class KeyEvents:
                     connection, InvalidApiKey.code, "This API key was replaced; use the new one."
                 )
             elif known is not None:
-                counters.CONNECTIONS.labels(known.tier).dec()
-                counters.CONNECTIONS.labels(key.tier).inc()
+                metrics.CONNECTIONS.labels(known.tier).dec()
+                metrics.CONNECTIONS.labels(key.tier).inc()
                 connection.processor.key = key
 
     def allowance_exceeded(self, key_id: str) -> None:

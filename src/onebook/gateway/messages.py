@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from onebook.gateway import action_replies, actions, commands, replies, updates
+from onebook.gateway import commands, replies
 from onebook.gateway.commands import Id
 
 
@@ -55,10 +55,10 @@ MESSAGES: Final = (
     Described("welcome", "server", replies.WelcomeSession),
     Described("aggregated_subscription_response", "server", replies.SubscriptionResponse),
     Described("unsubscribe_response", "server", replies.UnsubscribeResponse),
-    Described("aggregated_orderbook_update", "server", updates.OrderbookUpdate),
-    Described("aggregated_orderbook_delta", "server", updates.OrderbookDelta),
-    Described("aggregated_orderbook_data", "server", updates.OrderbookData),
-    Described("exchange_status", "server", updates.ExchangeStatus),
+    Described("aggregated_orderbook_update", "server", replies.OrderbookUpdate),
+    Described("aggregated_orderbook_delta", "server", replies.OrderbookDelta),
+    Described("aggregated_orderbook_data", "server", replies.OrderbookData),
+    Described("exchange_status", "server", replies.ExchangeStatus),
     Described("subscriptions_data", "server", replies.SubscriptionsData),
     Described("exchanges_data", "server", replies.ExchangesData),
     Described("pairs_data", "server", replies.PairsData),
@@ -71,34 +71,34 @@ MESSAGES: Final = (
     Described("subscription_error", "server", replies.Error),
     Described("authentication_error", "server", replies.Error),
     # The action family: a client sends `action` instead of `type`.
-    Described("get_exchanges", "client", actions.GetExchangesAction, ("exchanges_response",)),
+    Described("get_exchanges", "client", commands.GetExchangesAction, ("exchanges_response",)),
     Described(
         "validate_credentials",
         "client",
-        actions.ValidateCredentialsAction,
+        commands.ValidateCredentialsAction,
         ("validation_response",),
     ),
     Described(
         "subscribe_transactions",
         "client",
-        actions.SubscribeTransactionsAction,
+        commands.SubscribeTransactionsAction,
         ("transaction_progress", "transaction_response", "transaction_complete"),
     ),
     Described(
         "unsubscribe_transactions",
         "client",
-        actions.UnsubscribeTransactionsAction,
+        commands.UnsubscribeTransactionsAction,
         ("transaction_unsubscribe_response",),
     ),
-    Described("exchanges_response", "server", action_replies.ExchangesResponse),
-    Described("validation_response", "server", action_replies.ValidationResponse),
-    Described("transaction_progress", "server", action_replies.TransactionProgress),
-    Described("transaction_response", "server", action_replies.TransactionResponse),
-    Described("transaction_complete", "server", action_replies.TransactionComplete),
+    Described("exchanges_response", "server", replies.ExchangesResponse),
+    Described("validation_response", "server", replies.ValidationResponse),
+    Described("transaction_progress", "server", replies.TransactionProgress),
+    Described("transaction_response", "server", replies.TransactionResponse),
+    Described("transaction_complete", "server", replies.TransactionComplete),
     Described(
         "transaction_unsubscribe_response",
         "server",
-        action_replies.TransactionUnsubscribeResponse,
+        replies.TransactionUnsubscribeResponse,
     ),
 )
 

@@ -11,12 +11,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from onebook.accounts import Key, RateLimiter
+from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
-from onebook.gateway import actions, commands, messages, replies
+from onebook.gateway import commands, messages, replies
 from onebook.gateway.codes import CloseCode, ErrorType
-from onebook.gateway.command_limits import CommandLimits
-from onebook.gateway.commands import Id
+from onebook.gateway.commands import Id, sentence, shown
 from onebook.gateway.directory import Directory, completed, no_exchange, options_of, stream_key
 from onebook.gateway.effects import (
     CloseView,
@@ -32,11 +31,11 @@ from onebook.gateway.effects import (
     ending,
     error_payload,
     masked,
+    whole_seconds,
 )
 from onebook.gateway.messages import encode
-from onebook.gateway.plain import sentence, shown
 from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
-from onebook.gateway.views import KeyViews
+from onebook.ratelimit import TokenBucket
 from onebook.streams import StreamKey, iso_us
 
 SUBSCRIBE: Final = "subscribe_aggregated"
@@ -72,7 +71,7 @@ class CommandProcessor:
         tiers: TierSettings,
         directory: Directory,
         limits: RateLimiter,
-        views: KeyViews,
+        views: "KeyViews",
     ) -> None:
         self.settings = settings
         self.tiers = tiers
@@ -207,10 +206,10 @@ class CommandProcessor:
         assert head.action is not None
         try:
             if self.key is None:
-                raise actions.ActionRefused("authentication_failed", "Authenticate first.")
-            return (RunAction(actions.parse(text, head.action)),)
-        except actions.ActionRefused as refusal:
-            payload = actions.refused(refusal, head.id, now.wall_us // 1_000)
+                raise commands.ActionRefused("authentication_failed", "Authenticate first.")
+            return (RunAction(commands.parse(text, head.action)),)
+        except commands.ActionRefused as refusal:
+            payload = commands.refused(refusal, head.id, now.wall_us // 1_000)
         if self.key is None and self.limits.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood", payload)
         return (SendText(payload),)
@@ -397,3 +396,124 @@ def _id_alone(text: str) -> Id:
 
 def _exchanges(number: int) -> str:
     return f"{number} exchange" if number == 1 else f"{number} exchanges"
+
+
+RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
+RATE_CALM_SHARE: Final = 0.8  # once usage is below it, the warning is armed again
+
+
+class CommandLimits:
+    """Rate limits of one connection's commands.
+
+    Args:
+        settings: Of floods, repeated authentications and changes of subscriptions.
+        messages: Counts the messages of each key, over all of its connections.
+    """
+
+    __slots__ = (
+        "_authentications",
+        "_authentications_per_minute",
+        "_changes",
+        "_floods",
+        "_messages",
+        "_warned",
+    )
+
+    def __init__(self, settings: GatewaySettings, messages: RateLimiter) -> None:
+        self._messages = messages
+        self._authentications_per_minute = settings.authentications_per_minute
+        self._authentications = TokenBucket.of_minute(settings.authentications_per_minute)
+        self._floods = TokenBucket.of_rate(settings.flood_per_s, settings.flood_burst)
+        self._changes = TokenBucket.of_rate(
+            settings.subscription_changes_per_s, settings.subscription_changes_burst
+        )
+        self._warned = False
+
+    def count_message(self, key: Key, now: MessageTime) -> Effects:
+        """Count a message of a key; a warning when most of the minute's messages are used.
+
+        Raises:
+            CommandRefused: There were too many.
+        """
+        decision = self._messages.take(key.key_id, key.tier, now.s)
+        if not decision.allowed:
+            raise CommandRefused(
+                "rate_limit_exceeded",
+                f"This key may send {decision.limit} messages a minute.",
+                retry_after=max(1, whole_seconds(decision.retry_after_s)),
+                current_limit=decision.limit,
+                window=replies.WINDOW,
+            )
+        used = decision.limit - decision.remaining
+        if used < decision.limit * RATE_CALM_SHARE:
+            self._warned = False
+        if self._warned or used < decision.limit * RATE_WARNING_SHARE:
+            return ()
+        self._warned = True
+        return (SendText(encode(_rate_warning(decision, used, now))),)
+
+    def count_authentication(self, now: MessageTime) -> None:
+        """Count a repeated `authenticate`.
+
+        Raises:
+            CommandRefused: There were too many.
+        """
+        bucket, per_minute = self._authentications, self._authentications_per_minute
+        if not bucket.grant(1, now.s):
+            raise CommandRefused(
+                "rate_limit_exceeded",
+                f"A connection may authenticate again {per_minute} times a minute.",
+                retry_after=max(1, whole_seconds(bucket.until_s(1, now.s))),
+                current_limit=per_minute,
+                window=replies.WINDOW,
+            )
+
+    def flooded(self, now_s: float) -> bool:
+        """Count useless input; whether it exceeds the flood limit."""
+        return self._floods.take(1, now_s) > 0
+
+    def change_wait_s(self, now_s: float) -> float:
+        """Count a change of subscriptions; seconds for which the client has to wait after it."""
+        return self._changes.take(1, now_s)
+
+
+def _rate_warning(decision: Decision, used: int, now: MessageTime) -> replies.RateLimitWarning:
+    return replies.RateLimitWarning(
+        message=f"{used} of {decision.limit} messages of this minute are used.",
+        current_rate=used,
+        limit=decision.limit,
+        reset_time=iso_us(now.wall_us + int(decision.reset_s * 1_000_000)),
+    )
+
+
+class KeyViews:
+    """How many connections of a key subscribe to each view."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[StreamKey, int]] = {}
+
+    def count(self, key_id: str) -> int:
+        """How many distinct views a key has."""
+        return len(self._counts.get(key_id, ()))
+
+    def has_room(
+        self, key_id: str, view: StreamKey, views_max: int, *, instead_of: StreamKey | None = None
+    ) -> bool:
+        """Whether a key may subscribe to a view, in place of `instead_of`."""
+        counts = self._counts.get(key_id, {})
+        freed = instead_of is not None and counts.get(instead_of) == 1
+        return view in counts or len(counts) - freed < views_max
+
+    def join(self, key_id: str, view: StreamKey) -> None:
+        """A connection of the key subscribes to the view."""
+        counts = self._counts.setdefault(key_id, {})
+        counts[view] = counts.get(view, 0) + 1
+
+    def leave(self, key_id: str, view: StreamKey) -> None:
+        """A connection of the key unsubscribes from the view."""
+        counts = self._counts[key_id]
+        counts[view] -= 1
+        if not counts[view]:
+            del counts[view]
+            if not counts:
+                del self._counts[key_id]

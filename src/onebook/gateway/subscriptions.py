@@ -5,9 +5,8 @@ from typing import Any, Final
 
 from onebook.gateway.effects import CloseView, FetchBook, OpenView, ResendBook
 from onebook.gateway.fanout import Fanout
-from onebook.gateway.processor import NONE_SUBSCRIBED
+from onebook.gateway.processor import NONE_SUBSCRIBED, KeyViews
 from onebook.gateway.subscriber import Subscriber
-from onebook.gateway.views import KeyViews
 from onebook.streams import StreamKey, Streams
 
 

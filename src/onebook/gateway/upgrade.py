@@ -22,8 +22,8 @@ from websockets.server import ServerProtocol
 from onebook.accounts.limits import AddressLimit, network
 from onebook.config import GatewaySettings
 from onebook.core import iso
+from onebook.gateway.commands import shown
 from onebook.gateway.frames import SharedDeflate
-from onebook.gateway.plain import shown
 from onebook.logs import redact
 from onebook.streams import Clock
 

@@ -5,8 +5,7 @@
 without private data, and `report` is the document.
 """
 
-from onebook.ops.livecheck.kinds import FindingKind, Grade
-from onebook.ops.livecheck.report import ExchangeReport, LiveFinding, LiveReport
+from onebook.ops.livecheck.report import ExchangeReport, FindingKind, Grade, LiveFinding, LiveReport
 from onebook.ops.livecheck.run import LiveCheck
 
 __all__ = ["ExchangeReport", "FindingKind", "Grade", "LiveCheck", "LiveFinding", "LiveReport"]

@@ -1,4 +1,4 @@
-"""Turns what was observed of an exchange into its report: findings, and measures beside facts."""
+"""Turns the observations of an exchange into its report: findings and measures."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,13 @@ from typing import Final
 
 from onebook.exchanges.kit import LossDetection
 from onebook.model import Health, Reason
-from onebook.ops.livecheck.kinds import FindingKind, Grade
 from onebook.ops.livecheck.observer import FollowedBook, Observer
 from onebook.ops.livecheck.report import (
     BookReport,
     Comparison,
     ExchangeReport,
+    FindingKind,
+    Grade,
     ListReport,
     LiveFinding,
     Measure,
@@ -122,7 +123,7 @@ def _of_book(book: FollowedBook, now: float) -> Iterator[LiveFinding]:
         detail = f"it was live, and is {_state(book)} at the end"
         yield finding(FindingKind.STALE, detail, symbol=symbol)
     if book.live_at is not None and book.data_frames <= 1 and now > book.acquired_at:
-        words = "the stream brought nothing after the snapshot"
+        words = "the stream delivered nothing after the snapshot"
         if book.behind:
             words += ", and REST bodies are newer than it"
         yield finding(FindingKind.SILENT, words, symbol=symbol)
@@ -148,7 +149,7 @@ def _of_pace(observer: Observer) -> Iterator[LiveFinding]:
 
 
 def _of_silence(observer: Observer, now: float) -> Iterator[LiveFinding]:
-    """Find books whose data ended while the check went on."""
+    """Find books whose data stopped during the check."""
     for book in observer.followed.values():
         if book.heard_at is None or len(book.intervals_s) < FRAMES_MIN:
             continue
@@ -183,7 +184,7 @@ def _book(book: FollowedBook) -> BookReport:
 
 
 def _comparisons(observer: Observer, books: Sequence[FollowedBook]) -> tuple[Comparison, ...]:
-    """List the comparisons, and why a book has none."""
+    """List the comparisons, or why a book has none."""
     made = observer.comparisons
     compared = {each.symbol for each in made}
     return (
@@ -242,7 +243,7 @@ def _measures(observer: Observer, now: float) -> Iterator[Measure]:
 
 
 def _middle_s(times: Sequence[float]) -> float | None:
-    """Return the median interval, None of fewer than two times."""
+    """Return the median interval, None for fewer than two times."""
     intervals = [after - before for before, after in pairwise(times)]
     return round(median(intervals), 3) if intervals else None
 

@@ -1,4 +1,4 @@
-"""Forms and examples of frames for a report: what a frame looks like, without private data.
+"""Forms and redacted examples of frames for a report.
 
 A form is the frame with its numbers and free texts replaced by their types, so that frames of one
 kind have one form and a new or renamed member shows as a new form.
@@ -42,7 +42,7 @@ _PATH: Final = re.compile(r"(?<![\w:/.])(?:/home|/Users|/root|/tmp|/var|/opt|[A-
 
 
 class Redactor:
-    """Removes addresses, tokens, paths and the names of this host and user from foreign text.
+    """Removes addresses, tokens, paths and the names of this host and user from text of exchanges.
 
     Args:
         hosts: Further hosts that are the operator's, such as those of `feeds.overrides`.

@@ -1,4 +1,4 @@
-"""Counts what passes between one exchange, its connector and its books; changes nothing of it.
+"""Observes the traffic of one exchange, its connector and its books, and changes nothing.
 
 An `Observer` is beside the feeds of one exchange: it sees frames as their recorder, the connector's
 outputs through `observed`, and the health of the books. Where bodies seed the books, it requests
@@ -39,8 +39,7 @@ from onebook.exchanges.kit import (
 from onebook.feeds.connection import TOO_LONG, FrameRecorder
 from onebook.model import Health, Instrument, Reason
 from onebook.ops.livecheck.forms import Redactor, form_of
-from onebook.ops.livecheck.kinds import FindingKind
-from onebook.ops.livecheck.report import Comparison
+from onebook.ops.livecheck.report import Comparison, FindingKind
 
 COMPARED_LEVELS: Final = 25  # best levels a side
 COMPARED_TRIES_MAX: Final = 5  # bodies in a row that are newer than the stream
@@ -55,7 +54,7 @@ Levels = tuple[list[tuple[str, str]], list[tuple[str, str]]]
 
 
 class FollowedBook(Struct, eq=False):
-    """What one followed book has done so far; times are monotonic seconds."""
+    """Observations of one followed book; times are monotonic seconds."""
 
     instrument: Instrument
     acquired_at: float
@@ -77,7 +76,7 @@ class FollowedBook(Struct, eq=False):
 
 
 class Noted(Struct):
-    """How often something was seen, and its first example."""
+    """Number of occurrences, and the first example."""
 
     count: int = 0
     example: str = ""
@@ -85,7 +84,7 @@ class Noted(Struct):
 
 
 class Observer:
-    """What is seen of one exchange.
+    """Observations of one exchange.
 
     Args:
         exchange: Its facts.
@@ -131,13 +130,13 @@ class Observer:
         books.subscribe(on_health=self._health_changed)
 
     def follow(self, instrument: Instrument) -> None:
-        """Count what happens to a book from now on."""
+        """Observe a book from now on."""
         self.followed[instrument] = FollowedBook(instrument, self._clock())
         names = {text for each in self.followed for text in _spellings(each)}
         self._names = tuple(sorted(names, key=len, reverse=True))
 
     def observed(self) -> Exchange:
-        """Return the exchange's facts with a connector that is watched."""
+        """Return the exchange's facts with an observed connector."""
         make = self.exchange.connector
 
         def connector(instruments: Sequence[Instrument]) -> Connector:
@@ -148,13 +147,13 @@ class Observer:
         return replace(self.exchange, connector=connector)
 
     def stop(self) -> None:
-        """Count nothing more: the check closes its own connections."""
+        """Stop counting: the check closes its own connections."""
         self._stopped = True
 
     def note(
         self, kind: FindingKind, detail: str = "", *, symbol: str = "", example: str = ""
     ) -> None:
-        """Count something of a kind; further texts of the kind count as the last one."""
+        """Count a finding; once a kind has enough texts, further ones count as the last."""
         if self._stopped:
             return
         key = (kind, symbol, self._redactor.text(detail))
@@ -199,7 +198,7 @@ class Observer:
     # What the connector makes of it.
 
     def read(self, frame: bytes, outputs: Sequence[Output]) -> None:
-        """Count what a frame became."""
+        """Count the outputs of a frame."""
         if self._stopped:
             return
         now = self._clock()
@@ -349,7 +348,7 @@ class Observer:
                 self.note(FindingKind.STALE, words, symbol=symbol)
 
     def look(self) -> None:
-        """Look at the live books: their levels, and whether two of them are the same book."""
+        """Inspect the live books: their levels, and whether two of them are identical."""
         live = [
             book
             for each in self.followed
@@ -372,12 +371,12 @@ class Observer:
     # Comparisons.
 
     def want_bodies(self) -> None:
-        """Request another body for each live book that bodies seed, with its next frame."""
+        """Request another snapshot of each seeded live book with its next frame."""
         for book in self.followed.values():
             book.wants_body = self.exchange.guard is not LossDetection.WHOLE
 
     def wanted(self, instrument: Instrument) -> bool:
-        """Whether a body is to be requested now for this book."""
+        """Whether to request a snapshot of this book now."""
         followed = self.followed.get(instrument)
         book = self._books.get(instrument)
         if followed is None or book is None or self._stopped:
@@ -393,7 +392,7 @@ class Observer:
             self.followed[instrument].awaits_body = True
 
     def seeded(self, instrument: Instrument, outputs: Sequence[Output], connector: Seeded) -> None:
-        """Compare a live book with the body that is about to replace it.
+        """Compare a live book with the snapshot that is about to replace it.
 
         The outputs lead from the body to the last state of the stream, so that both books are of
         one state, unless the body is the newer one.
@@ -439,7 +438,7 @@ class Observer:
         return Comparison(symbol, "ids", levels, differing, detail=first)
 
     def will_resubscribe(self, instrument: Instrument) -> None:
-        """Remember a live book that is about to be subscribed anew."""
+        """Remember a live book that is about to be resubscribed."""
         book, followed = self._books.get(instrument), self.followed[instrument]
         if book is not None:
             followed.resubscribed = True
@@ -462,7 +461,7 @@ class Observer:
 
 
 class WatchedConnector:
-    """A connector that hands everything on to another, and its outputs to the observer too."""
+    """Delegates to a connector and passes its outputs to the observer too."""
 
     def __init__(self, inner: Connector, observer: Observer) -> None:
         self.inner = inner
@@ -508,7 +507,7 @@ class WatchedConnector:
 
 
 class WatchedSeeded(WatchedConnector):
-    """The same for a connector whose books bodies seed; requests further bodies to compare."""
+    """`Observed` for a connector with seeded books; requests further snapshots to compare."""
 
     inner: Seeded  # type: ignore[assignment]
 

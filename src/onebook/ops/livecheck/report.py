@@ -1,20 +1,119 @@
-"""The report of a check: what was found at each exchange, without keys, addresses or paths."""
+"""The report of a check and the kinds of its findings, without keys, addresses or paths."""
 
 import platform
 import sys
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
 from onebook import __version__
 from onebook.core import COMPILED
-from onebook.ops.livecheck.kinds import FindingKind, Grade
 
 FORMAT: Final = "onebook-exchanges-check/1"
 
 
+class Grade(StrEnum):
+    """How bad a finding is; notes leave the exit status at 0."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    FAULT = "fault"
+
+
+class FindingKind(StrEnum):
+    """A kind of finding; `grade` is how bad it is, `sentence` what it means."""
+
+    grade: Grade
+    sentence: str
+
+    def __new__(cls, code: str, grade: Grade = Grade.NOTE, sentence: str = "") -> "FindingKind":
+        """Create a member from its code, grade and sentence."""
+        kind = str.__new__(cls, code)
+        kind._value_ = code
+        kind.grade = grade
+        kind.sentence = sentence
+        return kind
+
+    LIST_UNREADABLE = (
+        "list_unreadable",
+        Grade.FAULT,
+        "The instrument list could not be read, so that no book was followed.",
+    )
+    SYMBOL_MISSING = (
+        "symbol_missing",
+        Grade.WARNING,
+        "The exchange does not trade this symbol.",
+    )
+    UNREACHABLE = (
+        "unreachable",
+        Grade.FAULT,
+        "The connection was refused or could not be opened.",
+    )
+    CLOSED = "closed", Grade.WARNING, "The connection ended before the check did."
+    CLOSE_ANNOUNCED = (
+        "close_announced",
+        Grade.NOTE,
+        "The exchange announced that it will close the connection.",
+    )
+    FRAME_TOO_LARGE = (
+        "frame_too_large",
+        Grade.FAULT,
+        "A frame is longer than feeds.frame_bytes_max, so that its book cannot start.",
+    )
+    REFUSED = "refused", Grade.FAULT, "The exchange refused a subscription."
+    REQUEST_REFUSED = (
+        "request_refused",
+        Grade.FAULT,
+        "The exchange refused a request that subscribes to no followed book, such as an "
+        "unsubscription.",
+    )
+    SLOW_DOWN = "slow_down", Grade.WARNING, "The exchange asked for fewer requests."
+    MAINTENANCE = "maintenance", Grade.WARNING, "The exchange does not match orders now."
+    UNKNOWN_FRAMES = (
+        "unknown_frames",
+        Grade.WARNING,
+        "Frames of a kind that the connector does not know.",
+    )
+    UNREADABLE_FRAMES = (
+        "unreadable_frames",
+        Grade.FAULT,
+        "Frames or REST bodies that the connector cannot read.",
+    )
+    NEVER_LIVE = "never_live", Grade.FAULT, "The book did not become live."
+    STALE = "stale", Grade.WARNING, "A book became stale."
+    SILENT = "silent", Grade.WARNING, "No data came for a followed book."
+    EMPTY_BOOK = (
+        "empty_book",
+        Grade.FAULT,
+        "A live book has no level on a side.",
+    )
+    SAME_BOOK = (
+        "same_book",
+        Grade.FAULT,
+        "Two symbols have the same book level by level: their orders would be counted twice.",
+    )
+    DIFFERS = (
+        "differs",
+        Grade.FAULT,
+        "The live book differs from another snapshot of it.",
+    )
+    SLOWER = "slower", Grade.NOTE, "Data came less often than the connector states."
+    NO_CONSEQUENCE = (
+        "no_consequence",
+        Grade.NOTE,
+        "Frames of a followed book had neither data nor a meaning.",
+    )
+    CLOCK_SKEW = (
+        "clock_skew",
+        Grade.WARNING,
+        "The exchange's times and this machine's clock differ, or its data is late.",
+    )
+    DEFECT = "defect", Grade.FAULT, "Processing a frame failed by a defect of Onebook."
+
+
 class LiveFinding(Struct, frozen=True):
-    """One thing that differs from what the connector states, or that a person should know.
+    """A deviation from the connector's facts, or something an operator should know.
 
     `symbol` is "" where it is about the whole exchange; `example` is a frame, redacted and cut.
     """
@@ -29,7 +128,7 @@ class LiveFinding(Struct, frozen=True):
 
 
 class Measure(Struct, frozen=True):
-    """A stated quantity beside the measured one; None where one of them is unknown."""
+    """A stated quantity and its measured value; None if unknown."""
 
     name: str
     unit: str
@@ -39,7 +138,7 @@ class Measure(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """A live book beside another snapshot of it.
+    """Comparison of a live book with another snapshot.
 
     `by` is "ids" (both at the same sequence number), "time" (a second subscription's snapshot,
     `apart_s` later) or "none", with the reason in `detail`. `differing` counts the levels that
@@ -55,7 +154,7 @@ class Comparison(Struct, frozen=True):
 
 
 class BookReport(Struct, frozen=True):
-    """What one followed book did."""
+    """Summary of one followed book."""
 
     symbol: str
     native: str
@@ -69,7 +168,7 @@ class BookReport(Struct, frozen=True):
 
 
 class SeenForm(Struct, frozen=True):
-    """A form of frame, how often it came, and one example."""
+    """A form of frame, its count and one example."""
 
     form: str
     kind: str
@@ -87,7 +186,7 @@ class ListReport(Struct, frozen=True):
 
 
 class Traffic(Struct, frozen=True):
-    """What passed on the connections of an exchange."""
+    """Traffic of an exchange's connections."""
 
     connections: int = 0
     frames: int = 0
@@ -97,7 +196,7 @@ class Traffic(Struct, frozen=True):
 
 
 class ExchangeReport(Struct, frozen=True):
-    """What was found at one exchange; `addresses` is "published", or "own" where overridden."""
+    """Report of one exchange; `addresses` is "published", or "own" if overridden."""
 
     exchange: str
     addresses: str
@@ -114,7 +213,7 @@ class ExchangeReport(Struct, frozen=True):
 
     @property
     def well(self) -> bool:
-        """Whether there is nothing but notes."""
+        """Whether all findings are notes."""
         return all(each.grade is Grade.NOTE for each in self.findings)
 
 

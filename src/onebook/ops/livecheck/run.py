@@ -1,4 +1,4 @@
-"""Runs the check: some exchanges at a time, each for some seconds, through the service's feeds."""
+"""Runs the check through the feeds of the service, a few exchanges at a time."""
 
 import asyncio
 import logging
@@ -22,9 +22,14 @@ from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import Health, Instrument
 from onebook.ops.livecheck.findings import exchange_report
 from onebook.ops.livecheck.forms import Redactor
-from onebook.ops.livecheck.kinds import FindingKind
 from onebook.ops.livecheck.observer import Observer
-from onebook.ops.livecheck.report import ExchangeReport, ListReport, LiveReport, whole_report
+from onebook.ops.livecheck.report import (
+    ExchangeReport,
+    FindingKind,
+    ListReport,
+    LiveReport,
+    whole_report,
+)
 from onebook.rest import Rest
 
 AT_ONCE_MAX: Final = 8
@@ -76,11 +81,11 @@ class LiveCheck:
 
     @property
     def stopped(self) -> bool:
-        """Whether it was ended early."""
+        """Whether the check was stopped early."""
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """End early: what was seen so far is reported."""
+        """Stop early; the observations so far are reported."""
         self._stop.set()
 
     async def run(self) -> LiveReport:
@@ -187,7 +192,7 @@ class ExchangeCheck:
             return self.report()
 
     def report(self) -> ExchangeReport:
-        """Return what was found so far."""
+        """Return the report so far."""
         return exchange_report(
             self.observer,
             listed=self._listed,
@@ -224,7 +229,7 @@ class ExchangeCheck:
         return ListReport(len(found), found.refused, seconds, problem)
 
     def _chosen(self, catalogue: Catalogue) -> list[Instrument]:
-        """Return the instruments to follow; what is not traded is missing."""
+        """Return the instruments to follow; note symbols that are not traded."""
         name = self.exchange.name
         symbols = list(self._symbols) or defaults(catalogue.pairs(name))
         if self._recorded:
@@ -267,7 +272,7 @@ class ExchangeCheck:
                 marks.pop(0)[1]()
 
     def _awaits(self, over_s: float) -> bool:
-        """Whether a second subscription still has time to bring its book."""
+        """Whether there is still time for a second subscription to deliver its book."""
         again = any(
             each.before is not None and each.health is not Health.OFFLINE
             for each in self.observer.followed.values()
@@ -301,7 +306,7 @@ class ExchangeCheck:
 
 
 def defaults(pairs: Sequence[str]) -> list[str]:
-    """Choose what to follow of the traded symbols.
+    """Choose the symbols to follow.
 
     Two pairs of well-known coins; and a coin's pairs in two kinds of dollars, because both may be
     names of one book.
@@ -337,7 +342,7 @@ def _hurried(seconds: float) -> FeedLimits:
 
 @contextmanager
 def quiet_logs() -> Iterator[None]:
-    """Keep the feeds' log lines out of a terminal: the report has what they say."""
+    """Keep the feeds' log lines out of the terminal: the report has the same facts."""
     feeds = logging.getLogger("onebook")
     level = feeds.level
     feeds.setLevel(logging.CRITICAL)

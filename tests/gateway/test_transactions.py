@@ -8,7 +8,7 @@ import msgspec
 
 from client.place import place
 from e2e.service import client_of
-from onebook.gateway import action_replies
+from onebook.gateway import replies
 from steady import PATIENCE_S
 
 TYPES = ["deposits", "withdrawals", "trades"]
@@ -62,8 +62,8 @@ async def test_every_reply_has_the_fields_that_the_documents_list(tmp_path):
         found += await seen(client, "transaction_unsubscribe_response")
     bodies = {
         each.__struct_config__.tag: each
-        for each in vars(action_replies).values()
-        if isinstance(each, type) and each.__module__ == action_replies.__name__
+        for each in vars(replies).values()
+        if isinstance(each, type) and each.__module__ == replies.__name__
     }
     assert {each["type"] for each in found} == set(bodies)
     for each in found:

@@ -15,7 +15,7 @@ from msgspec import Struct, json
 from onebook.accounts import Key
 from onebook.config import GatewaySettings
 from onebook.errors import ExchangeFailed, InternalError, OnebookError, RateLimitExceeded
-from onebook.gateway.actions import (
+from onebook.gateway.commands import (
     ActionRefused,
     GetExchangesAction,
     SubscribeTransactionsAction,

@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from onebook.gateway import counters
-from onebook.gateway.counters import GatewayReport, GatewayTotals
+from onebook.gateway import metrics
+from onebook.gateway.metrics import GatewayReport, GatewayTotals
 
 
 class Open:
@@ -30,29 +30,29 @@ def test_counts_are_published_once():
     report = GatewayReport(connections=[slow, ending], streams=Open(), fanout=fanout, totals=totals)
     totals.messages = 11
     names = ("MESSAGES", "PUBLISHED", "CONFLATED", "SATURATED")
-    before = {name: value(getattr(counters, name)) for name in names}
+    before = {name: value(getattr(metrics, name)) for name in names}
     for _ in range(2):
         report.publish()
-    grown = {name: value(getattr(counters, name)) - before[name] for name in names}
+    grown = {name: value(getattr(metrics, name)) - before[name] for name in names}
     assert grown == {"MESSAGES": 11, "PUBLISHED": 7, "CONFLATED": 5, "SATURATED": 2}
-    assert value(counters.BEHIND) == 1
-    assert (value(counters.STREAMS), value(counters.BACKLOG)) == (4, 3)
+    assert value(metrics.BEHIND) == 1
+    assert (value(metrics.STREAMS), value(metrics.BACKLOG)) == (4, 3)
     totals.messages = 12
     report.publish()
-    assert value(counters.MESSAGES) == before["MESSAGES"] + 12
+    assert value(metrics.MESSAGES) == before["MESSAGES"] + 12
 
 
 def test_a_code_of_the_peer_shares_one_label():
-    before = value(counters.CLOSES, counters.OTHER_CODE), value(counters.CLOSES, "1001")
+    before = value(metrics.CLOSES, metrics.OTHER_CODE), value(metrics.CLOSES, "1001")
     for code in (1001, 3333, 4999):
-        counters.count_close(code)
-    after = value(counters.CLOSES, counters.OTHER_CODE), value(counters.CLOSES, "1001")
+        metrics.count_close(code)
+    after = value(metrics.CLOSES, metrics.OTHER_CODE), value(metrics.CLOSES, "1001")
     assert (after[0] - before[0], after[1] - before[1]) == (2, 1)
 
 
 def test_a_connection_moves_from_one_tier_to_another():
-    before = value(counters.CONNECTIONS, counters.NO_TIER), value(counters.CONNECTIONS, "basic")
-    counters.move_tier(counters.NO_TIER, "basic")
-    after = value(counters.CONNECTIONS, counters.NO_TIER), value(counters.CONNECTIONS, "basic")
+    before = value(metrics.CONNECTIONS, metrics.NO_TIER), value(metrics.CONNECTIONS, "basic")
+    metrics.move_tier(metrics.NO_TIER, "basic")
+    after = value(metrics.CONNECTIONS, metrics.NO_TIER), value(metrics.CONNECTIONS, "basic")
     assert (after[0] - before[0], after[1] - before[1]) == (-1, 1)
-    counters.move_tier("basic", counters.NO_TIER)
+    metrics.move_tier("basic", metrics.NO_TIER)
