@@ -444,7 +444,7 @@ OURS: Final = {
     "app/workers.py": "the ports file of its own nats-server",
     "transactions/bybit/instruments.py": "eight characters that a pattern matched",
     "client/usage.py": "checked by client/shapes.py before",
-    "library/sides.py": "levels that the core packed",
+    "library/update.py": "levels that the core packed",
     "streams/fill.py": "levels that the core packed",
     "simulator/*": "requests of the node under test, on loopback",
 }
