@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 from msgspec import Struct
 
@@ -25,9 +25,6 @@ _LEVEL: Final = struct.Struct(LEVEL_FORM)
 ROW_BYTES: Final = _LEVEL.size
 _PART: Final = struct.Struct(PART_FORM)
 NAMINGS_MAX: Final = 4_096  # of 64 exchanges there are more combinations than memory
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 POLARS_DIGITS_MAX: Final = 38  # of polars' Decimal: 128 bits
 
@@ -253,8 +250,8 @@ class BookColumns(NamedTuple):
     """The rows of both sides, bids first, by column."""
 
     side: list[str]
-    price: "list[float | Decimal]"
-    amount: "list[float | Decimal]"
+    price: list[float | Decimal]
+    amount: list[float | Decimal]
     exchanges: list[list[str]]
 
 
