@@ -27,11 +27,10 @@ from onebook.config import NatsSettings
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Instrument
 from onebook.nodes import wire
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.effects import apply
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.placement import BookKey
 from onebook.nodes.publisher import PublishedBooks
-from onebook.nodes.replica import Replica
+from onebook.nodes.replica import Replica, apply
 from onebook.nodes.subjects import SNAPSHOT, Subjects
 
 BOOKS = 50

@@ -17,8 +17,9 @@ from onebook.simulator.accounts.bybit import Account, History, rows
 from onebook.simulator.accounts.bybit.markets import MARKETS
 from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.bybit.api import Envelope
-from onebook.transactions.bybit.instruments import new_markets
+from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.rows import Context, Mapper
+from onebook.transactions.markets import Markets
 from timing import interleaved, report
 
 NOW_MS = 1_763_000_000_000
@@ -64,7 +65,7 @@ def theirs(bodies: list[bytes], parse: Callable[[object], object]) -> Callable[[
 
 def main() -> None:
     account = Account(HISTORY)
-    markets = new_markets()
+    markets = Markets(listed, guess)
     for category in ("spot", "linear", "inverse"):
         markets.load(category, [rows.market(m) for m in MARKETS if m.category == category])
     exchange = Offline()

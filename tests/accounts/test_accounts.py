@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onebook.accounts import Accounts
-from onebook.accounts.accounts import wall_clock_ms
+from onebook.accounts.accounts import POLL_INTERVAL_S, wall_clock_ms
 from onebook.accounts.cache import CACHE_TTL_MS, CoalescedReads
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import new_token
@@ -610,10 +610,8 @@ async def test_sessions_that_ended_long_ago_are_forgotten(rig: Rig) -> None:
 
 
 async def test_a_running_node_hears_of_a_suspension_within_two_seconds(rig: Rig) -> None:
-    settings = AccountsSettings()
-    assert settings.poll_interval_s == 1.0
-    settings = AccountsSettings(poll_interval_s=0.01, flush_interval_s=0.01)
-    async with Accounts(rig.store, PEPPER, settings=settings) as accounts:
+    assert POLL_INTERVAL_S == 1.0
+    async with Accounts(rig.store, PEPPER, poll_interval_s=0.01) as accounts:
         notified = asyncio.Event()
         accounts.on_disabled.subscribe(lambda key_id: notified.set())
         await accounts.verify_key(rig.text, START_MS)

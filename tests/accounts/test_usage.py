@@ -18,6 +18,7 @@ from onebook.accounts import Meter, UsageReport
 from onebook.accounts.keys import Key, key_of
 from onebook.accounts.periods import period_at
 from onebook.accounts.usage import (
+    FLUSH_INTERVAL_S,
     SLOT_BYTES,
     SLOTS,
     Batch,
@@ -332,7 +333,7 @@ async def test_a_stop_that_cannot_write_says_what_is_lost(
 
 
 async def test_usage_is_flushed_at_least_every_second(rig: Rig, key: Key) -> None:
-    assert AccountsSettings().flush_interval_s <= 0.5
+    assert FLUSH_INTERVAL_S <= 0.5
     meter = Meter(rig.store, rig.clock)
     await meter.open(key)
     meter.add(key.key_id, 10)

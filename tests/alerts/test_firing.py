@@ -28,8 +28,8 @@ from onebook import app, core, metrics
 from onebook.app.upkeep import upkeep
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import DAY_MS, Tier
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.ops import backup, preflight
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
@@ -415,7 +415,7 @@ async def transactions_of(folder, **limits):
     exchange = SimulatedBybit(account, [secret])
     async with serving(exchange) as url:
         tables = {
-            "bybit_mainnet_url": url,
+            "overrides": {"bybit": {"mainnet_url": url}},
             "master_key": MASTER_KEY,
             "master_key_file": str(folder / "master_key"),
             **limits,

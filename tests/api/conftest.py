@@ -25,8 +25,9 @@ from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, S
 from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store import AuditedChange, Store
 from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
 
 NOW_MS = 1_763_676_000_123  # 2025-11-20T22:00:00.123Z
@@ -141,7 +142,7 @@ def make_transactions(
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""
     vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
-    adapter = BybitAdapter(clock=clock, transport=transport)
+    adapter = ExchangeAdapter(BYBIT, clock=clock, transport=transport)
     return Transactions([adapter], vault, cursor_secret=b"c" * 32, clock=clock)
 
 

@@ -14,11 +14,12 @@ from api.conftest import NOW_MS, client_of
 from databases import migrated
 from onebook.accounts import Accounts
 from onebook.api import create_app
-from onebook.config import TransactionSettings
+from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.store import Store
 from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.bybit import BYBIT
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
 from transactions.conftest import CREDENTIALS, PEPPER, Node, make_node
 
@@ -143,8 +144,10 @@ async def exchange_down(one: Caller, label: str) -> None:
         await asyncio.sleep(0)
 
     clock = clocks.ServiceClock(node.clock.now_ms, node.clock.now_s, sleep)
-    nowhere = TransactionSettings(bybit_mainnet_url="http://127.0.0.1:1")
-    adapter = BybitAdapter(nowhere, clock=clock)
+    nowhere = TransactionSettings(
+        overrides={"bybit": AccountUrls(mainnet_url="http://127.0.0.1:1")}
+    )
+    adapter = ExchangeAdapter(BYBIT, nowhere, clock=clock)
     node.transactions = Transactions([adapter], node.vault, cursor_secret=b"c" * 32, clock=clock)
     node.app = create_app(node.services())
 

@@ -40,8 +40,8 @@ async def test_a_node_starts_where_no_file_can_be_made_and_says_what_it_may_lose
     async with Store(settings.store.url) as store:
         with caplog.at_level(logging.WARNING, "onebook.app"):
             assert await usage_file(settings, store, NOW_MS) is None
-    assert f"cannot be kept in {no_folder}: File exists." in caplog.text
-    assert "set store.usage_dir" in caplog.text
+    assert f"Cannot create the usage file in {no_folder} (File exists)" in caplog.text
+    assert "Set store.usage_dir" in caplog.text
 
 
 async def test_a_database_without_tables_ends_the_start(tmp_path: Path) -> None:

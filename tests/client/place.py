@@ -52,8 +52,7 @@ async def place(folder: Path, *, rate_hz: float = 20, **tables):
             simulated.urls,
             folder,
             transactions={
-                "bybit_mainnet_url": bybit_url,
-                "bybit_testnet_url": bybit_url,
+                "overrides": {"bybit": {"mainnet_url": bybit_url, "testnet_url": bybit_url}},
                 "master_key_file": str(folder / "master_key"),
             },
             **tables,

@@ -23,7 +23,8 @@ from onebook.client.rest import RestClient
 from onebook.errors import ExchangeFailed
 from onebook.rest import Rest
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.bybit.api import BybitApi
+from onebook.transactions.bybit.api import API
+from onebook.transactions.bybit.endpoints import ENTRY
 from onebook.transactions.client import Call, ExchangeClient
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.limits import Retries
@@ -145,7 +146,7 @@ async def by_rest(url: str) -> str:
 
 async def by_transactions(url: str) -> str:
     """The client of the exchanges' private histories."""
-    client = ExchangeClient(BybitApi(), ServiceClock(sleep=_soon), random=Random(1))
+    client = ExchangeClient(ENTRY, API, ServiceClock(sleep=_soon), random=Random(1))
     try:
         call = Call("/v5/execution/list", "category=spot")
         retries = Retries(Random(1))

@@ -51,9 +51,9 @@ from onebook.inflate import (
 )
 from onebook.library import replay
 from onebook.model import Health, Instrument
-from onebook.nodes import demand, lists, members, wire
+from onebook.nodes import interest, lists, membership, wire
 from onebook.nodes.key_sharing import KeyTally
-from onebook.nodes.nats_credentials import text_of
+from onebook.nodes.nats import credentials_text
 from onebook.nodes.payloads import PayloadReader
 from onebook.ops.backup import Manifest, read_archive, write_archive
 from onebook.ops.livecheck.forms import FORM_BYTES_MAX, form_of
@@ -61,7 +61,7 @@ from onebook.ops.preflight import tls_faults
 from onebook.rest import retry_after_s
 from onebook.simulator.kit.scripts import scripts
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.bybit.api import BybitApi, signature
+from onebook.transactions.bybit.api import API, signature
 from onebook.transactions.bybit.trades import extra_fees
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors
@@ -266,7 +266,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "exchange's private key",
-        ("transactions/bybit/signing.py", "cli/credentials.py"),
+        ("transactions/bybit/api.py", "cli/credentials.py"),
         text(lambda secret: signature("-----BEGIN PRIVATE KEY" + secret, b"a")),
         *(SourceFailed, 8_192, "read_bounded", (a_certificate()[-200:],)),
     ),
@@ -339,8 +339,8 @@ DECODERS: Final = (
     ),
     Decoder(
         "answer of Bybit",
-        ("transactions/bybit/answers.py",),
-        lambda content: BybitApi().read(200, {"x-bapi-limit": "9" * 99}, content),
+        ("transactions/bybit/api.py",),
+        lambda content: API.read(200, {"x-bapi-limit": "9" * 99}, content),
         *(None, 8 << 20, "BodyReader"),
         (b'{"retCode":0,"retMsg":"OK","result":{"list":[{"a":"1"}]},"time":1700000000000}',),
     ),
@@ -389,13 +389,13 @@ DECODERS: Final = (
             *(NATS_BYTES, "PayloadReader", (msgpack.encode(seed),)),
         )
         for name, sources, read_payload, seed in (
-            ("heartbeat", ("nodes/members.py",), members.heartbeat_of, {"node": 1}),
+            ("heartbeat", ("nodes/membership.py",), membership.heartbeat_of, {"node": 1}),
             ("list request", ("nodes/lists.py",), lists.request_of, ["kraken", 1]),
             ("list page", ("nodes/lists.py",), lists.page_of, {"digest": "a", "rows": []}),
             (
                 "interest",
-                ("nodes/demand.py",),
-                partial(demand.interest_of, whole=True),
+                ("nodes/interest.py",),
+                partial(interest.interest_of, whole=True),
                 {"gateway": 1, "seq": 2},
             ),
             (
@@ -413,7 +413,12 @@ DECODERS: Final = (
         )
     ),
     Decoder(
-        *("NATS credentials", ("nodes/nats_credentials.py",), in_file(text_of), ValueError),
+        *(
+            "NATS credentials",
+            ("nodes/nats.py",),
+            in_file(credentials_text),
+            ValueError,
+        ),
         *(TEXT_BYTES_MAX, "read_bounded"),
         (b"-----BEGIN NATS USER JWT-----\neyJ0\n-----BEGIN USER NKEY SEED-----\nSUAA\n",),
     ),

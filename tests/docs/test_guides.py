@@ -86,7 +86,9 @@ async def test_a_year_of_transactions(tmp_path):
             "ONEBOOK_STORE__URL": store.url,
             "ONEBOOK_STORE__PEPPER_FILE": str(store.pepper_file),
             "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": str(accounts.master_key_file),
-            "ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL": accounts.bybit_mainnet_url,
+            "ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL": accounts.overrides[
+                "bybit"
+            ].mainnet_url,
         }
         for command in blocks(page, "sh", "fetch"):
             status, out, errors = await finished("bash", "-ec", command, cwd=tmp_path, **given)

@@ -77,7 +77,7 @@ async def main():
     settings = settings_in(
         folder,
         transactions={
-            "bybit_mainnet_url": given["bybit"],
+            "overrides": {"bybit": {"mainnet_url": given["bybit"]}},
             "master_key_file": str(folder / "master_key"),
         },
         **given.get("tables", {}),

@@ -17,8 +17,8 @@ from onebook.app import feeder
 from onebook.errors import ConfigError
 from onebook.model import Health, Reason
 from onebook.nodes import wire
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.simulator.kit.server import SimulatedExchanges
 from steady import PATIENCE_S, own_s
 
@@ -295,7 +295,7 @@ async def test_a_feeds_node_that_nats_does_not_reach_closes_its_connections(tmp_
                         lambda e=exchange, s=symbol: here.simulated[e].followers(s) == 1
                     )
                 pipe.open.set()
-                await eventually(lambda: serves(cut) > 0 or len(other.node.tenure) == 6)
+                await eventually(lambda: serves(cut) > 0 or len(other.node.ownership) == 6)
                 await here.fresh(subscriber)
                 assert subscriber.wrong == []
 

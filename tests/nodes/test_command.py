@@ -9,8 +9,8 @@ from e2e.service import pointed_at, settings_in
 from nodes.servers import nats_server
 from onebook.app import feeder
 from onebook.cli.main import app
-from onebook.nodes.demand import Interest, encode_interest
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.interest import Interest, encode_interest
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator.kit.server import SimulatedExchanges
 from steady import PATIENCE_S
 
@@ -88,5 +88,5 @@ def test_an_empty_cluster_is_said_to_be_empty():
         shown = run(port)
         listed = run(port, "--json")
     assert shown.exit_code == 0
-    assert "No node of the cluster onebook is alive." in shown.output
+    assert "No live node in the cluster onebook." in shown.output
     assert json.loads(listed.stdout) == []

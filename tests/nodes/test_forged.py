@@ -18,9 +18,9 @@ from nodes.test_payloads import SAMPLES, damaged
 from onebook.config import NatsSettings, TierSettings
 from onebook.model import Tier
 from onebook.nodes import key_sharing, lists, wire
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.demand import Interest, encode_interest
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.interest import Interest, encode_interest
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import RefusalCause
 from onebook.nodes.placement import BookKey
 from onebook.nodes.refusals import KINDS_MAX

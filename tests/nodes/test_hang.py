@@ -8,8 +8,7 @@ import pytest
 from nodes.servers import nats_server
 from nodes.test_cluster import Pipe
 from onebook.config import NatsSettings
-from onebook.nodes.bus import CLOSE_S, FLUSH_S, NatsBus
-from onebook.nodes.nats_login import HUNG_S, RECONNECT_WAIT_S
+from onebook.nodes.nats import CLOSE_S, FLUSH_S, HUNG_S, RECONNECT_WAIT_S, NatsBus
 from steady import PATIENCE_S, own_s
 
 OUTBOX_BYTES = 16 << 20

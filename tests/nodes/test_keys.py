@@ -18,7 +18,7 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.accounts.periods import period_at
 from onebook.model import Tier
-from onebook.nodes.members import NodeRole
+from onebook.nodes.membership import NodeRole
 from onebook.store import AuditedChange, Store, UsageCell
 from steady import PATIENCE_S, own_s
 

@@ -10,9 +10,9 @@ from onebook.books import Books
 from onebook.config import FeedSettings, NatsSettings, NodeSettings
 from onebook.model import Instrument
 from onebook.nodes import lists, wire
-from onebook.nodes.bus import NatsBus
 from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.subjects import LIST, Subjects
 from onebook.rest import Rest
 from steady import PATIENCE_S

@@ -6,15 +6,16 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 from onebook.nodes import wire
-from onebook.nodes.demand import (
+from onebook.nodes.handover import Ownership
+from onebook.nodes.interest import (
     PAGE_KEYS,
-    GatewayDemand,
+    GatewayInterest,
     LocalInterest,
     encode_interest,
     interest_of,
     page_asked,
 )
-from onebook.nodes.members import (
+from onebook.nodes.membership import (
     CLOCKS_KEPT_S,
     WIRE_OMITTED,
     Members,
@@ -27,7 +28,6 @@ from onebook.nodes.members import (
 from onebook.nodes.payloads import WireError
 from onebook.nodes.placement import BookKey, key_of, ranking
 from onebook.nodes.subjects import Subjects, token
-from onebook.nodes.tenure import Tenure
 
 ME = 1
 TICK_S = 0.05
@@ -227,7 +227,7 @@ def test_a_symbol_is_one_token_of_a_subject_and_unlike_every_other(symbol):
 def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
     """Two gateways; changes are lost at random, and then everything is asked for."""
     wants = {gateway: LocalInterest(gateway) for gateway in (1, 2)}
-    demand = GatewayDemand()
+    interests = GatewayInterest()
     for number, (name, last) in enumerate(changes):
         mine = wants[1 + number % 2]
         key = f"okx {name}"
@@ -237,18 +237,18 @@ def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
             mine.add(key)
         for interest in mine.changes() if last else ():
             if data.draw(st.booleans()):
-                demand.changed(interest_of(encode_interest(interest), whole=False))
+                interests.changed(interest_of(encode_interest(interest), whole=False))
     for gateway, mine in wants.items():
         for interest in mine.changes():
-            demand.changed(interest)
-        if not demand.current(gateway, mine.seq) or mine.seq == 0:
+            interests.changed(interest)
+        if not interests.current(gateway, mine.seq) or mine.seq == 0:
             page = mine.page(0)
-            demand.replaced(gateway, page.seq, page.added)
-    assert set(demand.keys()) == set(wants[1].keys) | set(wants[2].keys)
-    demand.forget(1)
-    assert set(demand.keys()) == set(wants[2].keys)
-    demand.forget(2)
-    assert set(demand.keys()) == set()
+            interests.replaced(gateway, page.seq, page.added)
+    assert set(interests.keys()) == set(wants[1].keys) | set(wants[2].keys)
+    interests.forget(1)
+    assert set(interests.keys()) == set(wants[2].keys)
+    interests.forget(2)
+    assert set(interests.keys()) == set()
 
 
 CHANGE = {
@@ -317,14 +317,14 @@ class Holder:
 
     def __init__(self, *nodes):
         self.nodes = nodes
-        self.demand = GatewayDemand()
-        self.demand.replaced(9, 1, ["okx A"])
-        self.tenure = Tenure(
+        self.interests = GatewayInterest()
+        self.interests.replaced(9, 1, ["okx A"])
+        self.ownership = Ownership(
             ME, ranking=lambda key: self.nodes, linger_s=5.0, handover_max_s=10.0, grace_s=0.2
         )
 
     def at(self, now):
-        changes = self.tenure.update(self.demand, now)
+        changes = self.ownership.update(self.interests, now)
         return changes.opened, changes.closed
 
 
@@ -333,8 +333,8 @@ def test_a_book_is_kept_until_the_next_node_has_it_live_and_a_moment_longer():
     assert here.at(0.0) == (["okx A"], [])
     here.nodes = (2, ME)
     assert here.at(1.0) == ([], [])
-    assert here.tenure.leaving() == {"okx A": 2}
-    here.tenure.taken(["okx A"], 2.0)
+    assert here.ownership.leaving() == {"okx A": 2}
+    here.ownership.taken(["okx A"], 2.0)
     assert here.at(2.1) == ([], [])
     assert here.at(2.3) == ([], ["okx A"])
 
@@ -355,22 +355,22 @@ def test_a_node_that_was_the_next_and_died_leaves_the_book_where_it_is():
     here.at(1.0)
     here.nodes = (ME,)
     assert here.at(2.0) == ([], [])
-    assert not here.tenure.moving
+    assert not here.ownership.moving
     assert here.at(100.0) == ([], [])
 
 
 def test_a_book_that_nobody_wants_lingers_and_only_where_it_belongs():
     here = Holder(ME, 2)
     here.at(0.0)
-    here.demand.forget(9)
+    here.interests.forget(9)
     assert here.at(1.0) == ([], [])
     assert here.at(5.9) == ([], [])
     here.nodes = (2, ME)
     assert here.at(5.95) == ([], ["okx A"])
     here.nodes = (ME,)
-    here.demand.replaced(9, 1, ["okx A"])
+    here.interests.replaced(9, 1, ["okx A"])
     assert here.at(6.0) == (["okx A"], [])
-    here.demand.forget(9)
+    here.interests.forget(9)
     here.at(7.0)
     assert here.at(12.1) == ([], ["okx A"])
 
@@ -380,5 +380,5 @@ def test_while_no_node_is_there_to_take_it_a_book_stays():
     here.at(0.0)
     here.nodes = ()
     assert here.at(100.0) == ([], [])
-    assert here.tenure.abandon() == ["okx A"]
-    assert len(here.tenure) == 0
+    assert here.ownership.abandon() == ["okx A"]
+    assert len(here.ownership) == 0

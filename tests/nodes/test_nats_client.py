@@ -6,7 +6,7 @@ from prometheus_client import REGISTRY
 
 from nodes.servers import nats_server
 from onebook.config import NatsSettings
-from onebook.nodes.bus import NatsBus
+from onebook.nodes.nats import NatsBus
 from steady import PATIENCE_S
 
 MESSAGES = 2_000

@@ -17,7 +17,7 @@ from onebook.cli import nodes as command
 from onebook.core.types import PAIRS, LevelShape
 from onebook.exchanges.kit import Snapshot
 from onebook.model import Health, Instrument, InstrumentStatus
-from onebook.nodes import demand, key_sharing, lists, members, payloads, wire
+from onebook.nodes import interest, key_sharing, lists, membership, payloads, wire
 from onebook.nodes.payloads import PayloadReader, RefusalCause, WireError
 from onebook.nodes.refusals import AGAIN_S, KINDS_MAX, FirstSightings
 
@@ -33,10 +33,10 @@ SHAPE = LevelShape.rows(price_scale=2, amount_scale=3, count=4)
 
 # One of each type that is decoded, with a value in each number.
 SAMPLES: list[Any] = [
-    members.NodeHeartbeat(
+    membership.NodeHeartbeat(
         node=1,
         name="f",
-        role=members.NodeRole.FEEDS,
+        role=membership.NodeRole.FEEDS,
         wire=2,
         started_ms=3,
         sent_us=4,
@@ -47,7 +47,7 @@ SAMPLES: list[Any] = [
         clocks={9: 10},
     ),
     key_sharing.KeyTally(gateway=1, taken={"k": 0.5}, connections={"k": 2}),
-    demand.Interest(gateway=1, seq=2, added=["okx BTC/USDT"], pages=3),
+    interest.Interest(gateway=1, seq=2, added=["okx BTC/USDT"], pages=3),
     lists.ListRequest("okx", 1),
     lists.ListPage(
         digest="d",
@@ -197,20 +197,20 @@ def test_every_type_that_is_decoded_has_a_sample():
 
 def test_a_clock_that_is_sent_back_stays_in_the_range_of_its_receivers():
     """One node's time of 2**64 - 1 us let no other node send heartbeats any more."""
-    view = members.Members(1, timeout_s=1.0, tick_s=0.05)
+    view = membership.Members(1, timeout_s=1.0, tick_s=0.05)
     view.received(
-        members.NodeHeartbeat(
-            node=2, name="g", role=members.NodeRole.GATEWAY, sent_us=payloads.TIME_MAX, wire=1
+        membership.NodeHeartbeat(
+            node=2, name="g", role=membership.NodeRole.GATEWAY, sent_us=payloads.TIME_MAX, wire=1
         ),
         10.0,
     )
-    back = members.NodeHeartbeat(
+    back = membership.NodeHeartbeat(
         node=1,
         name="f",
-        role=members.NodeRole.FEEDS,
-        clocks=view.clocks(10.0 + members.CLOCKS_KEPT_S - 1),
+        role=membership.NodeRole.FEEDS,
+        clocks=view.clocks(10.0 + membership.CLOCKS_KEPT_S - 1),
     )
-    assert members.heartbeat_of(members.encode_heartbeat(back)) == back
+    assert membership.heartbeat_of(membership.encode_heartbeat(back)) == back
     assert back.clocks[2] > payloads.TIME_MAX
 
 

@@ -16,7 +16,7 @@ from onebook.core.types import LEVELS_MAX, PAIRS
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
-from onebook.nodes.snapshots import snapshot_of_book
+from onebook.nodes.wire import snapshot_of_book
 
 BTC = Instrument("okx", "BTC/USDT", "BTC-USDT")
 

@@ -21,8 +21,8 @@ from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.cli.main import app as commands
 from onebook.config import Settings
 from onebook.nodes import wire
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.subjects import Subjects
 from onebook.ops.backup import draft
 from onebook.ops.doctor import (

@@ -161,6 +161,15 @@ def test_secrets_of_other_places_are_checked_too(files, tmp_path):
     assert "store.url must look like" in found
 
 
+def test_addresses_of_accounts_name_a_known_exchange(files):
+    urls = {"mainnet_url": "http://x"}
+    settings = config.load(
+        overrides={"transactions": {"overrides": {"bybit": urls, "bibyt": urls}}}
+    )
+    (found,) = preflight.faults(settings)
+    assert found.endswith("transactions.overrides: unknown exchange 'bibyt'; there is bybit.")
+
+
 def test_a_fault_names_the_flag_or_variable_that_gave_the_value(files, tmp_path, monkeypatch):
     file = tmp_path / "onebook.toml"
     file.write_text("[feeds.overrides.btce]\nws_url = 'ws://x'\n[server]\nport = 8000\n")

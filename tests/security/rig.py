@@ -59,8 +59,7 @@ async def running(folder: Path, **tables: Any) -> AsyncIterator[Rig]:
             folder,
             transactions={
                 "master_key": MASTER_KEY,
-                "bybit_mainnet_url": bybit_url,
-                "bybit_testnet_url": bybit_url,
+                "overrides": {"bybit": {"mainnet_url": bybit_url, "testnet_url": bybit_url}},
             },
             **tables,
         ) as node,

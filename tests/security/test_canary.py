@@ -173,7 +173,8 @@ async def furnished(folder: Path, bybit_url: str, urls: tuple[str, str]) -> str:
     (folder / "onebook.toml").write_text(
         f'[server]\nport = 0\n[store]\nurl = "{url}"\npepper_file = "{folder / "pepper"}"\n'
         f'[transactions]\nmaster_key = "{MASTER_KEY}"\n'
-        f'bybit_mainnet_url = "{bybit_url}"\nbybit_testnet_url = "{bybit_url}"\n'
+        f"[transactions.overrides.bybit]\n"
+        f'mainnet_url = "{bybit_url}"\ntestnet_url = "{bybit_url}"\n'
         '[feeds]\nexchanges = ["kraken"]\n'
         f'[feeds.overrides.kraken]\nws_url = "{urls[0]}"\nrest_url = "{urls[1]}"\n'
     )

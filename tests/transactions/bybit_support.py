@@ -12,16 +12,17 @@ from typing import Any, TypeVar
 import httpx
 from msgspec import json
 
-from onebook.config import TransactionSettings
+from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.faults import AccountFaults
 from onebook.simulator.accounts.serving import serving
 from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store.rows import CredentialsRow
-from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.bybit import BYBIT
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 
@@ -156,10 +157,15 @@ class World:
         self.transport = SimulatedTransport(exchange, latency_s=latency_s)
         self.store = MemoryStore()
         self.vault = Vault(self.store, MasterKeys(None, value=MASTER_KEY))
-        self.adapter = BybitAdapter(
+        self.adapter = ExchangeAdapter(
+            BYBIT,
             TransactionSettings(
-                bybit_mainnet_url="http://mainnet.simulated",
-                bybit_testnet_url="http://testnet.simulated",
+                overrides={
+                    "bybit": AccountUrls(
+                        mainnet_url="http://mainnet.simulated",
+                        testnet_url="http://testnet.simulated",
+                    )
+                },
                 reserve_share=settings.reserve_share,
             ),
             clock=clock,

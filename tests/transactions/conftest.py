@@ -19,8 +19,9 @@ from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store import Store
 from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY
 
@@ -51,7 +52,8 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
     vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
     service = Transactions(
         [
-            BybitAdapter(
+            ExchangeAdapter(
+                BYBIT,
                 clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
                 transport=transport,
                 random=Random(1),

@@ -15,8 +15,8 @@ from onebook.exchanges.kit.limits import Limit
 from onebook.model import DAY_MS
 from onebook.rest import Rest
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
-from onebook.transactions.bybit.api import BybitApi
-from onebook.transactions.bybit.endpoints import EXECUTIONS
+from onebook.transactions.bybit.api import API
+from onebook.transactions.bybit.endpoints import ENTRY, EXECUTIONS
 from onebook.transactions.client import CONNECTIONS_MAX, Call, ExchangeClient
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
@@ -52,7 +52,7 @@ async def cancelled_everywhere(ask: Callable[[], Awaitable[object]]) -> int:
 
 async def test_a_cancelled_request_to_bybit_gives_its_connection_back(url: str) -> None:
     clock = ServiceClock(REAL.now_ms, lambda: 1e9 * asyncio.get_running_loop().time())
-    client = ExchangeClient(BybitApi(), clock)
+    client = ExchangeClient(ENTRY, API, clock)
     host, credentials = client.host(url), Credentials(KEY.api_key, KEY.secret)
 
     async def ask() -> object:

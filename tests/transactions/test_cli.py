@@ -60,8 +60,8 @@ def run(
         "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
         "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
         "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
-        "TRANSACTIONS__BYBIT_MAINNET_URL": url,
-        "TRANSACTIONS__BYBIT_TESTNET_URL": url,
+        "TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL": url,
+        "TRANSACTIONS__OVERRIDES__BYBIT__TESTNET_URL": url,
     }
     for name, value in settings.items():
         monkeypatch.setenv(f"ONEBOOK_{name}", value)
@@ -133,11 +133,11 @@ class TestCredentials:
         assert said[1].startswith("The key expires on 20")
         assert len(said) == 2
         before = (tmp_path / "master_key").read_text()
-        assert "Re-wrapped 1 credential " in run("credentials", "rotate").stdout
+        assert "Re-encrypted 1 credential " in run("credentials", "rotate").stdout
         assert (tmp_path / "master_key").read_text() != before
         assert run("credentials", "check", "bybit").exit_code == 0
         assert run("credentials", "remove", "bybit").exit_code == 0
-        refused(run("credentials", "remove", "bybit"), "no bybit mainnet")
+        refused(run("credentials", "remove", "bybit"), "No bybit mainnet")
 
     def test_a_key_that_the_exchange_refuses_replaces_nothing(
         self, run: Run, tmp_path: Path
@@ -158,13 +158,13 @@ class TestCredentials:
         with socket.socket() as unserved:
             unserved.bind(("127.0.0.1", 0))
             gone = f"http://127.0.0.1:{unserved.getsockname()[1]}"
-            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", gone)
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", gone)
             refused(ready(*set_bybit, typed=other), "--no-check")
-            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", url)
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", url)
             assert ready("credentials", "check", "bybit").exit_code == 0
-            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", gone)
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", gone)
             assert ready(*set_bybit, "--no-check", typed=other).exit_code == 0
-            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL", url)
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", url)
             assert ready("credentials", "check", "bybit").exit_code == 1
 
     def test_what_the_exchange_refuses(self, run: Run) -> None:
@@ -206,11 +206,11 @@ class TestCredentials:
         finally:
             keys[KEY.api_key] = KEY
         assert "The key can trade (SpotTrade)" in said
-        assert "may not read all of: deposits." in said
+        assert "The key lacks permissions for all of: deposits." in said
 
     @pytest.mark.parametrize("typed", ["\t\nsecret\n", f"key\n{'x' * 9_000}\n"])
     def test_nonsense_is_refused(self, run: Run, typed: str) -> None:
-        refused(run("credentials", "set", "bybit", typed=typed), "That is no API")
+        refused(run("credentials", "set", "bybit", typed=typed), "Invalid API")
 
     def test_a_full_disk_names_the_file_of_the_master_key(
         self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -396,7 +396,7 @@ class TestFetch:
 
 def test_a_bar_that_only_waits_says_so() -> None:
     assert command._doing("Bybit", 0.0) == command._doing("Bybit", 1.0) == "fetching"
-    assert command._doing("Bybit", 41.2) == "waiting for Bybit's limit, 42 s"
+    assert command._doing("Bybit", 41.2) == "waiting for Bybit's rate limit, 42 s"
 
 
 def test_a_proof_is_put_in_words() -> None:

@@ -11,10 +11,9 @@ from msgspec import json
 from msgspec.structs import replace
 
 from onebook.transactions.adapter import FailureReason, SourceFailed
-from onebook.transactions.bybit.api import BybitApi, signed
-from onebook.transactions.bybit.endpoints import EXECUTIONS
+from onebook.transactions.bybit.api import API, signed
+from onebook.transactions.bybit.endpoints import ENTRY, EXECUTIONS
 from onebook.transactions.client import (
-    ApiFacts,
     Call,
     ClockOffset,
     ExchangeClient,
@@ -102,7 +101,7 @@ def test_a_403_stops_everything_for_ten_minutes() -> None:
 
 
 def test_an_answer_larger_than_believable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BybitApi, "facts", replace(BybitApi.facts, body_bytes_max=10))
+    monkeypatch.setattr("transactions.bybit.asking.API", replace(API, body_bytes_max=10))
     failure, _ = refused(ok({"a": "b" * 100}))
     assert failure.reason is FailureReason.UNREADABLE
 
@@ -126,10 +125,9 @@ def test_pages_that_arrive_together_are_decoded_in_turns_of_the_event_loop() -> 
         turns = 0
         decoded: list[int] = []
 
-        class Noting(BybitApi):
-            def read(self, status: int, headers: Any, body: bytes) -> Any:
-                decoded.append(turns)
-                return super().read(status, headers, body)
+        def noting(status: int, headers: Any, body: bytes) -> Any:
+            decoded.append(turns)
+            return API.read(status, headers, body)
 
         async def other() -> None:
             nonlocal turns
@@ -138,7 +136,9 @@ def test_pages_that_arrive_together_are_decoded_in_turns_of_the_event_loop() -> 
                 await asyncio.sleep(0)
 
         transport = httpx.MockTransport(lambda request: ok()(request))
-        client = ExchangeClient(Noting(), CLOCK, transport=transport, random=Random(1))
+        client = ExchangeClient(
+            ENTRY, replace(API, read=noting), CLOCK, transport=transport, random=Random(1)
+        )
         host = client.host("http://exchange.example/")
         task = asyncio.create_task(other())
         await asyncio.gather(
@@ -202,9 +202,7 @@ class TestClock:
         assert offset.ms == 6_000
 
 
-FACTS = ApiFacts(
-    name="x", display="X", rates={"/a": Rate(1, 1.0)}, address_rate=Rate(9, 1.0), circuit_s=1.0
-)
+FACTS = replace(API, rates={"/a": Rate(1, 1.0)}, address_rate=Rate(9, 1.0))
 
 
 class TestStamps:

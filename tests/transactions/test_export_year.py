@@ -265,7 +265,7 @@ def forty_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FortyDays]:
             "ONEBOOK_STORE__URL": f"sqlite+aiosqlite:///{folder}/onebook.db",
             "ONEBOOK_STORE__PEPPER_FILE": str(folder / "pepper"),
             "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": str(folder / "master_key"),
-            "ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL": url,
+            "ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL": url,
         }
         typed = f"{KEY.api_key}\n{KEY.secret}\n"
         onebook(environment, "credentials", "set", "bybit", cwd=folder, typed=typed)

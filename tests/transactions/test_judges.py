@@ -13,11 +13,17 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from onebook.config import TransactionSettings
+from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
-from onebook.transactions.bybit import BybitAdapter
+from onebook.simulator.accounts.bybit import (
+    Account,
+    History,
+    SimulatedBybit,
+    SimulatedKey,
+)
+from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY, MemoryStore, Served
@@ -114,8 +120,11 @@ def fetched(site: Site) -> list[Record]:
         await vault.put("bybit", "mainnet", credentials, now_ms=site.now_ms)
         service = Transactions(
             [
-                BybitAdapter(
-                    TransactionSettings(bybit_mainnet_url=site.url, bybit_testnet_url=site.url)
+                ExchangeAdapter(
+                    BYBIT,
+                    TransactionSettings(
+                        overrides={"bybit": AccountUrls(mainnet_url=site.url, testnet_url=site.url)}
+                    ),
                 )
             ],
             vault,

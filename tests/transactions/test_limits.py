@@ -134,7 +134,7 @@ def test_it_is_known_how_long_everything_only_waits() -> None:
         tasks = [asyncio.create_task(limit.take(waits)) for limit in (slower, slow)]
         await asyncio.sleep(4)
         found.append(waits.left_s)
-        with waits.asking():
+        with waits.in_flight():
             found.append(waits.left_s)
         await tasks[1]
         found.append(waits.left_s)

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from onebook.config import TransactionSettings
-from onebook.transactions.bybit import ENTRY, BybitAdapter
+from onebook.config import AccountUrls, TransactionSettings
+from onebook.transactions.bybit import BYBIT, ENTRY
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore
@@ -74,8 +75,11 @@ async def asked(account: RandomAccount, exchange: RandomExchange, random: Random
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         await vault.put("bybit", "mainnet", Credentials(KEY.api_key, KEY.secret), now_ms=NOW_MS)
         clock = passing()
-        adapter = BybitAdapter(
-            TransactionSettings(bybit_mainnet_url=url), clock=clock, random=Random(7)
+        adapter = ExchangeAdapter(
+            BYBIT,
+            TransactionSettings(overrides={"bybit": AccountUrls(mainnet_url=url)}),
+            clock=clock,
+            random=Random(7),
         )
         settings = TransactionSettings(deadline_s=3_600.0, stream_deadline_s=36_000.0)
         service = Transactions(

@@ -7,8 +7,9 @@ from pydantic import ValidationError
 
 from onebook.errors import InvalidDateRange, InvalidRequest, InvalidTransactionTypes
 from onebook.model import DAY_MS
-from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.bybit import BYBIT
 from onebook.transactions.cursor import Cursors
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import LIMIT_DEFAULT, Query, TransactionsRequest, plan
 
 NOW_MS = 1_763_000_000_000
@@ -47,7 +48,7 @@ def test_it_does_not_change() -> None:
 def planned(*, streamed: bool = False, **fields: Any) -> Query:
     request = TransactionsRequest(exchange="bybit", **fields)
     return plan(
-        request, BybitAdapter(), Cursors(b"s"), key_id="k", now_ms=NOW_MS, streamed=streamed
+        request, ExchangeAdapter(BYBIT), Cursors(b"s"), key_id="k", now_ms=NOW_MS, streamed=streamed
     )
 
 

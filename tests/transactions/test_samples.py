@@ -16,8 +16,9 @@ from msgspec import json
 
 from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.bybit.api import Envelope
-from onebook.transactions.bybit.instruments import new_markets
+from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.rows import Context, Mapper
+from onebook.transactions.markets import Markets
 from onebook.transactions.record import encode
 from transactions.bybit_support import samples_dir
 
@@ -106,7 +107,7 @@ def context_of(name: str, row: dict[str, Any]) -> Context:
     category = result_of(name).get("category") or next(hinted, "linear")
     if str(row.get("execId", "")).isdigit():  # only spot numbers its executions
         category = "spot"
-    return Context("mainnet", new_markets(), category, ASKED_AT_MS)
+    return Context("mainnet", Markets(listed, guess), category, ASKED_AT_MS)
 
 
 def _said(value: Any) -> Any:

@@ -15,14 +15,15 @@ from msgspec import json
 
 from api.conftest import NOW_MS, bearer
 from databases import migrated
-from onebook.config import TransactionSettings
+from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.serving import LOOPBACK, LoopbackServer
 from onebook.store import Store
-from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.bybit import BYBIT
 from onebook.transactions.clock import REAL
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY, MemoryStore, Served
@@ -137,7 +138,10 @@ async def test_a_key_that_asks_for_everything_delays_another_by_no_more_than_its
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         credentials = Credentials(KEY.api_key, KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
-        bybit = BybitAdapter(TransactionSettings(bybit_mainnet_url=url, bybit_testnet_url=url))
+        bybit = ExchangeAdapter(
+            BYBIT,
+            TransactionSettings(overrides={"bybit": AccountUrls(mainnet_url=url, testnet_url=url)}),
+        )
         service = Transactions([bybit], vault, cursor_secret=b"c" * 32)
 
         async def asked(key_id: str, **fields: Any) -> float:
@@ -173,7 +177,10 @@ async def test_the_service_still_answers_after_hundreds_of_clients_that_left() -
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         credentials = Credentials(KEY.api_key, KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
-        bybit = BybitAdapter(TransactionSettings(bybit_mainnet_url=url, bybit_testnet_url=url))
+        bybit = ExchangeAdapter(
+            BYBIT,
+            TransactionSettings(overrides={"bybit": AccountUrls(mainnet_url=url, testnet_url=url)}),
+        )
         service = Transactions([bybit], vault, cursor_secret=b"c" * 32)
         query = service.plan(
             TransactionsRequest(exchange="bybit", transaction_types=("ledger", "holdings")),

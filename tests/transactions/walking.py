@@ -50,7 +50,7 @@ class Book:
         following = str(start + len(rows)) if rows else ""
         return Page(rows, len(rows), following)
 
-    async def account(self) -> Any:
+    async def check(self) -> Any:
         raise NotImplementedError
 
 

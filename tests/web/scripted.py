@@ -23,8 +23,9 @@ from onebook.api.documents import asyncapi_of
 from onebook.config import ApiSettings
 from onebook.core.types import CHECKSUM_LEVELS
 from onebook.gateway import codes, commands, messages
-from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
 from onebook.web import DocumentedLimit, Site, TransactionSection, pages
 
@@ -246,7 +247,7 @@ def site() -> Site:
     services = Services(
         accounts=Any,
         transactions=Transactions(
-            [BybitAdapter()], Vault(Any, MasterKeys(None)), cursor_secret=b"c" * 32
+            [ExchangeAdapter(BYBIT)], Vault(Any, MasterKeys(None)), cursor_secret=b"c" * 32
         ),
         health=lambda: HealthFacts(ready=True),
         websocket=WebSocketFacts(

@@ -36,6 +36,7 @@ from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
 from onebook.signals import Signal
 from onebook.store import KeyRow, Rehashed, Store
 
+POLL_INTERVAL_S: Final = 1.0  # for changes by an operator or another node
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
 PRUNE_INTERVAL_MS: Final = 60 * MINUTE_MS
 BATCHES_KEPT_MS: Final = DAY_MS
@@ -70,7 +71,9 @@ class Accounts:
         clock_ms: Callable[[], int] = wall_clock_ms,
         usage_file: UsageFile | None = None,
         limits: RateLimiter | None = None,
+        poll_interval_s: float = POLL_INTERVAL_S,
     ) -> None:
+        self._poll_interval_s = poll_interval_s
         self.settings = settings or AccountsSettings()
         self.on_disabled: Signal[[str]] = Signal()
         self.on_changed: Signal[[Key, Collection[bytes]]] = Signal()
@@ -100,7 +103,7 @@ class Accounts:
         self._keys.polled(self._clock_ms())
         self._tasks = [
             asyncio.create_task(self.watch(), name="accounts-watch"),
-            asyncio.create_task(self.meter.run(self.settings.flush_interval_s), name="meter"),
+            asyncio.create_task(self.meter.run(), name="meter"),
         ]
         return self
 
@@ -236,7 +239,7 @@ class Accounts:
     async def watch(self) -> None:
         """Poll the store for changes every second, until cancelled."""
         await every(
-            self.settings.poll_interval_s,
+            self._poll_interval_s,
             lambda: self.poll(self._clock_ms()),
             what="Watching the database for changed keys",
         )

@@ -1,7 +1,7 @@
 """Usage: the bytes delivered to each key, their report, and the file for a database outage.
 
 The meter counts in memory and flushes in idempotent batches. Each batch has a number that the
-store accepts once, so that a retry after a timeout never counts twice. Every `flush_interval_s` the
+store accepts once, so that a retry after a timeout never counts twice. Every `FLUSH_INTERVAL_S` the
 delivered bytes are collected from the connections and flushed; a crash loses what was delivered
 since the last flush. Bytes count in the period in which they are collected, so they are collected
 at midnight (UTC) as well, where periods end. The meter does not close sockets: it calls `on_over`
@@ -377,6 +377,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
+FLUSH_INTERVAL_S: Final = 0.5
 CLOSE_PAUSE_S: Final = 0.2
 # A batch whose write takes longer goes into the usage file as well: a crash loses at most the flush
 # interval, this and the time of one write to that file.
@@ -609,7 +610,7 @@ class Meter:
                 else:
                     self.on_warning(cell.key_id, self.report(cell.key_id, self._clock_ms()))
 
-    async def run(self, interval_s: float) -> None:
+    async def run(self, interval_s: float = FLUSH_INTERVAL_S) -> None:
         """Flush until cancelled."""
         await every(interval_s, self.round, what="Writing usage to the database")
 

@@ -24,8 +24,8 @@ from onebook.exchanges.kit.contract import Exchange
 from onebook.gateway.scheduler import Turns
 from onebook.gateway.upgrade import AddressLimiter
 from onebook.metrics import TEXT_TYPE, Exposition
-from onebook.nodes.bus import NatsBus
 from onebook.nodes.feeds_node import FeedsNode
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.presence import new_node_id
 from onebook.nodes.publisher import PublishedBooks
 from onebook.nodes.subjects import Subjects

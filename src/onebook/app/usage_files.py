@@ -25,8 +25,8 @@ async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile
         return UsageFile.create(folder, name, new_epoch())
     except OSError as error:
         log.warning(
-            "Usage that the database does not take cannot be kept in %s: %s. "
-            "A crash while the database is away loses it; set store.usage_dir.",
+            "Cannot create the usage file in %s (%s); usage will be lost if the node crashes "
+            "during a database outage. Set store.usage_dir.",
             folder,
             error.strerror or error,
         )

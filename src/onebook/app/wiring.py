@@ -27,9 +27,9 @@ from onebook.app.web_application import web_application
 from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import ExchangeSettings, ServerSettings, Settings
-from onebook.nodes.bus import NatsBus
 from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
 from onebook.nodes.key_sharing import KeySharing
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.presence import new_node_id
 from onebook.ops import preflight
 from onebook.ops.preflight import publish_build, warn_of_missing_extensions

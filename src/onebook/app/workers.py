@@ -34,6 +34,7 @@ log = logging.getLogger("onebook.workers")
 STARTED: Final = "started"  # what a process prints when it listens
 STOP_MARGIN_S: Final = 15.0  # beside the drain and the last flush
 NATS_STOP_S: Final = 5.0
+RESTART_DELAY_MAX_S: Final = 30.0
 
 Variables = Mapping[str, Any]
 
@@ -370,7 +371,7 @@ class WorkerGroup:
         return max(codes, default=0)
 
     async def _started(self, program: Program, group: list[KeptProcess]) -> None:
-        process = KeptProcess(program, delay_max_s=self._settings.node.restart_delay_max_s)
+        process = KeptProcess(program, delay_max_s=RESTART_DELAY_MAX_S)
         group.append(process)
         await process.start()
         log.info("%s is ready (process %s).", program.name, process.pid)

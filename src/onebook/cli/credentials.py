@@ -22,7 +22,8 @@ from onebook.transactions.adapter import (
     Environment,
 )
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
-from onebook.transactions.registry import ADAPTERS, adapters_of
+from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.registry import EXCHANGES, adapters_of
 from onebook.transactions.service import Transactions, Validation, validated
 
 EXIT_INVALID = 1
@@ -122,7 +123,7 @@ async def _accepted(
     Raises:
         InvalidRequest: It rejects them, or is unreachable.
     """
-    adapter = ADAPTERS[exchange].make(config.load(file).transactions)
+    adapter = ExchangeAdapter(EXCHANGES[exchange], config.load(file).transactions)
     try:
         found = await validated(adapter, Environment(_environment(testnet)), credentials)
     except ExchangeFailed as error:
@@ -246,10 +247,10 @@ def _field(field: CredentialField, file: Path | None) -> str:
 
 
 def _known(exchange: str) -> AdapterEntry:
-    found = ADAPTERS.get(exchange)
+    found = EXCHANGES.get(exchange)
     if found is None:
         raise InvalidRequest(
-            f"Exchange {exchange!r} is not supported; there is {', '.join(ADAPTERS)}."
+            f"Exchange {exchange!r} is not supported; there is {', '.join(EXCHANGES)}."
         )
     return found.entry
 

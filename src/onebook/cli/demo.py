@@ -3,6 +3,8 @@
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,7 +16,7 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.cli.common import console, reported, run
 from onebook.model import Tier
-from onebook.simulator.accounts import bybit as bybit_account
+from onebook.simulator.accounts.demo import DEMO_ACCOUNTS
 from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
@@ -44,10 +46,11 @@ def demo_command(
 
 
 async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
-    async with (
-        SimulatedExchanges(seed=seed, rate_hz=rate_hz) as simulated,
-        bybit_account.demo() as bybit,
-    ):
+    async with AsyncExitStack() as stack:
+        simulated = await stack.enter_async_context(SimulatedExchanges(seed=seed, rate_hz=rate_hz))
+        accounts = {
+            name: await stack.enter_async_context(demo()) for name, demo in DEMO_ACCOUNTS.items()
+        }
         settings = config.load(
             overrides={
                 "server": {"port": port},
@@ -56,8 +59,10 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
                     "pepper_file": str(folder / "pepper"),
                 },
                 "transactions": {
-                    "bybit_mainnet_url": bybit.url,
-                    "bybit_testnet_url": bybit.url,
+                    "overrides": {
+                        name: {"mainnet_url": account.url, "testnet_url": account.url}
+                        for name, account in accounts.items()
+                    },
                     "master_key_file": str(folder / "master_key"),
                 },
                 "gateway": {"drain_s": DRAIN_S},
@@ -68,17 +73,21 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
             name: config.ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
             for name, urls in simulated.urls.items()
         }
-        introduce = partial(_introduce, bybit_key=bybit.key)
+        credentials = {
+            name: Credentials(account.key.api_key, account.key.secret)
+            for name, account in accounts.items()
+        }
+        introduce = partial(_introduce, credentials=credentials)
         await app.serve(settings, overrides=places, on_started=introduce)
 
 
-async def _introduce(node: app.Node, *, bybit_key: bybit_account.SimulatedKey) -> None:
-    """Create the key, store the simulated account's credentials, and print the first steps."""
+async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) -> None:
+    """Create the key, store the simulated accounts' credentials, and print the first steps."""
     await node.catalogue.first_read()  # what is pasted next must find its pairs
     vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
-    credentials = Credentials(bybit_key.api_key, bybit_key.secret)
     now_ms = time.time_ns() // 1_000_000
-    await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
+    for exchange, each in credentials.items():
+        await vault.put(exchange, "mainnet", each, now_ms=now_ms)
     admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
     change = AuditedChange(time.time_ns() // 1_000_000, "demo", "the demo's key")
     await admin.create_account(USERNAME, change)

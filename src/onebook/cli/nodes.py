@@ -9,9 +9,9 @@ from onebook import config
 from onebook.cli.common import console, print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, print_json
 from onebook.nodes import wire
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.demand import PAGE_KEYS, PAGES_MAX
-from onebook.nodes.members import NodeHeartbeat, NodeRole
+from onebook.nodes.interest import PAGE_KEYS, PAGES_MAX
+from onebook.nodes.membership import NodeHeartbeat, NodeRole
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import PayloadReader, WireError
 from onebook.nodes.presence import listen
 from onebook.nodes.subjects import BOOKS, Subjects

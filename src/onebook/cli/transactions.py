@@ -18,6 +18,7 @@ from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
 from onebook.transactions.export import ENDINGS, FORMS, Writer, form_of, writer
 from onebook.transactions.reconciliation import CheckState, ProofCheck, Verification
+from onebook.transactions.registry import EXCHANGES
 from onebook.transactions.request import Query, TransactionsRequest
 from onebook.transactions.run import Coverage, ErrorEntry, Run
 
@@ -56,7 +57,7 @@ class FetchOutcome:
 @reported
 def fetch(
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
-    exchange: Annotated[str, typer.Option(help="Exchange.")] = "bybit",
+    exchange: Annotated[str, typer.Option(help="Exchange.")] = next(iter(EXCHANGES)),
     types: Annotated[
         str,
         typer.Option(

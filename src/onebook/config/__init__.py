@@ -7,6 +7,7 @@ does not start. `settings.py` has all sections, `sources.py` reads them.
 
 from onebook.config.settings import (
     AccountsSettings,
+    AccountUrls,
     ApiSettings,
     CcxtSettings,
     ExchangeSettings,
@@ -30,6 +31,7 @@ from onebook.config.settings import (
 from onebook.config.sources import examine, load
 
 __all__ = [
+    "AccountUrls",
     "AccountsSettings",
     "ApiSettings",
     "CcxtSettings",

@@ -1,6 +1,7 @@
 """Every setting of a node with its default, unit and meaning, their names and their variables.
 
 Programs that use the library construct the sections of feeds and streams. Type checkers see by
+from collections.abc import Mapping
 `default=`, and not by a positional default, that a field may be left out.
 """
 
@@ -180,17 +181,11 @@ class AccountsSettings(Section):
     """Usage reports of unknown keys per minute and address; further requests are refused."""
     sessions_per_key_max: int = Field(100, ge=1, le=10_000)
     """Live sessions of one key; a new session replaces the oldest."""
-    flush_interval_s: float = Field(0.5, ge=0.01, le=0.5)
-    """Seconds between writes of usage to the database. A crash loses at most this much usage, plus
-    0.25 s and the time of one write."""
     flush_age_max_s: float = Field(5.0, ge=3, le=600)
     """`/readyz` fails if no database write has succeeded for this many seconds."""
     final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)
     """Seconds a stopping node tries to write usage to the database; the rest is saved in the usage
     file."""
-    poll_interval_s: float = Field(1.0, ge=0.01, le=2)
-    """Seconds between queries for changed keys; a revoked key stays valid at most this long on
-    other nodes."""
     tiers: TierSettings = TierSettings()
     """Limits of each billing tier."""
 
@@ -384,13 +379,21 @@ class GatewaySettings(Section):
         return values
 
 
+class AccountUrls(Section):
+    """Addresses of one exchange in place of its own; empty: its own."""
+
+    mainnet_url: str = ""
+    """Base URL of the live exchange."""
+    testnet_url: str = ""
+    """Base URL of the testnet."""
+
+
 class TransactionSettings(Section):
     """The transaction interface."""
 
-    bybit_mainnet_url: str = "https://api.bybit.com"
-    """Base URL of Bybit's live API."""
-    bybit_testnet_url: str = "https://api-testnet.bybit.com"
-    """Base URL of Bybit's testnet API."""
+    overrides: Mapping[str, AccountUrls] = {}
+    """Other addresses, by exchange name: mainnet_url and testnet_url (a regional host, the
+    simulator)."""
     master_key_file: Path = Field(default_factory=lambda: data_dir() / "master_key")
     """File of the key that encrypts exchange credentials; created with mode 0600 when first
     needed."""
@@ -463,31 +466,21 @@ class NodeSettings(Section):
     workers: int = Field(0, ge=0, le=256)
     """Gateway processes behind one port. They share one feeds process and one nats-server (none is
     started if nats.servers is set). 0: everything in one process."""
-    restart_delay_max_s: float = Field(30.0, ge=0.1, le=3_600)
-    """Longest wait before a worker process that has exited is restarted."""
     name: str = Field("", max_length=64, pattern=r"^[ -~]*$")
     """Name of this node in logs and status; empty: host name and process id."""
     cluster: str = Field("onebook", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
     """Name shared by all nodes of one service: the first token of every NATS subject."""
-    heartbeat_interval_s: float = Field(0.2, ge=0.02, le=10)
-    """Seconds between heartbeats of a node."""
     heartbeat_timeout_s: float = Field(1.0, ge=0.1, le=60)
     """Seconds without a heartbeat before a node is considered dead and its books are stale on every
     gateway."""
     isolated_s: float = Field(5.0, ge=0.1, le=600)
     """Seconds without NATS before a gateway disconnects its clients and accepts no new ones, and a
     feeds node closes its connections to exchanges. Choose it longer than a restart of NATS."""
-    handover_max_s: float = Field(10.0, ge=0, le=600)
-    """Seconds a book that moves to another node is kept open until it is live there."""
     linger_s: float = Field(10.0, ge=0, le=86_400)
     """Seconds a gateway follows a book after its last subscriber has left; feeds nodes then keep it
     for feeds.linger_s."""
     request_timeout_s: float = Field(1.0, ge=0.05, le=60)
     """Timeout of a request to another node."""
-    snapshot_retry_s: float = Field(0.1, ge=0.01, le=60)
-    """Seconds between snapshot requests for a book that is out of sync."""
-    held_messages_max: int = Field(2_000, ge=1, le=1_000_000)
-    """Messages per book that are buffered until its snapshot arrives."""
 
 
 class Variables(EnvSettingsSource):

@@ -122,8 +122,8 @@ class BookSource:
             state = Health.SYNCING if reason is Reason.SUBSCRIBING else Health.OFFLINE
             return ExchangeCondition(name, state, False, reason, detail)
         shown = self.members.shows(book)
-        health, why, text = condition(book, shown=shown)
-        return ExchangeCondition(name, health, shown, why, text)
+        state, why, detail = condition(book, shown=shown)
+        return ExchangeCondition(name, state, shown, why, detail)
 
 
 class BookReader:

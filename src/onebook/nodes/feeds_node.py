@@ -1,6 +1,6 @@
 """A feeds node: opens the books that placement assigns to it, publishes them, answers for them.
 
-The driver of `Tenure` and `GatewayDemand`. Connections to exchanges are `feeds.Supervisor`'s.
+The driver of `Ownership` and `GatewayInterest`. Connections to exchanges are `feeds.Supervisor`'s.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Instrument
 from onebook.nodes import lists
 from onebook.nodes.background import BackgroundTasks
-from onebook.nodes.bus import Bus
-from onebook.nodes.demand import PAGE_KEYS, GatewayDemand, interest_of, page_asked
-from onebook.nodes.members import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.handover import Ownership
+from onebook.nodes.interest import PAGE_KEYS, GatewayInterest, interest_of, page_asked
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import PayloadReader, WireError, require_size, sender_of
 from onebook.nodes.placement import key_of, ranking
-from onebook.nodes.presence import Presence
+from onebook.nodes.presence import HEARTBEAT_INTERVAL_S, Presence
 from onebook.nodes.publisher import PublishedBooks
 from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS
-from onebook.nodes.tenure import Tenure
 
 log = logging.getLogger("onebook.nodes")
 
@@ -61,7 +61,7 @@ class FeedsNode:
         node: int,
         exchanges: Mapping[str, Exchange],
         *,
-        bus: Bus,
+        bus: NatsBus,
         books: PublishedBooks,
         catalogue: Catalogue,
         supervisor: Supervisor,
@@ -73,7 +73,7 @@ class FeedsNode:
         self.presence = Presence(
             node, NodeRole.FEEDS, bus=bus, settings=settings, describe=self._describe, clock=clock
         )
-        self.demand = GatewayDemand()
+        self.interest = GatewayInterest()
         self._exchanges = exchanges
         self._bus = bus
         self._books = books
@@ -92,12 +92,11 @@ class FeedsNode:
         self._draining = False
         self._handed_over = asyncio.Event()
         self._tasks = BackgroundTasks()
-        self.tenure = Tenure(
+        self.ownership = Ownership(
             node,
             ranking=self._ranking,
             linger_s=feeds.linger_s,
-            handover_max_s=settings.handover_max_s,
-            grace_s=settings.heartbeat_interval_s,
+            grace_s=HEARTBEAT_INTERVAL_S,
         )
 
     async def __aenter__(self) -> Self:
@@ -125,7 +124,7 @@ class FeedsNode:
     async def __aexit__(self, *details: object) -> None:
         await self.presence.__aexit__(*details)
         await self._tasks.cancel()
-        self._close(self.tenure.abandon())
+        self._close(self.ownership.abandon())
 
     async def drain(self, timeout_s: float) -> None:
         """Hand every book over to other nodes; return when that is done, or after `timeout_s`."""
@@ -135,7 +134,7 @@ class FeedsNode:
             async with asyncio.timeout(timeout_s):
                 await self._handed_over.wait()
         except TimeoutError:
-            log.warning("%d books were not handed over in %g s.", len(self.tenure), timeout_s)
+            log.warning("%d books were not handed over in %g s.", len(self.ownership), timeout_s)
 
     def _others(self) -> bool:
         alive = self.presence.members.alive(NodeRole.FEEDS)
@@ -216,13 +215,13 @@ class FeedsNode:
         if interest.gateway not in self._gateways():
             refusals.unknown("interest")
             return  # its heartbeat has the number of this change, and leads to `_ask`
-        if self.demand.changed(interest):
+        if self.interest.changed(interest):
             self._update([*interest.added, *interest.dropped])
         else:
             self._ask(interest.gateway)
 
     def _heartbeat(self, heartbeat: NodeHeartbeat) -> None:
-        if heartbeat.role is NodeRole.GATEWAY and not self.demand.current(
+        if heartbeat.role is NodeRole.GATEWAY and not self.interest.current(
             heartbeat.node, heartbeat.wants_seq
         ):
             self._ask(heartbeat.node)
@@ -250,7 +249,7 @@ class FeedsNode:
                 keys += page.added
                 number, pages, seq = number + 1, page.pages, page.seq
             if gateway in self._gateways():
-                self.demand.replaced(gateway, seq, keys)
+                self.interest.replaced(gateway, seq, keys)
                 self._update()
         except WireError as error:
             self.presence.refusals.refused("interest", error, gateway)
@@ -264,9 +263,9 @@ class FeedsNode:
         self._rankings.clear()
         if self.presence.members.connected:
             alive = self._gateways()
-            for gateway in self.demand.gateways():
+            for gateway in self.interest.gateways():
                 if gateway not in alive:
-                    self.demand.forget(gateway)
+                    self.interest.forget(gateway)
         self._update()
 
     # What follows from it
@@ -282,10 +281,10 @@ class FeedsNode:
 
     def _tick(self, now: float) -> None:
         members = self.presence.members
-        if self._draining and not (len(self.tenure) and self._others()):
+        if self._draining and not (len(self.ownership) and self._others()):
             self._handed_over.set()
         if not members.connected and members.isolated_s >= self._settings.isolated_s:
-            abandoned = self.tenure.abandon()
+            abandoned = self.ownership.abandon()
             if abandoned:
                 log.warning("NATS is unreachable: closing %d books.", len(abandoned))
             self._close(abandoned)
@@ -293,12 +292,12 @@ class FeedsNode:
         if now - self._marked_at >= MARK_S:
             self._marked_at = now
             self._books.mark()
-            if self.tenure.moving:
+            if self.ownership.moving:
                 self._update()
         if now - self._counted_at >= COUNT_S:
             self._counted_at = now
             self._publish_metrics()
-        if not self._polling and now - self._polled_at >= POLL_S and self.tenure.leaving():
+        if not self._polling and now - self._polled_at >= POLL_S and self.ownership.leaving():
             self._polling, self._polled_at = True, now
             self._tasks.begin(self._poll(), "books that leave")
 
@@ -306,7 +305,7 @@ class FeedsNode:
         """Open and close books by the live nodes and the gateways' subscriptions."""
         if not self.presence.members.connected:
             return
-        changes = self.tenure.update(self.demand, self._clock(), keys)
+        changes = self.ownership.update(self.interest, self._clock(), keys)
         for key in changes.opened:
             self._open(key)
         self._close(changes.closed)
@@ -322,7 +321,7 @@ class FeedsNode:
             self._unlisted.add(key)
             return
         self._unlisted.discard(key)
-        if key in self.tenure and key not in self._opened:
+        if key in self.ownership and key not in self._opened:
             self._opened[key] = instrument
             self._supervisor.acquire(instrument)
 
@@ -337,7 +336,7 @@ class FeedsNode:
         """Ask the nodes that take books over which of them are live there."""
         try:
             by_node: dict[int, list[str]] = {}
-            for key, node in self.tenure.leaving().items():
+            for key, node in self.ownership.leaving().items():
                 by_node.setdefault(node, []).append(key)
             for node, keys in by_node.items():
                 answer = await self._bus.request(
@@ -347,7 +346,7 @@ class FeedsNode:
                 )
                 if answer:
                     try:
-                        self.tenure.taken(_keys.read(answer), self._clock())
+                        self.ownership.taken(_keys.read(answer), self._clock())
                     except WireError as error:
                         self.presence.refusals.refused("request", error, node)
         finally:

@@ -22,15 +22,14 @@ from onebook.feeds.stats import ACTIVE, OFFLINE
 from onebook.model import Health, Instrument
 from onebook.nodes import lists, wire
 from onebook.nodes.background import BackgroundTasks
-from onebook.nodes.bus import Bus
-from onebook.nodes.demand import LocalInterest, encode_interest, page_asked
-from onebook.nodes.effects import Effect, apply
+from onebook.nodes.interest import LocalInterest, encode_interest, page_asked
 from onebook.nodes.list_reader import RemoteListReader
-from onebook.nodes.members import NodeHeartbeat, NodeRole
+from onebook.nodes.membership import NodeHeartbeat, NodeRole
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import WireError
 from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
-from onebook.nodes.replica import Replica
+from onebook.nodes.replica import Effect, Replica, apply
 from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS
 from onebook.rest import Rest
 from onebook.signals import Signal
@@ -38,6 +37,7 @@ from onebook.signals import Signal
 log = logging.getLogger("onebook.nodes")
 
 SWEEP_S: Final = 1.0
+SNAPSHOT_RETRY_S: Final = 0.1  # between snapshot requests for a book that is out of sync
 REQUESTS_MAX: Final = 64  # requests for snapshots under way
 FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready for so long
 
@@ -130,7 +130,7 @@ class RemoteSupervisor:
         self,
         node: int,
         *,
-        bus: Bus,
+        bus: NatsBus,
         books: Books,
         catalogue: RemoteCatalogue,
         settings: NodeSettings,
@@ -282,7 +282,7 @@ class RemoteSupervisor:
     def _follow(self, key: BookKey, instrument: Instrument) -> Followed:
         depth, levels_max = self._catalogue.facts[instrument.exchange]
         self._books.open(instrument, levels_max=levels_max, window=depth)
-        replica = Replica(instrument, held_max=self._settings.held_messages_max)
+        replica = Replica(instrument)
         unfollow = self._bus.subscribe(
             self.presence.subjects.book(key),
             lambda payload, reply: self._received(followed, payload),
@@ -350,7 +350,7 @@ class RemoteSupervisor:
         """Request a snapshot where one is needed; a few at a time."""
         if self._requests >= REQUESTS_MAX:
             return
-        node = followed.replica.ask(now, self._settings.snapshot_retry_s)
+        node = followed.replica.ask(now, SNAPSHOT_RETRY_S)
         if node is not None:
             self._requests += 1
             self._tasks.begin(self._request(followed, node), f"snapshot of {followed.key.text}")

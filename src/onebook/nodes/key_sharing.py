@@ -15,9 +15,9 @@ from msgspec import Meta, Struct, msgpack
 
 from onebook.clock import next_tick
 from onebook.config import TierSettings
-from onebook.nodes.bus import Bus
 from onebook.nodes.key_rates import ROUND_S, TAKEN_S_MAX, SharedRateLimiter
-from onebook.nodes.members import NodeRole
+from onebook.nodes.membership import NodeRole
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import Count, NodeId, PayloadReader, WireError, sender_of
 from onebook.nodes.presence import Presence
 from onebook.signals import Signal
@@ -93,7 +93,7 @@ class KeySharing:
         self,
         presence: Presence,
         *,
-        bus: Bus,
+        bus: NatsBus,
         tiers: TierSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from onebook.nodes import lists
 from onebook.nodes.background import BackgroundTasks
-from onebook.nodes.bus import Bus
-from onebook.nodes.members import NodeHeartbeat
+from onebook.nodes.membership import NodeHeartbeat
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import WireError
 from onebook.nodes.refusals import Refusals
 
@@ -49,7 +49,7 @@ class RemoteListReader:
         self,
         receiver: ListReceiver,
         *,
-        bus: Bus,
+        bus: NatsBus,
         tasks: BackgroundTasks,
         lister: Callable[[str], int | None],
         subject: Callable[[int], str],

@@ -16,8 +16,7 @@ from onebook import __version__
 from onebook.clock import next_tick
 from onebook.config import NodeSettings
 from onebook.nodes import wire
-from onebook.nodes.bus import Bus
-from onebook.nodes.members import (
+from onebook.nodes.membership import (
     NODES_MAX,
     Members,
     NodeHeartbeat,
@@ -26,6 +25,7 @@ from onebook.nodes.members import (
     encode_heartbeat,
     heartbeat_of,
 )
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import WireError, sender_of
 from onebook.nodes.refusals import Refusals
 from onebook.nodes.subjects import Subjects
@@ -34,6 +34,7 @@ from onebook.signals import Signal
 log = logging.getLogger("onebook.nodes")
 
 TICK_S: Final = 0.05
+HEARTBEAT_INTERVAL_S: Final = 0.2
 
 NODES: Final = Gauge("onebook_nodes", "Nodes that are alive as seen from here.", ["role"])
 STRANGERS: Final = Gauge(
@@ -46,7 +47,7 @@ def new_node_id() -> int:
     return secrets.randbits(63)
 
 
-async def listen(bus: Bus, settings: NodeSettings) -> list[NodeHeartbeat]:
+async def listen(bus: NatsBus, settings: NodeSettings) -> list[NodeHeartbeat]:
     """Return the last heartbeat of each live node of a cluster, by role and name."""
     last: dict[int, NodeHeartbeat] = {}
 
@@ -80,7 +81,7 @@ class Presence:
         node: int,
         role: NodeRole,
         *,
-        bus: Bus,
+        bus: NatsBus,
         settings: NodeSettings,
         describe: Callable[[NodeHeartbeat], NodeHeartbeat],
         clock: Callable[[], float] = time.monotonic,
@@ -165,7 +166,7 @@ class Presence:
             now = self._clock()
             try:
                 if now >= heartbeat_at - TICK_S / 2:  # a timer may be early
-                    heartbeat_at = next_tick(now, self._settings.heartbeat_interval_s)
+                    heartbeat_at = next_tick(now, HEARTBEAT_INTERVAL_S)
                     self._send_heartbeat(now)
                 if self.members.tick(now):
                     self._changed()

@@ -9,7 +9,7 @@ from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
 from onebook.nodes.placement import BookKey
-from onebook.nodes.snapshots import snapshot_of_book
+from onebook.nodes.wire import snapshot_of_book
 
 # A longer text of an exchange is published as the levels that the book keeps of it.
 SNAPSHOT_TEXT_BYTES_MAX: Final = wire.FRAME_BYTES_MAX - 2 * wire.SHAPE_BYTES_MAX

@@ -12,18 +12,60 @@ missing, the next number shows it.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from onebook.exchanges.kit import Delta
+from onebook.books import Books
+from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
-from onebook.nodes.effects import Effect, ReplaceLevels, Turn
 from onebook.nodes.wire import BookState, Kind, NodeMessage, delta_of, snapshot_of, state_of
+
+
+class ReplaceLevels(NamedTuple):
+    """Replace the levels of the book, which makes it live."""
+
+    snapshot: Snapshot
+    age_ms: int
+
+
+class Turn(NamedTuple):
+    """Move the book to a health that is not live."""
+
+    health: Health
+    reason: Reason
+    detail: str = ""
+
+
+Effect = ReplaceLevels | Delta | Turn
+
+
+def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: float) -> bool:
+    """Execute effects in order; False where the book refused levels: it needs a snapshot."""
+    for effect in effects:
+        if isinstance(effect, Delta):  # the hot path
+            if books.change(effect, now) is not None:
+                return False
+            continue
+        book = books.get(instrument)
+        offline = book is not None and book.health is Health.OFFLINE
+        if isinstance(effect, ReplaceLevels):
+            if offline:  # an offline book takes nothing before it is started again
+                books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
+            if books.fill(effect.snapshot, now - effect.age_ms / 1_000) is not None:
+                return False
+        else:
+            if offline and effect.health is Health.STALE:
+                books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
+            books.set_health(instrument, effect.health, effect.reason, now, detail=effect.detail)
+    return True
+
 
 LOST_NODE: Final = "the feeds node that served this book sends no heartbeat in time"
 NO_NODE: Final = "no feeds node serves this exchange"
 MOVED: Final = "another feeds node takes this book over"
 LOST_MESSAGE: Final = "a message between nodes was lost"
 
+
+HELD_MAX: Final = 2_000  # messages of a book that are buffered until its snapshot arrives
 
 NOTHING: Final[tuple[Effect, ...]] = ()
 
@@ -56,7 +98,7 @@ class Replica:
             for again.
     """
 
-    def __init__(self, instrument: Instrument, *, held_max: int) -> None:
+    def __init__(self, instrument: Instrument, *, held_max: int = HELD_MAX) -> None:
         self.instrument = instrument
         self.gaps = 0
         self._held_max = held_max

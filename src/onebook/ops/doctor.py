@@ -37,8 +37,8 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Exchange
 from onebook.feeds import enabled
 from onebook.nodes import wire
-from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.nats import NatsBus
 from onebook.nodes.presence import listen
 from onebook.ops import preflight
 from onebook.ops.backup import abandoned

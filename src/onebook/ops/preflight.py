@@ -31,8 +31,9 @@ from onebook.feeds import ccxt
 from onebook.files import read_bounded
 from onebook.gateway import direct
 from onebook.metrics import BUILD
-from onebook.nodes import nats_login
+from onebook.nodes.nats import CREDENTIAL_FILES, credentials, require_readable
 from onebook.store.database import open_engine
+from onebook.transactions import registry
 from onebook.transactions.credentials import master_keys
 
 log = logging.getLogger("onebook.app")
@@ -94,6 +95,10 @@ def faults(settings: Settings, now: datetime | None = None) -> list[str]:
             (f"feeds.overrides.{name}.channel", _unknown_channel(name, override))
             for name, override in feeds.overrides.items()
         ),
+        *(
+            (f"transactions.overrides.{name}", _unknown_account_exchange(name))
+            for name in settings.transactions.overrides
+        ),
         ("server.metrics_port", _same_port(server)),
         (CERT if server.tls_cert_file else KEY, tls_faults(server, now or datetime.now(UTC))),
         ("store.url", _raised(lambda: open_engine(store.url))),
@@ -111,12 +116,12 @@ def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
     if settings.node.role == "all" and not _starts_workers_on(settings, nats):
         return
     found = False
-    for name in nats_login.FILES:
-        faults = [*_raised(partial(nats_login.require_readable, name, getattr(nats, name)))]
+    for name in CREDENTIAL_FILES:
+        faults = [*_raised(partial(require_readable, name, getattr(nats, name)))]
         found = found or bool(faults)
         yield f"nats.{name}", faults
     if not found:
-        yield "nats", _raised(partial(nats_login.credentials, nats))
+        yield "nats", _raised(partial(credentials, nats))
 
 
 def _starts_workers_on(settings: Settings, nats: NatsSettings) -> bool:
@@ -168,6 +173,14 @@ def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
             yield (
                 f"{name}: there is no exchange {each!r}.{hint} `onebook exchanges list` shows all."
             )
+
+
+def _unknown_account_exchange(name: str) -> Iterator[str]:
+    if name not in registry.EXCHANGES:
+        yield (
+            f"transactions.overrides: unknown exchange {name!r}; there is "
+            f"{', '.join(registry.EXCHANGES)}."
+        )
 
 
 def _unknown_channel(name: str, override: ExchangeSettings) -> Iterator[str]:

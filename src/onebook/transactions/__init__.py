@@ -1,11 +1,11 @@
 """Transactions of exchange accounts in one exact, complete, repeatable form.
 
-From a request to records: `request` and `query` describe what is asked for, `service` and `run`
-execute it, `walk`, `reading` and `windows` read each source, `ordering` and `merge` make one
-sequence, `answer` and `cursor` describe it, `verify` and `proof` prove it, `export` and `taxes`
-write it.
+From a request to records: `request` defines and checks it, `service` and `run` execute it, `walk`
+reads each source, `merge` makes one sequence, `cursor` continues it, `verify` and `reconciliation`
+prove it, `export` and `taxes` write it.
 
-An exchange is an adapter (`adapter`, `registry`) over neutral parts: `client`, `host` and `budget`
-send its requests, `upstream` defines requests and replies, `markets` holds its instruments,
-`fanout` queries by symbol, `bookkeeping` describes how it books events. `bybit` is one.
+An exchange is a definition (`exchange`, `registry`) of facts and functions, in the types of
+`adapter`, over neutral parts: `client` and `limits` send its requests, `markets` holds its
+instruments and reads sources by symbol. `bybit` is one. `availability` says whether an exchange can
+be asked now.
 """

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from onebook.transactions.credentials import Credentials
 from onebook.transactions.record import Record
 
 
@@ -38,10 +37,10 @@ class SourceFailed(Exception):
     Args:
         reason: A code for machines.
         message: A sentence for people; holds nothing of what the exchange said.
-        exchange_code: The exchange's own code, where there is one.
-        retryable: Whether asking again later may help.
+        exchange_code: The exchange's own code, if any.
+        retryable: Whether a later request may succeed.
         fatal: Whether no source of this account can be read: wrong key, bound address.
-        retry_after_s: How long to wait before asking again, where it is known.
+        retry_after_s: Seconds until a retry may succeed, if known.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class CursorGone(Exception):
 
 
 class TooOld(Exception):
-    """The exchange says that it no longer keeps what a window asks for."""
+    """The window reaches further back than the exchange keeps."""
 
 
 class EventType(StrEnum):
@@ -86,28 +85,45 @@ class EventType(StrEnum):
     TOKENS = "leverage_tokens"
 
 
+class CheckId(StrEnum):
+    """Checks of a verification, by their names in answers."""
+
+    LEDGER_ARITHMETIC = "ledger_arithmetic"
+    LEDGER_CHAIN = "ledger_chain"
+    HOLDINGS = "holdings"
+    ORDERS = "orders"
+    SPOT_FILLS = "spot_fills"
+    FUTURES_FILLS = "futures_fills"
+    CLOSED_PNL = "closed_pnl"
+    SETTLEMENTS = "settlements"
+    DEPOSITS = "deposits"
+    WITHDRAWALS = "withdrawals"
+    TRANSFERS = "transfers"
+    LEVERAGE_TOKENS = "leverage_tokens"
+
+
 class Unproven(Struct, frozen=True):
-    """What no answer of the exchange can prove, and why."""
+    """Something that no answer of the exchange can prove, and why."""
 
     what: str
     why: str
 
 
 class Bookkeeping(Struct, frozen=True, kw_only=True):
-    """What an exchange's books hold, and what they are called.
+    """Names of an exchange's types and wallets, and limits of their proof.
 
     Args:
-        trades: Its type of spot fills and orders; "" where it has none.
+        trades: Its type of spot fills and orders; "" if none.
         spot: Its category of spot markets.
         contracts: Its type of each category of contracts.
-        tokens: Its type of leverage tokens; "" where it has none.
+        tokens: Its type of leverage tokens; "" if none.
         trading_wallet: The wallet to which a deposit can be credited, and from which a withdrawal
-            can go, by a line that its book calls a transfer; "" where there is none.
-        funding_wallet: The wallet of which every transfer is listed; "" where there is none.
+            can go, by a line that its ledger calls a transfer; "" if none.
+        funding_wallet: The wallet of which every transfer is listed; "" if none.
         held: The wallets whose holdings are read.
-        unheld: What to say where there are others.
+        unheld: Stated as unproven if there are other wallets.
         unproven: What cannot be proven of a type (or `TRADES`, `FUTURES`, `TOKENS`).
-        reasons: By check, why something can be left over that is not lost.
+        reasons: By check, why unmatched entries need not be lost ones.
     """
 
     trades: str = ""
@@ -119,11 +135,11 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     held: frozenset[str] = frozenset()
     unheld: Unproven | None = None
     unproven: tuple[tuple[str, Unproven], ...] = ()
-    reasons: Mapping[str, str] = {}
+    reasons: Mapping[CheckId, str] = {}
 
     def types_of(self, name: str) -> frozenset[str]:
         """The types of the exchange behind a name of this module; any of them serves."""
-        own = {
+        own: dict[str, frozenset[str]] = {
             EventType.TRADES: frozenset({self.trades} - {""}),
             EventType.FUTURES: frozenset(self.contracts.values()),
             EventType.TOKENS: frozenset({self.tokens} - {""}),
@@ -131,8 +147,9 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         return own.get(name, frozenset({name}))
 
     def word(self, name: str) -> str:
-        """What a client calls it in a request."""
-        return {EventType.TRADES: self.trades, EventType.TOKENS: self.tokens}.get(name, name)
+        """The word that clients use in requests."""
+        own: dict[str, str] = {EventType.TRADES: self.trades, EventType.TOKENS: self.tokens}
+        return own.get(name, name)
 
     def type_of(self, category: str) -> str:
         """The type of what happens in a category of markets; "" where it has none."""
@@ -147,11 +164,11 @@ class Environment(StrEnum):
 
 
 class CredentialField(Struct, frozen=True):
-    """One part of an exchange's credentials, as the operator is asked for it.
+    """One field of an exchange's credentials, as the operator enters it.
 
     Args:
         name: `api_key`, `secret`, or the exchange's own, such as `passphrase`.
-        label: What the operator is asked for.
+        label: Its name in prompts.
         from_file: Whether it may be the content of a key file.
     """
 
@@ -166,18 +183,19 @@ PASSPHRASE_FIELD: Final = CredentialField("passphrase", "API passphrase")
 
 
 class AdapterEntry(Struct, frozen=True):
-    """What the public lists say of an exchange.
+    """Public facts of an exchange.
 
     Args:
         name: Its id, the value of `exchange` in requests.
         display: Its name for people.
         types: Its own transaction types, in the order of the documentation.
         words: Every accepted word, its own or unified, and the sources that serve it.
-        default: The words that a request without any stands for: every type but `ledger`, the
+        default: The words of a request without any: every type but `ledger`, the
             second view of events, and `holdings`, which are no events.
+        urls: The base URL of each environment that it has.
         books: How it books events, for proofs.
         singular: The documented singular name of its types, where it is not the type itself.
-        fields: What its credentials consist of; `api_key` and `secret` always.
+        fields: The fields of its credentials; `api_key` and `secret` always.
     """
 
     name: str
@@ -185,10 +203,10 @@ class AdapterEntry(Struct, frozen=True):
     types: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
     default: tuple[str, ...]
+    urls: Mapping[Environment, str]
     books: Bookkeeping = Bookkeeping()
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
-    testnet_available: bool = True
 
     def body(self) -> dict[str, Any]:
         """The documented entry of the list of exchanges."""
@@ -197,7 +215,7 @@ class AdapterEntry(Struct, frozen=True):
             "display_name": self.display,
             "supported_transaction_types": list(self.types),
             "requires_passphrase": self.requires_passphrase,
-            "testnet_available": self.testnet_available,
+            "testnet_available": Environment.TESTNET in self.urls,
             "documentation_url": f"/docs#tag-{self.name}",
         }
 
@@ -223,12 +241,12 @@ class Source(Struct, frozen=True, kw_only=True):
         type: The exchange type that it serves.
         window_ms: The longest range of one request; 0 for a snapshot without time.
         grain_ms: The exchange compares times at this precision.
-        lag_ms: How much later than the time the exchange filters by a record's own time can be.
-        keeps_ms: How far back the exchange keeps it; None where no end is known.
+        lag_ms: Maximum by which a record's own time is later than the time that is filtered by.
+        keeps_ms: Retention at the exchange; None if unknown.
         begins_ms: Nothing is older than this, Unix ms.
-        ends_ms: Nothing is newer than this, Unix ms; None where it goes on.
-        page_rows: How many rows a full page has.
-        page_rows_least: What the page size could shrink to without notice: a page with fewer
+        ends_ms: Nothing is newer than this, Unix ms; None if it goes on.
+        page_rows: Rows of a full page.
+        page_rows_least: Size to which pages could shrink without notice: a page with fewer
             rows is surely the last. 0: a short page proves nothing (the query is filtered).
         untimed: Whether rows may come without a time, or in no order of it. Without one they
             count at the end of their window, which is therefore never cut differently; it is
@@ -272,9 +290,9 @@ class Page(Struct, frozen=True):
 
     Args:
         records: Its rows, mapped, in the exchange's order.
-        rows: How many rows it held.
-        cursor: Where it goes on; "" at the end.
-        unreadable: How many rows did not fit the mapping; they are in `records` as `other`.
+        rows: Number of its rows.
+        cursor: Cursor of the next page; "" at the end.
+        unreadable: Rows that did not fit the mapping; they are in `records` as `other`.
         kept_from_ms: Set where an answer shows that there was more before this time than the
             exchange shows: Unix ms.
     """
@@ -290,14 +308,14 @@ NOT_ASKED: Final = Page([], 0, "")  # for a source that this account cannot have
 
 
 class AccountInfo(Struct, frozen=True):
-    """What the check of credentials found.
+    """Result of a check of credentials.
 
     Args:
         account_type: UNIFIED or CLASSIC.
         read_only: Whether the key can only read.
         unavailable_types: Types that the key has no permission for.
-        warnings: What the key may do that reading does not need, and that it ends soon.
-        expires_at: When it ends, Unix ms; None where it does not.
+        warnings: Permissions that reading does not need, and an expiry that is near.
+        expires_at: Expiry of the key, Unix ms; None if it does not expire.
     """
 
     account_type: str
@@ -313,7 +331,7 @@ class RequestVerdict(Struct, frozen=True):
 
     Args:
         at_ms: When, Unix ms.
-        failure: Why it failed, a code; None where the exchange answered it.
+        failure: Why it failed, a code; None if the exchange answered it.
         message: The same for people.
     """
 
@@ -323,61 +341,18 @@ class RequestVerdict(Struct, frozen=True):
 
 
 class AccountReader(Protocol):
-    """Reads one account: bound to its credentials, for one request of ours."""
-
-    @property
-    def trouble(self) -> SourceFailed | None:
-        """The failure that is being tried again now; None while answers come."""
-        ...
+    """Reads one account, for one request of a client: what each exchange does in its own way."""
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
-        """Ask for one page.
+        """Fetch one page.
 
         Raises:
-            SourceFailed: It cannot be had, all retries included.
+            SourceFailed: The page could not be fetched, after all retries.
             TooOld: The window reaches further back than the exchange keeps.
             CursorGone: The exchange no longer accepts the cursor.
         """
         ...
 
-    async def account(self) -> AccountInfo:
-        """Ask for the account of the credentials."""
-        ...
-
-
-class Adapter(Protocol):
-    """An exchange of the transaction interface."""
-
-    @property
-    def entry(self) -> AdapterEntry:
-        """What the public lists say of it."""
-        ...
-
-    @property
-    def sources(self) -> Mapping[str, Source]:
-        """Every source by its name."""
-        ...
-
-    @property
-    def waiting_s(self) -> float:
-        """How long requests wait because limits are used up; 0 while one is under way."""
-        ...
-
-    def reader(
-        self,
-        environment: Environment,
-        credentials: Credentials,
-        *,
-        include_raw: bool,
-        key_id: str,
-    ) -> AccountReader:
-        """Bind an account, for a request of one of our API keys."""
-        ...
-
-    def verdict(self, environment: Environment) -> RequestVerdict | None:
-        """Result of the last signed request; None before the first."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
+    async def check(self) -> AccountInfo:
+        """Fetch the account of the credentials."""
         ...

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from onebook.errors import ConfigError, OnebookError
-from onebook.transactions.adapter import Adapter, Environment, FailureReason
+from onebook.transactions.adapter import Environment, FailureReason
+from onebook.transactions.exchange import ExchangeAdapter
 
 LOOKUP_INTERVAL_S: Final = 5.0
 LOOKUP_TIMEOUT_S: Final = 0.5  # then the last result is returned
@@ -46,7 +47,7 @@ class AvailabilityCache:
 
     def __init__(
         self,
-        adapters: Mapping[str, Adapter],
+        adapters: Mapping[str, ExchangeAdapter],
         stored: Callable[[str, Environment], Awaitable[object | None]],
         now_s: Callable[[], float],
     ) -> None:

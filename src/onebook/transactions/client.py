@@ -1,17 +1,17 @@
 """Sends requests to an exchange: connections, limits, retries, circuit breaker, clock.
 
-No rule of an exchange is here: how a request is signed and what an answer means is its
-`upstream.ExchangeApi`. The query string is built once, signed and sent byte for byte: clients that
-quote it again break the signature on cursors. No message text of an exchange leaves this module.
+No rule of an exchange is here: `ExchangeApi` says how a request is signed and what an answer means.
+The query string is built once, signed and sent byte for byte: clients that quote it again break the
+signature on cursors. No message text of an exchange leaves this module.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import httpx
 from msgspec import Struct
@@ -22,6 +22,7 @@ from onebook.inflate import TooLong, Uninflatable
 from onebook.rest import Answer, NoCookies, Wire
 from onebook.transactions import metrics
 from onebook.transactions.adapter import (
+    AdapterEntry,
     CursorGone,
     FailureReason,
     RequestVerdict,
@@ -48,26 +49,29 @@ READ_TIMEOUT_S: Final = 10.0
 TOTAL_S: Final = 30.0  # one attempt with its whole body, however slowly it comes
 
 
-class ApiFacts(Struct, frozen=True, kw_only=True):
-    """What an exchange documents about asking it.
+class ExchangeApi(Struct, frozen=True, kw_only=True):
+    """Documented limits of an exchange's REST API, and the functions that sign and read; pure.
 
     Args:
-        name: Its id, in metrics and in the name of the logger.
-        display: Its name in sentences.
-        rates: The limit of each path (or `Call.rate`), counted for one account.
+        rates: The limit of each path (or `Call.rate`), counted per account.
         address_rate: The limit of all requests of this address together.
-        circuit_s: For how long nothing is asked after a rate-limit breach or a ban.
+        circuit_s: Seconds without requests after a rate-limit breach or a ban.
+        sign: Returns a call with its authentication, from the call, credentials and a stamp. The
+            query string of the call is already as it goes over the wire. The stamp is the time of
+            the request by the exchange's clock, Unix ms; where stamps must rise, it is higher than
+            that of any earlier request of the key.
+        read: Interprets an answer by its status, headers and body.
         rising: Whether the stamp of each request of a key must be higher than the one before it
-            (a nonce): then they are sent strictly one after the other.
-        connections_max: Connections that are open at once.
-        body_bytes_max: A longer answer is refused.
+            (a nonce): requests are then sent strictly one after the other.
+        connections_max: Maximum open connections.
+        body_bytes_max: Maximum size of an answer.
     """
 
-    name: str
-    display: str
     rates: Mapping[str, Rate]
     address_rate: Rate
     circuit_s: float
+    sign: Callable[["Call", Credentials, int], "Call"]
+    read: Callable[[int, Mapping[str, str], bytes], "Reply"]
     rising: bool = False
     connections_max: int = CONNECTIONS_MAX
     body_bytes_max: int = BODY_BYTES_MAX
@@ -79,7 +83,7 @@ class Call(Struct, frozen=True):
     Args:
         path: Its path below the address of the environment.
         query: Its query string, quoted.
-        rate: The limit it counts in, a key of `ApiFacts.rates`; "": the path.
+        rate: The limit it counts in, a key of `ExchangeApi.rates`; "": the path.
     """
 
     path: str
@@ -102,15 +106,15 @@ class Then(StrEnum):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """An answer as the client needs it.
+    """An interpreted answer.
 
     Args:
-        value: What it holds, decoded; where `failure` is None.
-        server_ms: The exchange's time, Unix ms; 0 where it did not say.
-        clock_ms: The exchange's time where it refused ours; None otherwise.
-        limit: The exchange's own figure for the limit of the path; None where it did not say.
-        block_s: For how long nothing more may be asked of the path.
-        failure: What went wrong.
+        value: The decoded result; set if `failure` is None.
+        server_ms: The exchange's time, Unix ms; 0 if not stated.
+        clock_ms: The exchange's time if it refused ours; None otherwise.
+        limit: The exchange's own figure for the limit of the path; None if not stated.
+        block_s: Seconds without further requests to the path.
+        failure: The failure, if any.
         then: What the client does about it.
     """
 
@@ -123,31 +127,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     then: Then = Then.RAISE
 
 
-class ExchangeApi(Protocol):
-    """How one exchange is asked and how it answers."""
-
-    @property
-    def facts(self) -> ApiFacts:
-        """Its limits and rules."""
-        ...
-
-    def sign(self, call: Call, credentials: Credentials, *, stamp: int) -> Call:
-        """A call with its authentication.
-
-        Args:
-            call: With its query string as it goes over the wire.
-            stamp: The time of the request by the exchange's clock, Unix ms; where stamps must
-                rise, higher than that of any request of this key before.
-        """
-        ...
-
-    def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Interpret an answer."""
-        ...
-
-
 class Outcome(Struct, frozen=True):
-    """What a status or an error code of an exchange means to a reader of history.
+    """Meaning of a status or error code of an exchange.
 
     Args:
         message: A sentence for people; holds nothing of what the exchange said.
@@ -161,7 +142,7 @@ class Outcome(Struct, frozen=True):
     fatal: bool = False
 
     def failure(self, code: int | None = None) -> SourceFailed:
-        """It as the failure of a source, with the exchange's own code."""
+        """As the failure of a source, with the exchange's own code."""
         return SourceFailed(
             self.reason,
             self.message,
@@ -171,13 +152,13 @@ class Outcome(Struct, frozen=True):
         )
 
     def reply(self, code: int | None = None, **more: Any) -> Reply:
-        """It as an answer: tried again where that may help."""
+        """As a reply that is retried if that may help."""
         then = Then.RETRY if self.retryable else Then.RAISE
         return Reply(failure=self.failure(code), then=then, **more)
 
 
 class ClockOffset:
-    """How far the exchange's clock is ahead of ours, by the fastest answer."""
+    """Offset of the exchange's clock to ours, measured by the fastest answer."""
 
     def __init__(self) -> None:
         self.ms = 0
@@ -201,17 +182,17 @@ class ExchangeHost:
 
     Args:
         base_url: Its address.
-        facts: The limits of the exchange.
-        reserve: Share of each long limit that one API key leaves to others, see `budget.Limit`.
+        api: The limits of the exchange.
+        reserve: Share of each long limit that one API key leaves to others; see `SharedLimit`.
     """
 
     def __init__(
-        self, base_url: str, facts: ApiFacts, *, clock: ServiceClock, reserve: float = 0.0
+        self, base_url: str, api: ExchangeApi, *, clock: ServiceClock, reserve: float = 0.0
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.offset = ClockOffset()
         self.verdict: RequestVerdict | None = None
-        self._facts = facts
+        self._api = api
         self._clock = clock
         self._reserve = reserve
         self._limits: dict[tuple[str, str], SharedLimit] = {}
@@ -224,14 +205,14 @@ class ExchangeHost:
         key = (name, account)
         if key not in self._limits:
             self._limits[key] = SharedLimit(
-                self._facts.rates[name], self._clock, reserve=self._reserve
+                self._api.rates[name], self._clock, reserve=self._reserve
             )
         return self._limits[key]
 
     @asynccontextmanager
     async def ordered(self, account: str, *, key: str) -> AsyncIterator[None]:
         """Hold the account where its requests go one after the other; API keys take turns."""
-        if not (self._facts.rising and account):
+        if not (self._api.rising and account):
             yield
             return
         order = self._orders.setdefault(account, Slots(1, spare=False))
@@ -241,7 +222,7 @@ class ExchangeHost:
     def stamp(self, account: str) -> int:
         """The time of the next request by the exchange's clock; where it must rise, it does."""
         at_ms = self._clock.now_ms() + self.offset.ms
-        if self._facts.rising:
+        if self._api.rising:
             at_ms = max(at_ms, self._stamps.get(account, 0) + 1)
             self._stamps[account] = at_ms
         return at_ms
@@ -251,7 +232,8 @@ class ExchangeClient:
     """The HTTP client of one exchange: one pool, circuit and address limit for all environments.
 
     Args:
-        api: How the exchange is asked and how it answers.
+        entry: The exchange's name, for metrics, logs and messages.
+        api: Its limits, and how it is spoken to.
         clock: Wall clock, monotonic clock and waiting.
         transport: In place of the connection pool.
         random: For jitter.
@@ -260,6 +242,7 @@ class ExchangeClient:
 
     def __init__(
         self,
+        entry: AdapterEntry,
         api: ExchangeApi,
         clock: ServiceClock,
         *,
@@ -267,20 +250,19 @@ class ExchangeClient:
         random: Random | None = None,
         spare: bool = True,
     ) -> None:
-        facts = api.facts
         self.clock = clock
         self.random = random or Random()  # noqa: S311  # jitter
         self.waits = Waits(clock)
         self._api = api
-        self._facts = facts
-        self._circuit = Circuit(facts.circuit_s, clock)
+        self._entry = entry
+        self._circuit = Circuit(api.circuit_s, clock)
         self._stopped_by: SourceFailed | None = None
-        self._address_limit = SharedLimit(facts.address_rate, clock)
-        self._slots = Slots(facts.connections_max, spare=spare)
-        self._log = logging.getLogger(f"onebook.transactions.{facts.name}")
+        self._address_limit = SharedLimit(api.address_rate, clock)
+        self._slots = Slots(api.connections_max, spare=spare)
+        self._log = logging.getLogger(f"onebook.transactions.{entry.name}")
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-            limits=httpx.Limits(max_connections=facts.connections_max),
+            limits=httpx.Limits(max_connections=api.connections_max),
             follow_redirects=False,
             transport=transport,
             headers={"Accept": "application/json", "User-Agent": "onebook"},
@@ -292,15 +274,15 @@ class ExchangeClient:
 
     @property
     def connections_in_use(self) -> int:
-        """How many connections are assigned to a request."""
+        """Connections in use."""
         return self._wire.in_use
 
     def host(self, base_url: str, *, reserve: float = 0.0) -> ExchangeHost:
         """An environment of the exchange."""
-        return ExchangeHost(base_url, self._facts, clock=self.clock, reserve=reserve)
+        return ExchangeHost(base_url, self._api, clock=self.clock, reserve=reserve)
 
     async def close(self) -> None:
-        """Cancel what is under way and close every connection."""
+        """Cancel running requests and close every connection."""
         await self._wire.close()
 
     async def ask(
@@ -311,10 +293,10 @@ class ExchangeClient:
         credentials: Credentials | None,
         retries: Retries,
     ) -> Reply:
-        """Ask once, and again while it may help; the reply has no failure.
+        """Send a request, and again while that may help; the reply has no failure.
 
         Raises:
-            SourceFailed: There is no answer to be had.
+            SourceFailed: The exchange does not answer, or refuses.
             TooOld: The range reaches further back than the exchange keeps.
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
@@ -341,7 +323,7 @@ class ExchangeClient:
                 raise failure
             if not retries.spend():
                 raise _spent(failure)
-            metrics.RETRIES.labels(self._facts.name).inc()
+            metrics.RETRIES.labels(self._entry.name).inc()
             return retries.backoff_s(number - 1) if again.wait_s is None else again.wait_s
 
         reply = await retried(
@@ -367,10 +349,10 @@ class ExchangeClient:
         came_s = self.clock.now_s()
         await limit.take(self.waits, key=key)
         await self._address_limit.take(self.waits, key=key)
-        metrics.WAITED.labels(self._facts.name).inc(max(0.0, self.clock.now_s() - came_s))
+        metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.now_s() - came_s))
         async with host.ordered(account, key=key):
             self._raise_if_stopped()
-            with self.waits.asking():
+            with self.waits.in_flight():
                 async with self._slots.slot(key):
                     with self._counted():
                         return await self._ask(host, call, credentials, limit=limit)
@@ -403,30 +385,31 @@ class ExchangeClient:
         self, host: ExchangeHost, call: Call, credentials: Credentials | None
     ) -> httpx.Request:
         if credentials is not None:
-            # What is signed is what goes over the wire, not what we meant to send.
+            # Sign the query string as it goes over the wire: httpx may have quoted it.
             wire = _url(host, call).query.decode("ascii")
             stamp = host.stamp(credentials.api_key)
-            call = self._api.sign(replace(call, query=wire), credentials, stamp=stamp)
+            call = self._api.sign(replace(call, query=wire), credentials, stamp)
         return self._http.build_request(
             call.method, _url(host, call), headers=dict(call.headers), content=call.body or None
         )
 
     async def _send(self, request: httpx.Request) -> Answer:
-        facts = self._facts
         try:
-            return await self._wire.answer(request, bytes_max=facts.body_bytes_max, total_s=TOTAL_S)
+            return await self._wire.answer(
+                request, bytes_max=self._api.body_bytes_max, total_s=TOTAL_S
+            )
         except TooLong:
-            message = f"{facts.display}'s answer is larger than the limit."
+            message = f"{self._entry.display}'s answer is larger than the limit."
             raise SourceFailed(FailureReason.UNREADABLE, message) from None
         except (httpx.TransportError, Uninflatable, TimeoutError) as error:
             self._log.debug("%s: %s", request.url.path, type(error).__name__)
-            message = f"{facts.display} cannot be reached."
+            message = f"{self._entry.display} cannot be reached."
             raise TryAgain(
                 SourceFailed(FailureReason.UNREACHABLE, message, retryable=True)
             ) from None
 
     def _raise(self, failure: SourceFailed, then: Then) -> None:
-        """Do what an answer asks for; `Then` names every way."""
+        """Raise what `then` stands for."""
         if then is Then.TOO_OLD:
             raise TooOld
         if then is Then.CURSOR_GONE:
@@ -441,10 +424,10 @@ class ExchangeClient:
         raise failure
 
     def _stop(self, failure: SourceFailed) -> None:
-        """Ask nothing from now on."""
-        name, circuit_s = self._facts.name, self._facts.circuit_s
+        """Open the circuit: send nothing for a while."""
+        name, circuit_s = self._entry.name, self._api.circuit_s
         self._log.warning(
-            "%s refused this address: no requests for %d s", self._facts.display, circuit_s
+            "%s refused this address: no requests for %d s", self._entry.display, circuit_s
         )
         self._stopped_by = failure
         self._circuit.trip()
@@ -484,7 +467,7 @@ class ExchangeClient:
             outcome = metrics.CURSOR_GONE
             raise
         finally:
-            metrics.REQUESTS.labels(self._facts.name, outcome).inc()
+            metrics.REQUESTS.labels(self._entry.name, outcome).inc()
 
 
 def _url(host: ExchangeHost, call: Call) -> httpx.URL:

@@ -112,7 +112,7 @@ def masked(api_key: str) -> str:
 
 
 class _Secrets(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is encrypted."""
+    """The encrypted content."""
 
     api_key: str
     secret: str
@@ -182,12 +182,12 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
 
 
 class MasterKeys:
-    """Where master keys come from: a value of the settings, or a file that can be rotated.
+    """Source of master keys: a value of the settings, or a file that can be rotated.
 
     Args:
         file: The key file; made with one fresh key when it is first needed for writing.
         value: Keys from the settings, separated by blanks; they win over the file.
-        lock_wait_s: How long a change waits for another one.
+        lock_wait_s: Maximum seconds that a change waits for another one.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class MasterKeys:
         Of two rotations at once each would drop the key of the other, with the rows under it.
 
         Raises:
-            ConfigError: Another command holds it for so long.
+            ConfigError: Another command holds the lock.
         """
         if self._value or self._file is None:
             yield
@@ -311,7 +311,7 @@ class Vault:
         return f"Vault({self._masters})"
 
     async def get(self, exchange: str, environment: str) -> Credentials | None:
-        """The credentials of an exchange environment; None where the operator set none."""
+        """The credentials of an exchange environment; None if not set."""
         row = await self._store.credentials(exchange, environment)
         if row is not None and row.kek_id not in self._ring_for(row.kek_id):
             # The key was rotated between our two reads: the row is under the new one by now.

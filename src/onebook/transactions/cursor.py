@@ -29,10 +29,10 @@ GIVEN_UP: Final[Place] = (1 << 62, "!")  # it failed in a way that asking again 
 
 
 class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
-    """Where a query stands between two pages.
+    """State of a query between two pages.
 
     Args:
-        after: The place of the last record that was given out.
+        after: Position of the last record that was delivered.
         others: The places of sources that are elsewhere.
         bookmarks: The exchange's own cursors, of sources whose cursors last.
         kept: From when on a source shows all there was, Unix ms, where that is not the whole range.
@@ -57,7 +57,7 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
     unplaced: tuple[str, ...] = ()
 
     def place(self, source: str) -> Place:
-        """How far a source has come."""
+        """Position of a source."""
         return self.others.get(source, self.after)
 
 

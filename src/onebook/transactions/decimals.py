@@ -16,7 +16,7 @@ _add, _subtract = EXACT.add, EXACT.subtract  # looked up once: every row calls t
 
 
 def number(value: Any) -> Decimal | None:
-    """An exchange's number as a Decimal; None where there is none."""
+    """An exchange's number as a Decimal; None if absent."""
     text = canonical(value)
     return None if text is None else Decimal(text)
 

@@ -75,10 +75,10 @@ def writer(form: str, path: Path, *, exchange: str) -> Writer:
 
 
 def form_of(path: Path) -> str:
-    """The form that the ending of a file name stands for.
+    """The form of a file name's ending.
 
     Raises:
-        InvalidRequest: It stands for none.
+        InvalidRequest: Unknown ending.
     """
     ending = path.suffix.lower()
     form = ENDINGS.get(ending)

@@ -33,12 +33,12 @@ RESERVED_FROM_S: Final = 30.0  # shorter windows free up before a user notices
 
 
 class Rate(Struct, frozen=True):
-    """So many requests in a window.
+    """A number of requests per rolling window.
 
     Args:
         count: From the exchange's table.
         period_s: The window.
-        start: What we begin with until the exchange's own headers state it; 0: `count`.
+        start: Limit until the exchange's own headers state it; 0: `count`.
     """
 
     count: int
@@ -68,7 +68,7 @@ class SharedLimit:
         self._clock = clock
         self._count = rate.start or rate.count
         self._reserve = reserve if rate.period_s >= RESERVED_FROM_S else 0.0
-        self._given: deque[tuple[float, str]] = deque()  # until when it counts, and whose it is
+        self._given: deque[tuple[float, str]] = deque()  # when it expires, and its key
         self._waiting: Counter[str] = Counter()
         self._lines: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._turn = asyncio.Lock()
@@ -110,14 +110,14 @@ class SharedLimit:
             await self._clock.sleep(wait_s)
 
     def _full_s(self) -> float:
-        """How long until the window has a slot for any key."""
+        """Seconds until the window has a slot for any key."""
         now_s = self._clock.now_s()
         self._forget(now_s)
         blocked_s = self._blocked_until_s - now_s
         return max(blocked_s, self._freed_s(len(self._given) - self._count, now_s))
 
     def _over_share_s(self, key: str) -> float:
-        """How long the rest of the window is reserved for other keys; 0 if it is not."""
+        """Seconds for which the rest of the window is reserved for other keys; 0 if it is not."""
         now_s = self._clock.now_s()
         self._forget(now_s)
         used = Counter(owner for _, owner in self._given)
@@ -128,7 +128,7 @@ class SharedLimit:
         return self._freed_s(len(self._given) - open_to_all, now_s)
 
     def _freed_s(self, index: int, now_s: float) -> float:
-        """How long until this entry of the window expires."""
+        """Seconds until this entry of the window expires."""
         return max(0.0, self._given[index][0] - now_s) if index >= 0 else 0.0
 
     def _forget(self, now_s: float) -> None:
@@ -148,23 +148,23 @@ class SharedLimit:
 
 
 class Waits:
-    """The requests that wait for a rate limit, and whether any is under way meanwhile."""
+    """Requests that wait for a rate limit, and requests in flight."""
 
     def __init__(self, clock: ServiceClock) -> None:
         self._clock = clock
         self._turns_s: list[float] = []
-        self._asking = 0
+        self._in_flight = 0
 
     @property
     def left_s(self) -> float:
-        """How long until the first of those that wait may ask; 0 while anything is asked."""
-        if self._asking or not self._turns_s:
+        """Seconds until the next request is allowed; 0 while a request is in flight."""
+        if self._in_flight or not self._turns_s:
             return 0.0
         return max(0.0, min(self._turns_s) - self._clock.now_s())
 
     @contextmanager
     def waiting(self, wait_s: float) -> Iterator[None]:
-        """A request waits for its turn for as long as the context lasts."""
+        """A request waits while the context lasts."""
         turn_s = self._clock.now_s() + wait_s
         self._turns_s.append(turn_s)
         try:
@@ -173,20 +173,20 @@ class Waits:
             self._turns_s.remove(turn_s)
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """A request is under way for as long as the context lasts."""
-        self._asking += 1
+    def in_flight(self) -> Iterator[None]:
+        """A request is in flight while the context lasts."""
+        self._in_flight += 1
         try:
             yield
         finally:
-            self._asking -= 1
+            self._in_flight -= 1
 
 
 class Slots:
-    """So many at once, shared by key.
+    """A number of concurrent slots, shared fairly between keys.
 
     Args:
-        count: How many there are.
+        count: Number of slots.
         spare: Whether one share stays free for a key that is not here yet.
     """
 
@@ -198,7 +198,7 @@ class Slots:
 
     @property
     def held(self) -> int:
-        """How many are taken."""
+        """Slots in use."""
         return self._held.total()
 
     @asynccontextmanager
@@ -298,7 +298,7 @@ class Circuit:
         self._until_s = self._clock.now_s() + self._open_s
 
     def left_s(self) -> float:
-        """How long it stays open; 0 when it is closed."""
+        """Seconds until the circuit closes; 0 if it is closed."""
         return max(0.0, self._until_s - self._clock.now_s())
 
 
@@ -320,12 +320,12 @@ class Retries:
         self.trouble = failure
 
     def succeeded(self) -> None:
-        """A page came."""
+        """Note a success: it earns a part of a retry."""
         self.trouble = None
         self._left = min(RETRIES_MAX, self._left + RETRIES_EARNED)
 
     def spend(self) -> bool:
-        """Take one retry; False when there is none left."""
+        """Use one retry; False if none is left."""
         if self._left < 1:
             return False
         self._left -= 1

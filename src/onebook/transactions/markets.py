@@ -51,7 +51,7 @@ class Markets:
             self._known[category, market.symbol] = market
 
     def find(self, category: str, symbol: str) -> TradedMarket:
-        """The market of a symbol; coins are None where they cannot be derived from its name."""
+        """The market of a symbol; coins are None if its name does not reveal them."""
         key = (category, symbol)
         market = self._known.get(key) or self._guessed.get(key)
         if market is None:
@@ -61,12 +61,17 @@ class Markets:
         return market
 
 
+def unknown_market(category: str, symbol: str) -> TradedMarket:
+    """A market of which only the symbol is known."""
+    return TradedMarket(symbol, category, None, None, None, None, None)
+
+
 class MarketCache:
     """The markets of one environment, fetched when first needed and once an hour.
 
     Args:
-        markets: What is filled.
-        pages: Asks for the instrument list of a category, page by page.
+        markets: Filled from the lists.
+        pages: Fetches the instrument list of a category, page by page.
         display: The exchange's name in the log.
     """
 
@@ -102,7 +107,7 @@ class MarketCache:
                 async for rows in pages:
                     self.markets.load(category, rows)
         except (SourceFailed, LookupError, TypeError, ValueError) as error:
-            # Names give nearly all coins: a missing list costs the odd delisted symbol.
+            # Names reveal nearly all coins: without the list a few delisted symbols lack theirs.
             self._log.warning(
                 "The %s markets of %s could not be loaded: %s", category, self._display, _why(error)
             )
@@ -123,7 +128,7 @@ async def pages_along(
     """Every page of a query along the exchange's cursor.
 
     Raises:
-        SourceFailed: There are more than can be, or a cursor came twice.
+        SourceFailed: The query has more pages than the limit, or a cursor repeats.
     """
     chain = CursorChain()
     for _ in range(pages_max):
@@ -138,8 +143,8 @@ class SymbolFanOut:
     """One account's symbols by category and window, and whole windows of sources by symbol.
 
     Args:
-        traded: Asks which symbols of a category were traded in a window.
-        margin_ms: How far before and after a window symbols are looked for.
+        traded: Fetches the symbols of a category that were traded in a window.
+        margin_ms: Time before and after a window in which traded symbols are looked up.
     """
 
     def __init__(
@@ -156,7 +161,7 @@ class SymbolFanOut:
         """A whole window as one page: every symbol, page by page.
 
         Args:
-            ask: Asks for the page of a symbol at a cursor.
+            ask: Fetches the page of a symbol at a cursor.
         """
         records: list[Record] = []
         unreadable = 0

@@ -1,4 +1,4 @@
-"""Many walkers into one sequence, newest first, ties by id; each record once."""
+"""Merges all sources into one sequence, newest first, ties by id; each record once."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -12,7 +12,7 @@ UNPLACED_CHARS: Final = 18  # of an id: 64 bits
 
 
 class Once:
-    """Passes each event once, though two sources bring it: a query and the same one filtered.
+    """Passes each event once, though two sources return it: a query and the same query filtered.
 
     One event has one place in both, unless its row has no time: its place is then that of its
     neighbours, which are others in another list, and in the next answer.
@@ -54,7 +54,7 @@ async def merged(
 ) -> AsyncGenerator[list[Keyed]]:
     """Every record of every walker in order, in small batches as they become certain.
 
-    A record may go as soon as no walker can still bring a newer one: those with records ready
+    A record is emitted once no walker can still return a newer one: those with records ready
     are compared by their first, those without by their watermark.
     """
     left, once = limit, once or Once()
@@ -75,7 +75,7 @@ async def merged(
 
 
 def _certain(walkers: Sequence[Walker], left: int, once: Once) -> list[Keyed]:
-    """What can go now, at most `left` records."""
+    """Records whose order is final, at most `left`."""
     batch: list[Keyed] = []
     watermark_ms = max((_watermark(walker) for walker in walkers), default=NOTHING_LEFT_MS)
     while len(batch) < left and (walker := _next(walkers, watermark_ms)):
@@ -88,7 +88,7 @@ def _certain(walkers: Sequence[Walker], left: int, once: Once) -> list[Keyed]:
 
 
 def _watermark(walker: Walker) -> int:
-    """The newest time at which this walker could still bring what it does not have ready."""
+    """The newest time at which this walker could still return a record that is not ready."""
     return NOTHING_LEFT_MS if walker.ready or walker.finished else walker.watermark_ms
 
 

@@ -24,7 +24,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from onebook.core import show
-from onebook.transactions.adapter import EventType, Unproven
+from onebook.transactions.adapter import CheckId, EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, negate, subtract
 from onebook.transactions.record import Direction, Fee, Record, Status
 
@@ -48,11 +48,27 @@ ALWAYS_UNPROVEN: Final = (
 LEFT_OVER: Final = "It was lost, or the exchange books what no list has."
 OVERFLOWED: Final = "More is left over than can be held; ask for a shorter range."
 
+# Each check and the types it compares. Checks of types that an exchange does not have are left out.
+CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
+    CheckId.LEDGER_ARITHMETIC: (EventType.LEDGER,),
+    CheckId.LEDGER_CHAIN: (EventType.LEDGER,),
+    CheckId.HOLDINGS: (EventType.LEDGER, EventType.HOLDINGS),
+    CheckId.ORDERS: (EventType.TRADES,),
+    CheckId.SPOT_FILLS: (EventType.LEDGER, EventType.TRADES),
+    CheckId.FUTURES_FILLS: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.CLOSED_PNL: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.SETTLEMENTS: (EventType.LEDGER, EventType.FUTURES),
+    CheckId.DEPOSITS: (EventType.LEDGER, EventType.DEPOSITS),
+    CheckId.WITHDRAWALS: (EventType.LEDGER, EventType.WITHDRAWALS),
+    CheckId.TRANSFERS: (EventType.LEDGER, EventType.TRANSFERS),
+    CheckId.LEVERAGE_TOKENS: (EventType.LEDGER, EventType.TOKENS),
+}
+
 Key = tuple[str, ...]
 
 
 class Break(Struct, frozen=True):
-    """Where something that must hold does not."""
+    """A violation: an expected figure and the one found."""
 
     transactionId: str  # noqa: N815
     expected: str
@@ -77,11 +93,11 @@ class ChainReport(Struct, frozen=True):
 
 
 class Left(NamedTuple):
-    """What has no counterpart.
+    """An entry without a counterpart.
 
     Args:
         record: Of several, the newest.
-        what: What is wrong with it, for people.
+        what: The fault, for people.
         expected, found: The figures that differ.
         sure: Whether it can only be a loss; otherwise the exchange does not always book it so.
     """
@@ -93,42 +109,8 @@ class Left(NamedTuple):
     sure: bool = True
 
 
-class CheckId(StrEnum):
-    """Names of the checks in an answer."""
-
-    LEDGER_ARITHMETIC = "ledger_arithmetic"
-    LEDGER_CHAIN = "ledger_chain"
-    HOLDINGS = "holdings"
-    ORDERS = "orders"
-    SPOT_FILLS = "spot_fills"
-    FUTURES_FILLS = "futures_fills"
-    CLOSED_PNL = "closed_pnl"
-    SETTLEMENTS = "settlements"
-    DEPOSITS = "deposits"
-    WITHDRAWALS = "withdrawals"
-    TRANSFERS = "transfers"
-    LEVERAGE_TOKENS = "leverage_tokens"
-
-
-# Each check and the types it compares. Checks of types that an exchange does not have are left out.
-CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
-    CheckId.LEDGER_ARITHMETIC: (EventType.LEDGER,),
-    CheckId.LEDGER_CHAIN: (EventType.LEDGER,),
-    CheckId.HOLDINGS: (EventType.LEDGER, EventType.HOLDINGS),
-    CheckId.ORDERS: (EventType.TRADES,),
-    CheckId.SPOT_FILLS: (EventType.LEDGER, EventType.TRADES),
-    CheckId.FUTURES_FILLS: (EventType.LEDGER, EventType.FUTURES),
-    CheckId.CLOSED_PNL: (EventType.LEDGER, EventType.FUTURES),
-    CheckId.SETTLEMENTS: (EventType.LEDGER, EventType.FUTURES),
-    CheckId.DEPOSITS: (EventType.LEDGER, EventType.DEPOSITS),
-    CheckId.WITHDRAWALS: (EventType.LEDGER, EventType.WITHDRAWALS),
-    CheckId.TRANSFERS: (EventType.LEDGER, EventType.TRANSFERS),
-    CheckId.LEVERAGE_TOKENS: (EventType.LEDGER, EventType.TOKENS),
-}
-
-
 class CheckState(StrEnum):
-    """What a check came to."""
+    """Result of a check."""
 
     HOLDS = "holds"
     BROKEN = "broken"
@@ -141,9 +123,9 @@ class ProofCheck(Struct, frozen=True):
 
     Args:
         name: One of `CHECKS`.
-        checked: How many comparisons were made.
-        broken: How many of them fail, and how many stay open; `breaks` names the first hundred.
-        reason: Why nothing was checked, or why something stays open.
+        checked: Number of comparisons.
+        broken, open: How many of them failed, and are undecided; `breaks` has the first hundred.
+        reason: Why nothing was checked, or why a result is undecided.
     """
 
     name: str
@@ -165,7 +147,7 @@ class OrderReport(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """What was proven.
+    """Result of a verification.
 
     Args:
         holds: Whether everything that was compared agrees; null where nothing was compared, or
@@ -213,7 +195,7 @@ class WalletChains:
             chain.take(list(group))
 
     def reports(self, *, cut: bool) -> list[ChainReport]:
-        """What was found; where the answer was cut, its last instant is not whole."""
+        """Results; `cut` drops the last instant, which an answer that was cut has in part."""
         if cut:
             self._instant = []
         self._close_instant()
@@ -221,7 +203,7 @@ class WalletChains:
 
 
 class LedgerChain:
-    """One wallet's coin on the way back in time."""
+    """The ledger of one wallet's coin, newest line first."""
 
     def __init__(self, wallet: str, asset: str) -> None:
         self.wallet = wallet
@@ -231,27 +213,27 @@ class LedgerChain:
         self.closing: Decimal | None = None
         self.before: Decimal | None = None  # what the next older line must end with
         self.breaks: list[Break] = []
-        self._rounds: list[list[Record]] = []
+        self._cycles: list[list[Record]] = []
 
     def take(self, lines: list[Record]) -> None:
         """Take the lines of one instant: their order is not known, the chain itself gives it."""
         newest = _newest_balance(lines) if self.before is None else self.before
         if newest is None:
-            # They end where they began: the next older instant shows where that is.
-            self._rounds.append(lines)
+            # They form a cycle: only the next older instant shows where it begins.
+            self._cycles.append(lines)
             return
-        self._take_rounds(newest)
+        self._add_cycles(newest)
         if all(after_of(line) != newest for line in lines):
             # A break is before these lines, not between them.
             newest = _newest_balance(lines) or after_of(lines[0])
         for line in chained(lines, newest):
             self._append(line)
 
-    def _take_rounds(self, balance: Decimal) -> None:
-        for lines in self._rounds:
+    def _add_cycles(self, balance: Decimal) -> None:
+        for lines in self._cycles:
             for line in chained(lines, balance):
                 self._append(line)
-        self._rounds = []
+        self._cycles = []
 
     def _append(self, line: Record) -> None:
         after, change = after_of(line), change_of(line)
@@ -271,9 +253,9 @@ class LedgerChain:
         self.records += 1
 
     def report(self) -> ChainReport:
-        """What was found."""
-        if self._rounds:
-            self._take_rounds(after_of(self._rounds[0][0]))
+        """Results."""
+        if self._cycles:
+            self._add_cycles(after_of(self._cycles[0][0]))
         opening, closing = self.before or ZERO, self.closing or ZERO
         difference = subtract(closing, add(opening, self.changes))
         return ChainReport(
@@ -302,7 +284,7 @@ def after_of(record: Record) -> Decimal:
 
 
 def change_of(record: Record) -> Decimal:
-    """What a line changed."""
+    """The change of a line."""
     assert record.balance is not None
     return Decimal(record.balance.change or 0)
 
@@ -314,7 +296,7 @@ def _before(line: Record) -> Decimal:
 def _newest_balance(lines: list[Record]) -> Decimal | None:
     """The balance after the last line of an instant: more lines end there than begin there.
 
-    None where they make a round.
+    None if they form a cycle.
     """
     surplus = Counter(after_of(line) for line in lines)
     surplus.subtract(_before(line) for line in lines)
@@ -325,7 +307,7 @@ def chained(lines: list[Record], start: Decimal) -> list[Record]:
     """Lines of one instant, newest first, so that each begins where the next older one ends.
 
     Balances are the nodes of a graph and lines its edges: the order is a path that takes every
-    edge once (Hierholzer 1873). Where there is none, the lines come as they are.
+    edge once (Hierholzer 1873). Without one, the lines are returned as they are.
     """
     if len(lines) == 1:
         return lines
@@ -435,7 +417,7 @@ def _moved(record: Record, *, taxes: bool) -> dict[str, Decimal]:
 
 
 def net_of(record: Record) -> Decimal:
-    """What a record of one coin moved."""
+    """The signed amount of a record of one coin."""
     return _moved(record, taxes=True).get(record.asset or "", ZERO)
 
 
@@ -469,7 +451,7 @@ class Moves:
     """Events and lines that share no id: same wallet, coin and amount, at about the same time.
 
     Args:
-        tolerance_ms: How far apart the two times may be.
+        tolerance_ms: Maximum difference of the two times.
     """
 
     def __init__(self, tolerance_ms: int) -> None:
@@ -682,7 +664,7 @@ def verdict(checks: Iterable[ProofCheck]) -> bool | None:
 
 
 class _Fills:
-    """What the fills of one order add up to."""
+    """Sums of the fills of one order."""
 
     __slots__ = ("newest", "quantity", "value")
 
@@ -693,7 +675,7 @@ class _Fills:
 
 
 class Orders:
-    """Takes fills and orders, and says which orders their fills do not add up to.
+    """Compares orders with the sums of their fills.
 
     Args:
         below_ms: Of orders that changed from here on, not all fills are read.
@@ -752,7 +734,7 @@ class Orders:
                 )
 
     def report(self, *, cut: bool) -> OrderReport:
-        """What was found; where the answer was cut, its last instant is not whole."""
+        """Results; `cut` drops the last instant, which an answer that was cut has in part."""
         if cut:
             self._instant = []
         self._close_instant()

@@ -26,7 +26,7 @@ class RecordView(StrEnum):
 
 
 class Status(StrEnum):
-    """How far an event has come."""
+    """Status of an event."""
 
     PENDING = "pending"
     COMPLETED = "completed"
@@ -90,7 +90,7 @@ class Holder(Struct, frozen=True, gc=False):
 
 
 class TradedMarket(Struct, frozen=True, gc=False):
-    """What was traded."""
+    """The traded instrument."""
 
     symbol: str
     category: str
@@ -135,7 +135,7 @@ class Balance(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class OnChain(Struct, frozen=True, gc=False, kw_only=True):
-    """Where a deposit or withdrawal stands on its blockchain."""
+    """Blockchain facts of a deposit or withdrawal."""
 
     network: str | None = None
     network_native: str | None = None
@@ -216,7 +216,7 @@ class Record(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class RecordKey(NamedTuple):
-    """Where a record stands among all: newest first, ties by id. Smaller keys come first."""
+    """Sort key of a record: newest first, ties by id. Smaller keys are first."""
 
     negative_ms: int
     record_id: str

@@ -1,27 +1,19 @@
-"""The exchanges of the transaction interface: every adapter by its name."""
+"""The exchanges of the transaction interface; a new one is one line here."""
 
-from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
-
 from onebook.config import TransactionSettings
-from onebook.transactions import bybit
-from onebook.transactions.adapter import Adapter, AdapterEntry
+from onebook.transactions.bybit import BYBIT
+from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
+
+EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
+    each.entry.name: each
+    for each in (
+        BYBIT,
+    )
+}  # fmt: skip
 
 
-class Registration(Struct, frozen=True):
-    """An exchange with transactions: its facts, and what makes its adapter from the settings."""
-
-    entry: AdapterEntry
-    make: Callable[[TransactionSettings], Adapter]
-
-
-ADAPTERS: Final[dict[str, Registration]] = {
-    each.entry.name: each for each in (Registration(bybit.ENTRY, bybit.BybitAdapter),)
-}
-
-
-def adapters_of(settings: TransactionSettings) -> list[Adapter]:
+def adapters_of(settings: TransactionSettings) -> list[ExchangeAdapter]:
     """A new adapter of every exchange."""
-    return [each.make(settings) for each in ADAPTERS.values()]
+    return [ExchangeAdapter(each, settings) for each in EXCHANGES.values()]

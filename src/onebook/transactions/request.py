@@ -19,8 +19,9 @@ from onebook.errors import (
     InvalidTransactionTypes,
 )
 from onebook.model import DAY_MS
-from onebook.transactions.adapter import Adapter, Environment
+from onebook.transactions.adapter import Environment
 from onebook.transactions.cursor import Cursors, CursorState
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.walk import floor_ms
 
 LIMIT_MAX: Final = 10_000
@@ -51,7 +52,7 @@ def _flag(value: Any) -> Any:
 
 
 def _words(value: Any) -> Any:
-    """The same of a list."""
+    """Null means absent, for a list."""
     return [] if value is None else value
 
 
@@ -108,14 +109,14 @@ class Query(Struct, frozen=True, kw_only=True):
     """A request that can be executed.
 
     Args:
-        words: The types as asked for, or the default's.
+        words: The requested types, or the default.
         sources: The sources that serve them, each once.
-        now_ms: When the first page of this query was asked for.
+        now_ms: Time of the request for the first page of this query, Unix ms.
         from_ms: Oldest record time, inclusive.
         to_ms: Newest record time, inclusive.
         limit: Records of this answer; None for all (streams only).
-        state: Where earlier pages came to; None for the first.
-        digest: What makes this query itself, whatever the page: a cursor belongs to it.
+        state: State after the page before; None for the first page.
+        digest: Identifies the query, the same for all its pages; cursors are bound to it.
     """
 
     request: TransactionsRequest
@@ -132,14 +133,14 @@ class Query(Struct, frozen=True, kw_only=True):
 
 def plan(
     request: TransactionsRequest,
-    adapter: Adapter,
+    adapter: ExchangeAdapter,
     cursors: Cursors,
     *,
     key_id: str,
     now_ms: int,
     streamed: bool,
 ) -> Query:
-    """Check a request and say what it stands for.
+    """Check a request and turn it into a query.
 
     Raises:
         InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
@@ -169,7 +170,7 @@ def plan(
     )
 
 
-def find(adapters: dict[str, Adapter], exchange: str) -> Adapter:
+def find(adapters: dict[str, ExchangeAdapter], exchange: str) -> ExchangeAdapter:
     """The adapter of an exchange.
 
     Raises:
@@ -184,7 +185,7 @@ def find(adapters: dict[str, Adapter], exchange: str) -> Adapter:
     return adapter
 
 
-def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
+def expand(words: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
     """The sources behind words, each once, in the adapter's order."""
     known = adapter.entry.words
     for word in words:
@@ -197,7 +198,7 @@ def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
     return tuple(name for name in adapter.sources if name in wanted)
 
 
-def left_out(sources: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
+def left_out(sources: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
     """Types that move money and that no source serves: without them records do not add up."""
     served = {adapter.sources[name].type for name in sources}
     moving = {adapter.sources[name].type for name in expand(adapter.entry.summing, adapter)}
@@ -223,9 +224,12 @@ def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
     return from_ms, to_ms
 
 
-def refuse_forgotten(to_ms: int, sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> None:
-    """Refuse a range of which no asked type keeps anything; of any other, coverage says what is
-    missing.
+def refuse_forgotten(
+    to_ms: int, sources: tuple[str, ...], adapter: ExchangeAdapter, now_ms: int
+) -> None:
+    """Refuse a range that none of the requested types still has.
+
+    Of any other range, the coverage of the answer says what is missing.
     """
     oldest_ms = reach_ms(sources, adapter, now_ms)
     if to_ms < oldest_ms:
@@ -236,13 +240,13 @@ def refuse_forgotten(to_ms: int, sources: tuple[str, ...], adapter: Adapter, now
         )
 
 
-def reach_ms(sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> int:
-    """How far back the one of these sources goes that goes back furthest."""
+def reach_ms(sources: tuple[str, ...], adapter: ExchangeAdapter, now_ms: int) -> int:
+    """The oldest time that any of these sources still has."""
     return min(floor_ms(adapter.sources[name], now_ms) for name in sources)
 
 
 def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
-    """How many records this answer may hold."""
+    """Maximum records of this answer."""
     if request.limit is None:
         return None if streamed else LIMIT_DEFAULT
     if not 1 <= request.limit <= LIMIT_MAX:
@@ -251,7 +255,7 @@ def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
 
 
 def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:
-    """What a cursor is bound to: everything that decides which records there are."""
+    """Digest of everything that decides which records an answer has; cursors are bound to it."""
     text = json.encode(
         (request.exchange, request.testnet, request.start_time, request.end_time, sources)
     )

@@ -13,9 +13,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from onebook.errors import ExchangeFailed
-from onebook.transactions.adapter import AccountReader, Adapter, FailureReason, Source, SourceFailed
+from onebook.transactions.adapter import AccountReader, FailureReason, Source, SourceFailed
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
+from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.merge import Once, merged
 from onebook.transactions.metrics import RECORDS, UNREADABLE
 from onebook.transactions.reconciliation import Verification
@@ -48,7 +49,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     Args:
         from_ms: Everything from here on is in this answer or those before it; null: nothing is.
         to_ms: Where this answer begins, going back in time.
-        complete: Whether all of the asked range is.
+        complete: Whether all of the requested range is.
         reason: Why not: a code.
         floor: Unix ms before which the exchange keeps nothing; null where no end is known.
     """
@@ -94,7 +95,7 @@ class Totals:
         self.newest_ms = at_ms if self.newest_ms is None else max(self.newest_ms, at_ms)
 
     def summary(self, query: Query) -> dict[str, Any]:
-        """The documented `summary`; an empty answer shows the range that was asked for."""
+        """The documented `summary`; an empty answer shows the requested range."""
         start = query.from_ms if self.oldest_ms is None else self.oldest_ms
         end = query.to_ms if self.newest_ms is None else self.newest_ms
         return {
@@ -105,7 +106,7 @@ class Totals:
 
 
 class SourcePart(Struct, frozen=True):
-    """How far one source came.
+    """How far one source was read.
 
     Args:
         walker: Its walker; None for a source that earlier pages finished or gave up.
@@ -121,12 +122,12 @@ class SourcePart(Struct, frozen=True):
 
     @property
     def kept_from_ms(self) -> int | None:
-        """From when on the exchange shows all there was; None for the whole range."""
+        """Time from which the exchange still has all records; None for the whole range."""
         return self.lost_before_ms if self.walker is None else self.walker.kept_from_ms
 
     @property
     def flaw(self) -> str | None:
-        """Why what was delivered is not complete: a code; None where nothing shows that."""
+        """Why the delivered records are incomplete: a code; None unless something shows it."""
         if self.walker is not None and self.walker.disordered:
             return OUT_OF_ORDER
         if self.walker is not None and self.walker.unreadable:
@@ -138,32 +139,32 @@ class Run:
     """One query being executed.
 
     Args:
-        account: The name of the exchange credentials in cursors.
+        account_id: Identifies the exchange credentials in cursors.
     """
 
     def __init__(
         self,
         query: Query,
-        adapter: Adapter,
-        reader: AccountReader,
+        adapter: ExchangeAdapter,
+        account: AccountSession,
         clock: ServiceClock,
         *,
-        account: str,
+        account_id: str,
     ) -> None:
         self.query = query
         self.totals = Totals(adapter.entry.singular)
         self.verifier: Verifier | None = None
         self._adapter = adapter
-        self._account = account
+        self._account_id = account_id
         self._clock = clock
         self._progress = asyncio.Event()
         self._last = FIRST
         self._unreadable_counted = 0
         self._stopped = LIMIT_REACHED
-        self._reader = reader
+        self._account = account
         self._demand = Demand(query.limit)
         self._once = Once(query.state.unplaced if query.state else ())
-        self._parts = [self._part(name, reader) for name in query.sources]
+        self._parts = [self._part(name, account.reader) for name in query.sources]
         if query.request.verify:
             self.verifier = Verifier(
                 adapter.entry,
@@ -189,7 +190,7 @@ class Run:
 
     @property
     def _top_ms(self) -> int:
-        """Where this answer begins: the end of the range, or where the page before it came to."""
+        """Newest time of this answer: the end of the range, or the end of the page before."""
         state = self.query.state
         return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
 
@@ -222,7 +223,7 @@ class Run:
         return SourcePart(source, walker, flawed_before=flawed_before)
 
     def _begun_at(self, name: str) -> Place:
-        """Where this page of a source begins."""
+        """Position at which this page of a source begins."""
         state = self.query.state
         return state.place(name) if state else (FIRST.negative_ms, FIRST.record_id)
 
@@ -279,7 +280,7 @@ class Run:
 
     @property
     def waiting_s(self) -> float:
-        """How long the exchange's limits let nothing be asked; 0 while anything is asked."""
+        """Seconds until the next request is allowed; 0 while a request is in flight."""
         return self._adapter.waiting_s
 
     def nothing_but_failure(self) -> SourceFailed | None:
@@ -292,7 +293,7 @@ class Run:
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
         if self.cut_off and not self.totals.count and not self._came_further():
-            return self._reader.trouble or SourceFailed(
+            return self._account.trouble or SourceFailed(
                 FailureReason.UNREACHABLE,
                 f"{self.display} gave nothing within the time of one answer.",
                 retryable=True,
@@ -314,7 +315,7 @@ class Run:
         )
 
     def raise_if_nothing(self) -> None:
-        """Raise if there is nothing to show but failure.
+        """Raise if nothing could be read.
 
         Raises:
             ExchangeFailed: See `nothing_but_failure`.
@@ -324,7 +325,7 @@ class Run:
             raise exchange_failed(failure)
 
     def coverage(self) -> list[Coverage]:
-        """How much of the range the answer holds, by type."""
+        """Coverage of the range, by type."""
         return coverage_of(
             self.query,
             self._parts,
@@ -334,12 +335,12 @@ class Run:
         )
 
     def errors(self) -> list[ErrorEntry]:
-        """What went wrong, by type."""
-        trouble = self._reader.trouble if self.cut_off else None
+        """Errors, by type."""
+        trouble = self._account.trouble if self.cut_off else None
         return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble)
 
     def verification(self) -> Verification | None:
-        """What was proven, where it was asked for."""
+        """The verification, if it was requested."""
         if self.verifier is None:
             return None
         return self.verifier.report(
@@ -348,7 +349,7 @@ class Run:
         )
 
     def state(self, key_id: str) -> CursorState | None:
-        """Where the next page begins; None when every source has come to its end."""
+        """State of the next page; None if every source has been read to its end."""
         places = {part.source.name: self._place(part) for part in self._parts}
         if all(place in (DONE, GIVEN_UP) for place in places.values()):
             return None
@@ -358,7 +359,7 @@ class Run:
         return CursorState(
             digest=self.query.digest,
             key=key_digest(key_id),
-            account=self._account,
+            account=self._account_id,
             now_ms=self.query.now_ms,
             from_ms=self.query.from_ms,
             to_ms=self.query.to_ms,
@@ -383,7 +384,7 @@ class Run:
         return found
 
     def _place(self, part: SourcePart) -> Place:
-        """How far a source has come: everything before its place has been delivered."""
+        """Position of a source: everything before it has been delivered."""
         walker = part.walker
         if walker is None:
             return GIVEN_UP if part.given_up else DONE
@@ -398,7 +399,7 @@ class Run:
         return came.negative_ms, came.record_id
 
     async def close(self) -> None:
-        """Stop all asking."""
+        """Stop all requests."""
         await asyncio.gather(*(walker.close() for walker in self.walkers))
 
 
@@ -425,7 +426,7 @@ def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
 
 
 def filters_of(query: Query) -> dict[str, Any]:
-    """The documented echo of what was asked for."""
+    """The documented echo of the request."""
     return {
         "start_time": query.request.start_time,
         "end_time": query.request.end_time,
@@ -479,7 +480,7 @@ def _reached(
 
 def _time_of(place: RecordKey, query: Query) -> int | None:
     """The oldest time of which nothing is missing at a place; None before the first."""
-    # A place without an id stands before the records of its time.
+    # A position without an id is before the records of its time.
     at_ms = -place.negative_ms + (not place.record_id)
     return at_ms if at_ms <= query.to_ms else None
 
@@ -499,7 +500,7 @@ def errors_of(
 
     Args:
         cut_off: Whether the deadline ended the answer.
-        trouble: What was being tried again at that time.
+        trouble: The failure of the request that was being retried then.
     """
     found: dict[tuple[str, str], ErrorEntry] = {}
     unreadable: Counter[str] = Counter()

@@ -21,8 +21,6 @@ from onebook.errors import (
 )
 from onebook.transactions.adapter import (
     AccountInfo,
-    AccountReader,
-    Adapter,
     AdapterEntry,
     Environment,
     FailureReason,
@@ -32,6 +30,7 @@ from onebook.transactions.availability import AvailabilityCache
 from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
+from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNREADABLE
 from onebook.transactions.record import encode
 from onebook.transactions.request import Query, TransactionsRequest, expand, find, plan, reach_ms
@@ -60,7 +59,7 @@ log = logging.getLogger("onebook.transactions")
 
 
 class Validation(Struct, frozen=True):
-    """What endpoint 6 answers; `info` is there if the credentials are good."""
+    """Answer of endpoint 6; `info` is set if the credentials are valid."""
 
     exchange: str
     message: str
@@ -91,7 +90,7 @@ class Transactions:
 
     def __init__(
         self,
-        adapters: Iterable[Adapter],
+        adapters: Iterable[ExchangeAdapter],
         vault: Vault,
         *,
         cursor_secret: bytes,
@@ -110,17 +109,17 @@ class Transactions:
 
     @property
     def exchanges(self) -> tuple[AdapterEntry, ...]:
-        """What endpoints 4, 5 and 7 are answered from."""
+        """Facts of the exchanges, for endpoints 4, 5 and 7."""
         return tuple(adapter.entry for adapter in self._adapters.values())
 
     @property
     def unread_s(self) -> float:
-        """How long a stream waits for a client that reads nothing."""
+        """Seconds without read progress of the client before a stream is ended."""
         return self._settings.unread_s
 
     @property
     def running(self) -> int:
-        """Answers being made now."""
+        """Running requests."""
         return self._running.total()
 
     async def close(self) -> None:
@@ -130,7 +129,7 @@ class Transactions:
             await adapter.close()
 
     def plan(self, request: TransactionsRequest, *, key_id: str, streamed: bool = False) -> Query:
-        """Check a request without asking any exchange.
+        """Check a request without a request to any exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
@@ -164,16 +163,16 @@ class Transactions:
         return reach_ms(sources, adapter, self._clock.now_ms())
 
     async def validate(self, exchange: str, *, testnet: bool, key_id: str = "") -> Validation:
-        """Ask the exchange whether the operator's credentials are good.
+        """Check the operator's credentials with the exchange.
 
         Raises:
             InvalidExchange: There is no such exchange.
-            ExchangeFailed: It could not be asked.
+            ExchangeFailed: The exchange is unreachable.
         """
         adapter = find(self._adapters, exchange)
         environment = _environment(testnet=testnet)
         credentials = await self._vault.get(exchange, environment)
-        why_not = _unusable(adapter.entry, environment, credentials)
+        why_not = _unusable(adapter, environment, credentials)
         if credentials is None or why_not:
             return Validation(exchange, why_not, None)
         return await validated(adapter, environment, credentials, key_id=key_id)
@@ -185,15 +184,15 @@ class Transactions:
         Raises:
             InvalidRequest: There are no testnet credentials, or the cursor belongs to others.
             RateLimitExceeded: The key has as many requests under way as it may.
-            ServiceUnavailable: There are no credentials, or too much is being asked at once.
+            ServiceUnavailable: There are no credentials, or too many requests are running.
         """
-        reader, account = await self._reader(query, key_id)
+        account, account_id = await self._account(query, key_id)
         self._refuse_beyond(key_id)
         self._running[key_id] += 1
         RUNNING.inc()
         try:
             adapter = self._adapters[query.request.exchange]
-            run = Run(query, adapter, reader, self._clock, account=account)
+            run = Run(query, adapter, account, self._clock, account_id=account_id)
             try:
                 yield run
             finally:
@@ -219,25 +218,25 @@ class Transactions:
                 retry_after_s=BUSY_RETRY_S,
             )
 
-    async def _reader(self, query: Query, key_id: str) -> tuple[AccountReader, str]:
-        """The account of a query, and the name of its credentials in cursors."""
+    async def _account(self, query: Query, key_id: str) -> tuple[AccountSession, str]:
+        """The account of a query, and what identifies its credentials in cursors."""
         adapter = self._adapters[query.request.exchange]
         credentials = await self._vault.get(query.request.exchange, query.environment)
-        message = _unusable(adapter.entry, query.environment, credentials)
+        message = _unusable(adapter, query.environment, credentials)
         if credentials is None or message:
             if query.environment is Environment.TESTNET:
                 raise InvalidRequest(message)
             raise ServiceUnavailable(message)
-        account = self._cursors.account(credentials.api_key)
-        if query.state is not None and query.state.account != account:
+        account_id = self._cursors.account(credentials.api_key)
+        if query.state is not None and query.state.account != account_id:
             raise InvalidRequest(
                 f"Field cursor belongs to other {adapter.entry.display} credentials than those "
                 "that are set now; ask for the first page again."
             )
-        reader = adapter.reader(
+        account = adapter.account(
             query.environment, credentials, include_raw=query.request.include_raw, key_id=key_id
         )
-        return reader, account
+        return account, account_id
 
     async def fetch(
         self, query: Query, *, key_id: str, on_batch: Callable[["Run"], None] | None = None
@@ -294,7 +293,7 @@ class Transactions:
     def _envelope(
         self, run: Run, key_id: str, *, spent_s: float
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What stands before the records and what stands after them."""
+        """The fields before the records and those after them."""
         query, totals, errors = run.query, run.totals, run.errors()
         coverage, state = run.coverage(), run.state(key_id)
         head = {
@@ -322,17 +321,20 @@ def _environment(*, testnet: bool) -> Environment:
 
 
 async def validated(
-    adapter: Adapter, environment: Environment, credentials: Credentials, *, key_id: str = ""
+    adapter: ExchangeAdapter,
+    environment: Environment,
+    credentials: Credentials,
+    *,
+    key_id: str = "",
 ) -> Validation:
-    """Ask the exchange whether it accepts credentials, stored or not.
+    """Check credentials with the exchange, stored or not.
 
     Raises:
-        ExchangeFailed: It could not be asked.
+        ExchangeFailed: The exchange is unreachable.
     """
     exchange = adapter.entry.name
     try:
-        reader = adapter.reader(environment, credentials, include_raw=False, key_id=key_id)
-        info = await reader.account()
+        info = await adapter.account(environment, credentials, key_id=key_id).reader.check()
     except SourceFailed as failure:
         if failure.reason is FailureReason.AUTHENTICATION_FAILED:
             return Validation(exchange, failure.message, None)
@@ -341,9 +343,12 @@ async def validated(
 
 
 def _unusable(
-    entry: AdapterEntry, environment: Environment, credentials: Credentials | None
+    adapter: ExchangeAdapter, environment: Environment, credentials: Credentials | None
 ) -> str:
-    """Why the operator's credentials cannot be used; "" where they can."""
+    """Why the operator's credentials cannot be used; "" if they can."""
+    entry = adapter.entry
+    if environment not in adapter.environments:
+        return f"{entry.display} has no {environment.value}."
     if credentials is None:
         return f"The operator has set no {entry.display} {environment.value} credentials."
     missing = [field.label for field in entry.fields if not credentials.fields.get(field.name)]

@@ -46,7 +46,7 @@ GAINS: Final = frozenset({"funding", "closed_pnl", "settlement", "delivery"})
 
 
 class Words(NamedTuple):
-    """What a tool calls something that came in, and that went out."""
+    """A tool's names for incoming and outgoing amounts."""
 
     incoming: str
     outgoing: str
@@ -99,7 +99,7 @@ class Taxed(NamedTuple):
 
 
 def taxed(record: Record) -> Taxed | None:
-    """What a tool must count of a record; None where that is nothing."""
+    """The part of a record that a tool must count; None for nothing."""
     if record.view is not RecordView.PRIMARY or record.status is not Status.COMPLETED:
         return None
     if record.kind == "transfer" and record.direction is Direction.BOTH:

@@ -1,11 +1,11 @@
-"""Proof that nothing is missing, from the exchange's own data: pure, one pass, any length.
+"""Verifies from the exchange's own data that nothing is missing: pure, one pass, any length.
 
-What an exchange reports twice is compared, and each loss or falsification on one side breaks a
-check; `proof.CHECKS` names them all. A check that finds something that may be a loss, or may be how
-the exchange books it, is `open`: neither proven nor broken. What no data of the exchange can prove
+Compares what an exchange reports twice: each loss or falsification on one side breaks a check;
+`reconciliation.CHECKS` lists them. A check is `open`, neither proven nor broken, if it finds an
+entry that may be lost or may be how the exchange books it. What no data of the exchange can prove
 is listed as `unproven`, with the reason.
 
-Records come newest first. Memory: one balance per coin, and what has not found its counterpart.
+Records arrive newest first. Memory: one balance per coin, and the unmatched entries.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onebook.core import show
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
-from onebook.transactions.adapter import AdapterEntry, EventType, Unproven
+from onebook.transactions.adapter import AdapterEntry, CheckId, EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, subtract
 from onebook.transactions.reconciliation import (
     ALWAYS_UNPROVEN,
@@ -25,7 +25,6 @@ from onebook.transactions.reconciliation import (
     LEFT_OVER,
     Break,
     ChainReport,
-    CheckId,
     CheckState,
     Closings,
     Left,
@@ -77,7 +76,7 @@ class Verifier:
         entry: The exchange: its types, and how it books them.
         below_ms: Records from here on may have company that an earlier page had.
         asked: The types of the answer.
-        orders: Whether the state of spot orders was asked for beside their fills.
+        orders: Whether the state of spot orders was requested beside their fills.
     """
 
     def __init__(
@@ -206,7 +205,7 @@ class Verifier:
     # The report -----------------------------------------------------------------------
 
     def report(self, *, cut: bool, covered: Mapping[str, int | None] | None = None) -> Verification:
-        """What was proven of all records checked.
+        """Results of all records checked.
 
         Args:
             cut: More would have come.
@@ -296,12 +295,12 @@ class Verifier:
         breaks = (*orders.breaks, *found.breaks)[:BREAKS_MAX]
         return replace(found, state=CheckState.BROKEN, broken=len(orders.breaks), breaks=breaks)
 
-    def _trades_check(self, name: str, trades: Trades) -> ProofCheck:
+    def _trades_check(self, name: CheckId, trades: Trades) -> ProofCheck:
         left = self._checkable(trades.left())
         reason = self._reason(name)
         return check_of_left(name, trades.checked, left, reason, overflowed=trades.overflowed)
 
-    def _reason(self, name: str) -> str:
+    def _reason(self, name: CheckId) -> str:
         """Why something of a check can be left over that is not lost."""
         return self._books.reasons.get(name, LEFT_OVER)
 
@@ -351,7 +350,7 @@ class Verifier:
             CheckId.TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed
         )
 
-    def _funds_check(self, name: str, moves: Moves) -> ProofCheck:
+    def _funds_check(self, name: CheckId, moves: Moves) -> ProofCheck:
         """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
         kind = self._books.word(CHECKS[name][1])
         span, margin_ms = self._span(EventType.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)

@@ -61,7 +61,7 @@ class Cutter:
     """The windows of one walk, newest first; their length follows how full they are.
 
     Args:
-        source: What is walked.
+        source: The source to read.
         from_ms: The oldest time to read, inclusive.
         to_ms: The newest time to read, exclusive: the origin of the grid.
         below_ms: Only windows below this are still to be read, exclusive.
@@ -132,7 +132,7 @@ class CursorChain:
 
 
 class Range:
-    """What is asked of a walker.
+    """Records a walker has to read.
 
     Args:
         from_ms: Oldest record time, inclusive.
@@ -149,7 +149,7 @@ class Range:
 
 
 class Sorter:
-    """Puts records into order while more are coming, and lets each id pass once."""
+    """Sorts and deduplicates the records of one source as they arrive."""
 
     def __init__(self, wanted: Range) -> None:
         self._wanted = wanted
@@ -176,7 +176,7 @@ class Sorter:
         return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
 
     def _snapshot_wanted(self, key: RecordKey) -> bool:
-        """Every page takes a snapshot of its own time, so what was given out goes by id."""
+        """Every page takes a snapshot of its own time, so delivered rows are known by id."""
         return key.record_id > self._wanted.after.record_id
 
     def release(self, watermark_ms: int) -> Iterator[Keyed]:
@@ -193,7 +193,7 @@ class Sorter:
 
 
 class Demand:
-    """How far back an answer reaches at most: what is older is not read.
+    """Lower time bound of a limited answer, so that older pages are not requested.
 
     Args:
         limit: Records of the answer; None for all.
@@ -246,7 +246,7 @@ class Bookmark(NamedTuple):
 
 
 class ReadPage(NamedTuple):
-    """A page that was read, and where it stands at the exchange."""
+    """A page, and its position at the exchange."""
 
     page: Page
     bookmark: Bookmark
@@ -261,7 +261,7 @@ class WindowStream:
 
     def __init__(self, walker: "Walker", begin: Bookmark, *, long: bool) -> None:
         self.window = begin.window
-        self.asked = 0
+        self.pages_read = 0
         self.pages: asyncio.Queue[ReadPage | Exception | None] = asyncio.Queue(
             PAGES_AHEAD if long else PAGES_AHEAD_SHORT
         )
@@ -282,7 +282,7 @@ class WindowStream:
 
     async def _ask(self, window: Window, cursor: str) -> Page:
         page = await self._walker.read_page(window, cursor)
-        self.asked += 1
+        self.pages_read += 1
         return page
 
     async def _read(self) -> None:
@@ -299,7 +299,7 @@ class WindowStream:
                 window, chain = cut, CursorChain()
                 continue
             except CursorGone:
-                if self.asked or not chain.cursor:
+                if self.pages_read or not chain.cursor:
                     raise _refused_cursor() from None
                 # It was that of an earlier answer: the window is read from its beginning.
                 chain = CursorChain()
@@ -336,7 +336,7 @@ class WindowStream:
                 await self._walker.wanted(part.from_ms - 1)
 
     async def _whole(self, part: Window) -> Page | None:
-        """All of a window as one page; None where it has more pages than may be held."""
+        """A whole window as one page; None if it has more pages than may be held."""
         source = self._walker.source
         records: list[Record] = []
         rows, unreadable, kept_from_ms = 0, 0, None
@@ -366,7 +366,7 @@ class WindowStream:
 
 
 class Walker:
-    """One source of one request on its way back in time. Owned: `close` it."""
+    """Reads one source of one request, from newest to oldest. Owned: `close` it."""
 
     def __init__(
         self,
@@ -411,17 +411,17 @@ class Walker:
 
     @property
     def disordered(self) -> int:
-        """Records that came later than their place: the exchange did not keep its own order."""
+        """Records that arrived after newer ones: the exchange did not keep its own order."""
         return self._sorter.disordered
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is nothing left, and nothing went wrong."""
+        """Whether the source was read to its end without a failure."""
         return self.finished and not self.ready and self.failure is None
 
     @property
     def kept_from_ms(self) -> int | None:
-        """From when on the exchange shows all there was; None for the whole range."""
+        """Time from which the exchange still has all records; None for the whole range."""
         # Before its beginning there was nothing that could be lost.
         lost = self.source.window_ms and self.floor_ms > self.source.begins_ms
         kept = max(self.floor_ms if lost else NOTHING_LEFT_MS, self._lost_before_ms)
@@ -429,7 +429,7 @@ class Walker:
 
     @property
     def came_to(self) -> RecordKey:
-        """The place before which this source has nothing that was not delivered."""
+        """Position up to which all records of this source have been delivered."""
         if self.ready:
             return max(self.delivered, RecordKey(self.ready[0][0].negative_ms, ""))
         if self.watermark_ms == NOT_STARTED_MS:
@@ -437,7 +437,7 @@ class Walker:
         return max(self.delivered, RecordKey(-self.watermark_ms, ""))
 
     def bookmark(self, place: RecordKey) -> Bookmark | None:
-        """The exchange's page from which records after a place start; None where time suffices."""
+        """The exchange's page to resume from after a position; None if the time is enough."""
         self._forget_pages(place)
         return self._bookmarks[0][1] if self._bookmarks else None
 
@@ -490,7 +490,7 @@ class Walker:
         await self._emit(NOTHING_LEFT_MS)
 
     def _cutter(self) -> Cutter | None:
-        """The windows of this walk; None where the source has nothing in the range."""
+        """The windows of this walk; None if the source has nothing in the range."""
         source, wanted = self.source, self._wanted
         to_ms = wanted.to_ms + 1
         if source.ends_ms is not None:
@@ -517,8 +517,8 @@ class Walker:
             await self._accept(read.page, self._watermark_of(read.page, stream.window))
         self._streams.popleft()
         await stream.task
-        cutter.filled(stream.asked)
-        ahead = self._long or stream.asked <= PAGES_SPARSE
+        cutter.filled(stream.pages_read)
+        ahead = self._long or stream.pages_read <= PAGES_SPARSE
         self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2) if ahead else 1
         await self._emit(min(self.watermark_ms, self._oldest_ahead(stream.window)))
         return True
@@ -565,7 +565,7 @@ class Walker:
         await self._emit(min(self.watermark_ms, watermark_ms))
 
     def _mark(self, read: ReadPage) -> None:
-        """Remember where a page stands, until all of its records have been delivered."""
+        """Remember the position of a page until all of its records have been delivered."""
         if not self.source.cursor_lasts or not read.page.records:
             return
         last = max(key_of(record) for record in read.page.records)
@@ -582,11 +582,11 @@ class Walker:
             await self._room.wait()
 
     async def read_page(self, window: Window, cursor: str) -> Page:
-        """One page, as the reader gives it."""
+        """One page from the reader."""
         return await self._reader.page(self.source, window, cursor)
 
     def cut(self, window: Window) -> Window | None:
-        """A window without what the exchange no longer keeps; None where nothing is left.
+        """A window without the time that the exchange no longer keeps; None if nothing is left.
 
         "Two years ago" moves while we walk: the exchange answers an error, not an empty list.
         """
@@ -619,7 +619,7 @@ def _refused_cursor() -> SourceFailed:
 
 
 def floor_ms(source: Source, now_ms: int) -> int:
-    """The oldest time that a source may be asked for."""
+    """The oldest time that may be requested from a source."""
     kept_from = 0 if source.keeps_ms is None else now_ms - source.keeps_ms + FLOOR_MARGIN_MS
     return max(source.begins_ms, kept_from)
 
@@ -638,7 +638,7 @@ def is_last(source: Source, rows: int, *, full_page: bool) -> bool:
     """Whether a page's size proves that it is the last.
 
     A cursor does not: the last page may still have one. A short page does, unless the exchange
-    silently gives smaller pages than asked for: so it must be shorter than any page size it could
+    silently returns smaller pages than requested: so it must be shorter than any page size it could
     have fallen back to, or have a full page before it. Where the query is filtered
     (`page_rows_least` 0), only an empty page does.
     """

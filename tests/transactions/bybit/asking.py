@@ -9,8 +9,8 @@ import pytest
 from msgspec import json
 
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.bybit.api import BybitApi
-from onebook.transactions.bybit.endpoints import EXECUTIONS
+from onebook.transactions.bybit.api import API
+from onebook.transactions.bybit.endpoints import ENTRY, EXECUTIONS
 from onebook.transactions.client import Call, ExchangeClient, ExchangeHost, Reply
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries
@@ -45,7 +45,7 @@ class Asked:
 
     async def __aenter__(self) -> "Asked":
         transport = httpx.MockTransport(self._answer)
-        self.client = ExchangeClient(BybitApi(), CLOCK, transport=transport, random=Random(1))
+        self.client = ExchangeClient(ENTRY, API, CLOCK, transport=transport, random=Random(1))
         self.host = self.client.host("http://exchange.example/")
         return self
 

@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from onebook.transactions.bybit.instruments import new_markets
+from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.rows import Context
+from onebook.transactions.markets import Markets
 
-SPOT = Context("mainnet", new_markets(), "spot", 7)
-
-
-LINEAR = Context("mainnet", new_markets(), "linear", 7)
+SPOT = Context("mainnet", Markets(listed, guess), "spot", 7)
 
 
-INVERSE = Context("testnet", new_markets(), "inverse", 7)
+LINEAR = Context("mainnet", Markets(listed, guess), "linear", 7)
+
+
+INVERSE = Context("testnet", Markets(listed, guess), "inverse", 7)
 
 
 def fill(**fields: Any) -> dict[str, Any]:

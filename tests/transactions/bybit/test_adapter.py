@@ -7,7 +7,7 @@ import pytest
 from onebook.model import DAY_MS
 from onebook.transactions.adapter import SNAPSHOT, Environment
 from onebook.transactions.bybit.adapter import (
-    BybitAdapter,
+    BYBIT,
     days_left,
     expires_at,
     granted_of,
@@ -16,11 +16,12 @@ from onebook.transactions.bybit.adapter import (
 )
 from onebook.transactions.bybit.endpoints import ENTRY, SOURCES
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.exchange import ExchangeAdapter
 from transactions.bybit_support import KEY, World, run, simulated
 
 
 async def test_it_shows_its_facts_and_asks_nothing_by_itself() -> None:
-    adapter = BybitAdapter()
+    adapter = ExchangeAdapter(BYBIT)
     assert (adapter.entry, adapter.sources) == (ENTRY, SOURCES)
     assert adapter.waiting_s == 0
     assert [adapter.verdict(environment) for environment in Environment] == [None, None]
@@ -44,12 +45,12 @@ def test_missing_permissions_name_the_types() -> None:
 def test_the_key_is_asked_about_once_for_all_pages() -> None:
     async def story() -> int:
         async with World(simulated()) as world:
-            reader = world.adapter.reader(
-                Environment.MAINNET, Credentials(KEY.api_key, KEY.secret), include_raw=False
+            account = world.adapter.account(
+                Environment.MAINNET, Credentials(KEY.api_key, KEY.secret)
             )
             for _ in range(3):
-                await reader.page(world.adapter.sources["funding_wallet"], SNAPSHOT, "")
-            assert reader.trouble is None
+                await account.reader.page(world.adapter.sources["funding_wallet"], SNAPSHOT, "")
+            assert account.trouble is None
             return world.exchange.requests["/v5/user/query-api"]
 
     assert run(story()) == 1

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from onebook.config import TransactionSettings
+from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, SECOND_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.bybit.facts import FundLine
 from onebook.simulator.accounts.serving import serving
 from onebook.simulator.accounts.tables import HistoryTable
-from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.bybit import BYBIT
 from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore
@@ -58,8 +59,11 @@ async def answers(exchange: SimulatedBybit, **fields: Any) -> list[dict[str, Any
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         await vault.put("bybit", "mainnet", Credentials(KEY.api_key, KEY.secret), now_ms=NOW_MS)
         clock = passing()
-        adapter = BybitAdapter(
-            TransactionSettings(bybit_mainnet_url=url), clock=clock, random=Random(7)
+        adapter = ExchangeAdapter(
+            BYBIT,
+            TransactionSettings(overrides={"bybit": AccountUrls(mainnet_url=url)}),
+            clock=clock,
+            random=Random(7),
         )
         service = Transactions([adapter], vault, cursor_secret=b"a secret", clock=clock)
         found: list[dict[str, Any]] = []

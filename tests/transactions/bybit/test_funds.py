@@ -6,8 +6,9 @@ import pytest
 from msgspec import UNSET
 
 from onebook.transactions.bybit import funds
-from onebook.transactions.bybit.instruments import new_markets
+from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.rows import Context
+from onebook.transactions.markets import Markets
 from onebook.transactions.record import Direction, RecordView, Status, money
 from transactions.bybit.native import SPOT
 
@@ -69,7 +70,7 @@ class TestFunds:
             "transferId": "t", "coin": "BTC", "amount": "1", "timestamp": "5",
             "status": "SUCCESS", "fromMemberId": "1", "toMemberId": "2",
         }  # fmt: skip
-        record = funds.transfer(row, Context("mainnet", new_markets(), uid=uid))
+        record = funds.transfer(row, Context("mainnet", Markets(listed, guess), uid=uid))
         assert record.direction == direction
         assert (record.sentCurrency is not UNSET, record.receivedCurrency is not UNSET) == (
             sent, received,

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from onebook.transactions.bybit.instruments import guess, listed, new_markets
+from onebook.transactions.bybit.instruments import guess, listed
+from onebook.transactions.markets import Markets
 
 
 class TestInstruments:
@@ -38,7 +39,7 @@ class TestInstruments:
         assert (found.base, found.quote, found.settle, found.expiry) == expected
 
     def test_the_list_wins_over_the_name(self) -> None:
-        markets = new_markets()
+        markets = Markets(listed, guess)
         markets.load("spot", [{"symbol": "ABTC", "baseCoin": "A", "quoteCoin": "BTC"}])
         assert markets.find("spot", "ABTC").base == "A"
         assert markets.find("linear", "ABTC").base is None

@@ -4,9 +4,10 @@ import pytest
 
 from onebook.transactions.bybit import ledger, trades
 from onebook.transactions.bybit.endpoints import ENDPOINTS
-from onebook.transactions.bybit.instruments import new_markets
+from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.pages import read_row
 from onebook.transactions.bybit.rows import Context
+from onebook.transactions.markets import Markets
 from transactions.bybit.native import SPOT, fill, line, order
 
 
@@ -37,7 +38,9 @@ class TestPatterns:
     )
 
     def test_a_record_is_the_same_whatever_was_mapped_before(self) -> None:
-        contexts = [Context(name, new_markets(), "spot", 7) for name in ("mainnet", "testnet")]
+        contexts = [
+            Context(name, Markets(listed, guess), "spot", 7) for name in ("mainnet", "testnet")
+        ]
         kept = [(trades, "_fill_pattern"), (trades, "_funding_pattern"),
                 (ledger, "_line_pattern"), (ledger, "_book_pattern")]  # fmt: skip
         after_others = [mapper(row, each) for each in contexts for mapper, row in self.ROWS]
@@ -50,7 +53,7 @@ class TestPatterns:
         assert after_others == alone
 
     def test_markets_that_were_loaded_anew_are_the_ones_that_rows_get(self) -> None:
-        markets = new_markets()
+        markets = Markets(listed, guess)
         context = Context("mainnet", markets, "linear", 7)
         before = trades.execution(fill(symbol="NEWUSDT"), context)
         assert before.instrument is not None

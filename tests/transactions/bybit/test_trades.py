@@ -6,8 +6,9 @@ import pytest
 from msgspec import json
 
 from onebook.transactions.bybit import trades
-from onebook.transactions.bybit.instruments import new_markets
+from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.rows import Context
+from onebook.transactions.markets import Markets
 from onebook.transactions.record import Direction, RecordView, Status, encode
 from transactions.bybit.native import INVERSE, LINEAR, SPOT, fill, order
 
@@ -135,7 +136,9 @@ class TestExecutions:
             trades.execution(fill(), SPOT).transactionId,
             trades.execution(fill(), LINEAR).transactionId,
             trades.execution(fill(side="Sell"), SPOT).transactionId,
-            trades.execution(fill(), Context("testnet", new_markets(), "spot")).transactionId,
+            trades.execution(
+                fill(), Context("testnet", Markets(listed, guess), "spot")
+            ).transactionId,
         }
         assert len(ids) == 4
 

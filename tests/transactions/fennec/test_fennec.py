@@ -13,13 +13,14 @@ from typer.testing import CliRunner
 
 from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
-from onebook.errors import ServiceUnavailable
+from onebook.config import AccountUrls, TransactionSettings
+from onebook.errors import InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.clock import wall_ms
 from onebook.simulator.accounts.serving import serving
 from onebook.transactions import registry
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.registry import Registration
+from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import MASTER_KEY, MemoryStore, Served
@@ -30,7 +31,7 @@ from transactions.fennec.account import (
     FennecAccount,
     SimulatedFennec,
 )
-from transactions.fennec.adapter import ENTRY, Fennec
+from transactions.fennec.adapter import ENTRY, FENNEC
 
 GOOD = Credentials(API_KEY, SECRET, passphrase=PASSPHRASE)
 NOW_MS = wall_ms()
@@ -40,12 +41,17 @@ ROWS = {name: len(table) for name, table in ACCOUNT.tables.items()}
 EVERYTHING = ("deposits", "withdrawals", "trades", "ledger", "holdings")
 
 
+def at(url: str) -> TransactionSettings:
+    return TransactionSettings(overrides={"fennec": AccountUrls(mainnet_url=url)})
+
+
 class FennecWorld:
     """A service over a Fennec on a loopback port."""
 
     def __init__(self, url: str) -> None:
         self.vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
-        self.service = Transactions([Fennec(url)], self.vault, cursor_secret=b"c" * 32)
+        adapter = ExchangeAdapter(FENNEC, at(url))
+        self.service = Transactions([adapter], self.vault, cursor_secret=b"c" * 32)
 
     async def fetch(self, *types: str, **fields: Any) -> dict[str, Any]:
         request = TransactionsRequest(
@@ -193,6 +199,15 @@ class TestCredentials:
 
     def test_its_entry_says_so(self) -> None:
         assert ENTRY.requires_passphrase
+        assert ENTRY.body()["testnet_available"] is False
+
+    async def test_a_testnet_that_it_has_not_is_named(self) -> None:
+        async with world(SimulatedFennec(ACCOUNT)) as here:
+            await here.vault.put("fennec", "testnet", GOOD, now_ms=0)
+            found = await here.service.validate("fennec", testnet=True)
+            with pytest.raises(InvalidRequest, match="Fennec has no testnet"):
+                await here.fetch("deposits", testnet=True)
+        assert found.message == "Fennec has no testnet."
 
 
 class TestCommands:
@@ -212,16 +227,16 @@ class TestCommands:
             "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
             "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
             "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
+            "TRANSACTIONS__OVERRIDES__FENNEC__MAINNET_URL": url,
         }.items():
             monkeypatch.setenv(f"ONEBOOK_{name}", value)
-        made = Registration(ENTRY, lambda settings: Fennec(url))
-        monkeypatch.setitem(registry.ADAPTERS, "fennec", made)
+        monkeypatch.setitem(registry.EXCHANGES, "fennec", FENNEC)
         return lambda *words, typed="": CliRunner().invoke(app, words, input=typed)
 
     def test_from_the_passphrase_to_a_proven_file(self, run: Any, tmp_path: Path) -> None:
         typed = f"{API_KEY}\n{SECRET}\n{PASSPHRASE}\n"
         refused = run("credentials", "set", "fennec", typed=f"{API_KEY}\n{SECRET}\n")
-        assert refused.stderr == "error: That is no API passphrase.\n"
+        assert refused.stderr == "error: Invalid API passphrase.\n"
         stored = run("credentials", "set", "fennec", typed=typed)
         assert stored.exit_code == 0, stored.output
         assert PASSPHRASE not in stored.output
@@ -241,4 +256,4 @@ class TestCommands:
         (tmp_path / "key.pem").write_text("x")
         refused = run("credentials", "set", "fennec", "--rsa-key-file", str(tmp_path / "key.pem"))
         assert refused.exit_code == 2
-        assert "Fennec takes no key file" in refused.stderr
+        assert "Fennec does not use key files" in refused.stderr

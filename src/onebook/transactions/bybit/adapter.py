@@ -1,31 +1,30 @@
-"""Bybit behind the adapter protocol: its environments, their markets, and a reader per request."""
+"""Reads one Bybit account: sources to queries, answers to pages of records; what its key may do.
+
+A key as `query-api` describes it: https://bybit-exchange.github.io/docs/v5/user/apikey-info. A key
+without bound addresses expires after 90 days; `deadlineDay` counts the days left, and is below zero
+if the key does not expire.
+"""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from functools import partial
-from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
-import httpx
 from msgspec.structs import replace
 
-from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
 from onebook.transactions.adapter import (
     NOT_ASKED,
     AccountInfo,
-    AdapterEntry,
-    Environment,
     FailureReason,
     Page,
-    RequestVerdict,
     Source,
     SourceFailed,
     Window,
 )
-from onebook.transactions.bybit.api import DISPLAY, BybitApi
+from onebook.transactions.bybit.api import API
 from onebook.transactions.bybit.endpoints import (
     ACCOUNT,
     API_KEY,
@@ -38,7 +37,7 @@ from onebook.transactions.bybit.endpoints import (
     WEEK_MS,
     Endpoint,
 )
-from onebook.transactions.bybit.instruments import new_markets
+from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.pages import (
     begins_unnamed,
     cursor_parameter,
@@ -53,11 +52,9 @@ from onebook.transactions.bybit.pages import (
     witnessed,
 )
 from onebook.transactions.bybit.rows import Context, Row, text
-from onebook.transactions.client import Call, ExchangeClient, ExchangeHost, Reply
-from onebook.transactions.clock import REAL, ServiceClock
-from onebook.transactions.credentials import Credentials
-from onebook.transactions.limits import Retries
-from onebook.transactions.markets import InstrumentRow, MarketCache, SymbolFanOut, pages_along
+from onebook.transactions.client import Call, Reply
+from onebook.transactions.exchange import AccountSession, Ask, ExchangeDefinition
+from onebook.transactions.markets import InstrumentRow, SymbolFanOut, pages_along
 from onebook.transactions.walk import floor_ms
 
 EXPIRY_WARNING_DAYS: Final = 14
@@ -106,31 +103,11 @@ def warnings_of(key: Row) -> Iterator[str]:
         yield f"The key ends in {days} day{'' if days == 1 else 's'}; renew it at Bybit."
 
 
-class Environs(NamedTuple):
-    """An environment of Bybit: its host, and the markets that are traded there."""
-
-    environment: Environment
-    host: ExchangeHost
-    cache: MarketCache
-
-
 class BybitReader:
     """Reads one Bybit account."""
 
-    def __init__(
-        self,
-        client: ExchangeClient,
-        environs: Environs,
-        credentials: Credentials,
-        *,
-        include_raw: bool,
-        key_id: str,
-    ) -> None:
-        self._client = client
-        self._environs = environs
-        self._credentials = credentials
-        self._include_raw = include_raw
-        self._retries = Retries(client.random, key=key_id)
+    def __init__(self, account: AccountSession) -> None:
+        self._account = account
         self._absent: set[str] = set()
         self._mode: int | None = None
         self._key: Row | None = None
@@ -139,13 +116,8 @@ class BybitReader:
         self._empty: set[tuple[str, str]] = set()  # paths and queries without rows
         self._locks: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    @property
-    def trouble(self) -> SourceFailed | None:
-        """The failure that is being tried again now."""
-        return self._retries.trouble
-
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
-        """Ask for one page of a source; see `adapter.Reader`."""
+        """Ask for one page of a source; see `AccountReader`."""
         endpoint = ENDPOINTS[source.name]
         if source.name in self._absent:
             return NOT_ASKED
@@ -223,7 +195,7 @@ class BybitReader:
     async def _traded(self, category: str, window: Window) -> set[str]:
         """The symbols with fills before the upgrade in a window."""
         endpoint = ENDPOINTS[f"former_{category}_fills"]
-        now_ms = self._client.clock.now_ms()
+        now_ms = self._account.now_ms()
         from_ms = max(window.from_ms, floor_ms(endpoint.source, now_ms))
         to_ms = min(window.to_ms, now_ms)
         if from_ms >= to_ms:
@@ -235,7 +207,7 @@ class BybitReader:
     async def _load_markets(self, category: str) -> None:
         """Load the markets of a category (all for "*") where they are not known."""
         for name in LOADED_CATEGORIES if category == "*" else (category,):
-            await self._environs.cache.load(name, self._retries)
+            await self._account.load_markets(name)
 
     async def _learn_uid(self) -> None:
         """Request the account's user id once: it identifies our side of a transfer."""
@@ -275,15 +247,15 @@ class BybitReader:
     def _page(self, endpoint: Endpoint, window: Window, reply: Reply) -> Page:
         rows, cursor = rows_of(endpoint, reply.value)
         context = Context(
-            environment=self._environs.environment.value,
-            markets=self._environs.cache.markets,
+            environment=self._account.environment.value,
+            markets=self._account.markets,
             category="" if endpoint.category == "*" else endpoint.category,
             asked_at_ms=window.seen_ms or self._snapshot_at(reply.server_ms),
             uid=self._uid,
         )
         read, unreadable = read_rows(rows, endpoint, context, window)
         records = [owned(record, context.uid) for record in read]
-        if self._include_raw:
+        if self._account.include_raw:
             records = [replace(r, raw=row) for r, row in zip(records, rows, strict=True)]
         return Page(records, len(rows), cursor, unreadable)
 
@@ -293,7 +265,7 @@ class BybitReader:
             self._snapshot_ms = at_ms
         return self._snapshot_ms
 
-    async def account(self) -> AccountInfo:
+    async def check(self) -> AccountInfo:
         """Ask for the key's account and what it may read."""
         key = await self._key_info()
         mode = await self._account_mode()
@@ -303,18 +275,13 @@ class BybitReader:
                 read_only=key["readOnly"] == 1,
                 unavailable_types=unavailable_types(granted_of(key)),
                 warnings=tuple(warnings_of(key)),
-                expires_at=expires_at(key, self._client.clock.now_ms()),
+                expires_at=expires_at(key, self._account.now_ms()),
             )
         except (LookupError, TypeError, AttributeError):
             raise undocumented() from None
 
     async def _get(self, path: str, query: str) -> Reply:
-        return await self._client.ask(
-            self._environs.host,
-            Call(path, query),
-            credentials=self._credentials,
-            retries=self._retries,
-        )
+        return await self._account.ask(Call(path, query))
 
 
 def unavailable_types(granted: set[str]) -> tuple[str, ...]:
@@ -327,83 +294,24 @@ def unavailable_types(granted: set[str]) -> tuple[str, ...]:
     return tuple(kind for kind in ENTRY.types if kind in missing)
 
 
-class BybitAdapter:
-    """The adapter of Bybit v5 (unified trading accounts)."""
+async def instrument_pages(ask: Ask, category: str) -> AsyncGenerator[list[InstrumentRow]]:
+    """The instrument list of a category, page by page."""
+    cursor = ""
+    for _ in range(MARKET_PAGES_MAX):
+        query = f"category={category}&limit=1000" + cursor_parameter(cursor)
+        reply = await ask(Call(INSTRUMENTS, query))
+        yield reply.value["list"]
+        cursor = reply.value.get("nextPageCursor") or ""
+        if not cursor:
+            return
 
-    def __init__(
-        self,
-        settings: TransactionSettings | None = None,
-        *,
-        clock: ServiceClock = REAL,
-        transport: httpx.AsyncBaseTransport | None = None,
-        random: Random | None = None,
-    ) -> None:
-        settings = settings or TransactionSettings()
-        reserve = settings.reserve_share
-        self._client = ExchangeClient(
-            BybitApi(), clock, transport=transport, random=random, spare=reserve > 0
-        )
-        urls = {
-            Environment.MAINNET: settings.bybit_mainnet_url,
-            Environment.TESTNET: settings.bybit_testnet_url,
-        }
-        self._environs = {
-            environment: self._environ(environment, self._client.host(url, reserve=reserve))
-            for environment, url in urls.items()
-        }
 
-    def _environ(self, environment: Environment, host: ExchangeHost) -> Environs:
-        async def pages(category: str, retries: Retries) -> AsyncGenerator[list[InstrumentRow]]:
-            cursor = ""
-            for _ in range(MARKET_PAGES_MAX):
-                query = f"category={category}&limit=1000" + cursor_parameter(cursor)
-                call = Call(INSTRUMENTS, query)
-                reply = await self._client.ask(host, call, credentials=None, retries=retries)
-                yield reply.value["list"]
-                cursor = reply.value.get("nextPageCursor") or ""
-                if not cursor:
-                    return
-
-        clock = self._client.clock
-        markets = MarketCache(new_markets(), pages, clock=clock, display=DISPLAY)
-        return Environs(environment, host, markets)
-
-    @property
-    def entry(self) -> AdapterEntry:
-        """What the public lists say of Bybit."""
-        return ENTRY
-
-    @property
-    def sources(self) -> Mapping[str, Source]:
-        """Every source by its name."""
-        return SOURCES
-
-    @property
-    def waiting_s(self) -> float:
-        """How long nothing is asked because limits are used up; see `adapter.Adapter`."""
-        return self._client.waits.left_s
-
-    def reader(
-        self,
-        environment: Environment,
-        credentials: Credentials,
-        *,
-        include_raw: bool,
-        key_id: str = "",
-    ) -> BybitReader:
-        """Bind an account of an environment."""
-        return BybitReader(
-            self._client,
-            self._environs[environment],
-            credentials,
-            include_raw=include_raw,
-            key_id=key_id,
-        )
-
-    def verdict(self, environment: Environment) -> RequestVerdict | None:
-        """What became of the last signed request; None before the first."""
-        return self._environs[environment].host.verdict
-
-    async def close(self) -> None:
-        """Close every connection."""
-        await self._client.close()
+BYBIT: Final = ExchangeDefinition(
+    entry=ENTRY,
+    sources=SOURCES,
+    api=API,
+    reader=BybitReader,
+    instruments=instrument_pages,
+    listed=listed,
+    guess=guess,
+)

@@ -26,11 +26,10 @@ from msgspec.structs import replace
 
 from onebook.transactions.adapter import FailureReason, SourceFailed
 from onebook.transactions.bybit.endpoints import IP_RATE, RATES
-from onebook.transactions.client import ApiFacts, Call, Outcome, Reply, Then
+from onebook.transactions.client import Call, ExchangeApi, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
 
 RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
-DISPLAY: Final = "Bybit"
 CIRCUIT_S: Final = 600.0  # "terminate all sessions and wait for at least 10 minutes"
 LIMIT_DIGITS_MAX: Final = 15  # of a number in a header
 
@@ -151,35 +150,25 @@ _TOO_OLD = re.compile(r"2 years", re.IGNORECASE)
 _SERVER_TIME = re.compile(r"server_timestamp\[(\d{13})\]")
 
 
-class BybitApi:
-    """Signs requests to Bybit v5 and interprets its responses."""
+def sign(call: Call, credentials: Credentials, stamp: int) -> Call:
+    """A call with its authentication headers."""
+    return replace(call, headers=signed(credentials, call.query, at_ms=stamp))
 
-    facts: Final = ApiFacts(
-        name="bybit",
-        display=DISPLAY,
-        rates=RATES,
-        address_rate=IP_RATE,
-        circuit_s=CIRCUIT_S,
+
+def read(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+    """Interpret an answer."""
+    if status != 200:
+        return _of_status(status, body)
+    try:
+        envelope = _decoder.decode(body)
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
+        return _NOT_JSON.reply()
+    return replace(
+        _of_code(envelope),
+        server_ms=envelope.time,
+        limit=_digits(headers, "x-bapi-limit"),
+        block_s=_blocked_s(headers, envelope),
     )
-
-    def sign(self, call: Call, credentials: Credentials, *, stamp: int) -> Call:
-        """A call with its authentication headers."""
-        return replace(call, headers=signed(credentials, call.query, at_ms=stamp))
-
-    def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Interpret an answer."""
-        if status != 200:
-            return _of_status(status, body)
-        try:
-            envelope = _decoder.decode(body)
-        except (MsgspecError, UnicodeDecodeError, RecursionError):
-            return _NOT_JSON.reply()
-        return replace(
-            _of_code(envelope),
-            server_ms=envelope.time,
-            limit=_digits(headers, "x-bapi-limit"),
-            block_s=_blocked_s(headers, envelope),
-        )
 
 
 def _of_status(status: int, body: bytes) -> Reply:
@@ -235,3 +224,6 @@ def _digits(headers: Mapping[str, str], name: str) -> int | None:
 
 
 _decoder = json.Decoder(Envelope, float_hook=Decimal)
+API: Final = ExchangeApi(
+    rates=RATES, address_rate=IP_RATE, circuit_s=CIRCUIT_S, sign=sign, read=read
+)

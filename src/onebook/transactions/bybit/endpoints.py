@@ -42,6 +42,8 @@ from onebook.transactions.adapter import (
     SECRET_FIELD,
     AdapterEntry,
     Bookkeeping,
+    CheckId,
+    Environment,
     EventType,
     Source,
     Unproven,
@@ -49,7 +51,6 @@ from onebook.transactions.adapter import (
 from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.bybit.rows import EXCHANGE, Context, Mapper, Row
 from onebook.transactions.limits import Rate
-from onebook.transactions.reconciliation import CheckId
 from onebook.transactions.record import Holder, Record
 
 WEEK_MS: Final = 7 * DAY_MS
@@ -595,6 +596,10 @@ ENTRY: Final = AdapterEntry(
     display="Bybit",
     types=TYPES,
     words=WORDS,
+    urls={
+        Environment.MAINNET: "https://api.bybit.com",
+        Environment.TESTNET: "https://api-testnet.bybit.com",
+    },
     books=BOOKS,
     singular={
         "spot_orders": "trade",

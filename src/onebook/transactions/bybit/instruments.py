@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from time import strptime
 from typing import Any, Final
 
-from onebook.transactions.markets import Markets
+from onebook.transactions.markets import unknown_market
 from onebook.transactions.record import TradedMarket
 
 # Quote coins of spot, longest first where one ends in another.
@@ -25,11 +25,6 @@ _INVERSE = re.compile(r"(?P<base>[A-Z0-9]+)USD(?P<month>[FGHJKMNQUVXZ]\d{2})?")
 _OPTION = re.compile(
     r"(?P<base>[A-Z0-9]+)-(?P<date>\d{1,2}[A-Z]{3}\d{2})-[0-9.]+-[CP](-(?P<settle>[A-Z0-9]+))?"
 )
-
-
-def new_markets() -> Markets:
-    """Markets that are filled from Bybit's lists and, beyond them, from the names of symbols."""
-    return Markets(listed, guess)
 
 
 def listed(category: str, row: Mapping[str, Any]) -> TradedMarket:
@@ -50,12 +45,9 @@ def listed(category: str, row: Mapping[str, Any]) -> TradedMarket:
 
 def guess(category: str, symbol: str) -> TradedMarket:
     """Derive a market from its name."""
-    found = _READERS.get(category, _nothing)(symbol)
-    return found or TradedMarket(symbol, category, None, None, None, None, None)
-
-
-def _nothing(_symbol: str) -> TradedMarket | None:
-    return None
+    parse = _PARSERS.get(category)
+    found = parse(symbol) if parse else None
+    return found or unknown_market(category, symbol)
 
 
 def _spot(symbol: str) -> TradedMarket | None:
@@ -104,4 +96,4 @@ def _expiry(date: str) -> int | None:
         return None
 
 
-_READERS: Final = {"spot": _spot, "linear": _linear, "inverse": _inverse, "option": _option}
+_PARSERS: Final = {"spot": _spot, "linear": _linear, "inverse": _inverse, "option": _option}

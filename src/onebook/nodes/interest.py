@@ -122,7 +122,7 @@ class LocalInterest:
         )
 
 
-class GatewayDemand:
+class GatewayInterest:
     """The subscriptions of all gateways, as one feeds node knows them."""
 
     def __init__(self) -> None:

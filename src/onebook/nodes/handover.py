@@ -1,15 +1,17 @@
-"""Which books this feeds node serves, takes and hands over: make before break. Sans-I/O.
+"""Ownership of books on this node and their make-before-break handover. Sans-I/O.
 
-A book that another node is to serve is kept until that node reports it live, and a moment longer;
-or until `handover_max_s` is over. A book without subscribers lingers, as long as this node would be
-the one to serve it.
+A book that moves to another node is kept until that node reports it live, and a grace period
+longer, but no longer than `handover_max_s`. A book without subscribers is kept for `linger_s`,
+unless another node ranks first for it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from onebook.nodes.demand import GatewayDemand
+from onebook.nodes.interest import GatewayInterest
+
+HANDOVER_MAX_S: Final = 10.0
 
 
 class Hold(Enum):
@@ -21,29 +23,29 @@ class Hold(Enum):
     TAKEN = "taken"  # it is live there
 
 
-class Tenancy(NamedTuple):
-    """How a book is held, and since when."""
+class OwnedBook(NamedTuple):
+    """State of one open book, and since when."""
 
     hold: Hold
     since: float
 
 
-class TenureChanges(NamedTuple):
-    """What to open and what to close now."""
+class OwnershipChanges(NamedTuple):
+    """Books to open and to close now."""
 
     opened: list[str]
     closed: list[str]
 
 
-class Tenure:
-    """The books of this node.
+class Ownership:
+    """The books that this node has open.
 
     Args:
         node: This node.
-        ranking: The nodes that may serve a book, best first, as of now.
-        linger_s: How long a book without subscribers is kept.
-        handover_max_s: How long a book is kept for another node to take over.
-        grace_s: How long it is kept once that node has it live.
+        ranking: The nodes that may serve a book now, best first.
+        linger_s: Seconds a book without subscribers is kept.
+        handover_max_s: Seconds a book is kept at most until another node has it live.
+        grace_s: Seconds it is kept after that.
     """
 
     def __init__(
@@ -52,15 +54,15 @@ class Tenure:
         *,
         ranking: Callable[[str], Sequence[int]],
         linger_s: float,
-        handover_max_s: float,
         grace_s: float,
+        handover_max_s: float = HANDOVER_MAX_S,
     ) -> None:
         self._node = node
         self._ranking = ranking
         self._linger_s = linger_s
         self._handover_max_s = handover_max_s
         self._grace_s = grace_s
-        self._held: dict[str, Tenancy] = {}
+        self._held: dict[str, OwnedBook] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -73,10 +75,10 @@ class Tenure:
         return self._held.keys()
 
     def leaving(self) -> dict[str, int]:
-        """The books that other nodes are to take over, with the node of each."""
+        """The books that move to other nodes, each with its new node."""
         found = {}
-        for key, tenancy in self._held.items():
-            if tenancy.hold is Hold.LEAVING:
+        for key, owned in self._held.items():
+            if owned.hold is Hold.LEAVING:
                 nodes = self._ranking(key)
                 if nodes:
                     found[key] = nodes[0]
@@ -85,38 +87,38 @@ class Tenure:
     def taken(self, keys: Iterable[str], now: float) -> None:
         """Another node has these books live."""
         for key in keys:
-            tenancy = self._held.get(key)
-            if tenancy is not None and tenancy.hold is Hold.LEAVING:
-                self._held[key] = Tenancy(Hold.TAKEN, now)
+            owned = self._held.get(key)
+            if owned is not None and owned.hold is Hold.LEAVING:
+                self._held[key] = OwnedBook(Hold.TAKEN, now)
 
     @property
     def moving(self) -> bool:
-        """Whether a book waits for time to pass."""
+        """Whether a timeout of some book is running."""
         return any(each.hold is not Hold.SERVING for each in self._held.values())
 
     def update(
-        self, demand: GatewayDemand, now: float, keys: Iterable[str] | None = None
-    ) -> TenureChanges:
+        self, interest: GatewayInterest, now: float, keys: Iterable[str] | None = None
+    ) -> OwnershipChanges:
         """Decide by the live nodes and current subscriptions, for all books or `keys`."""
-        changes = TenureChanges([], [])
-        for key in demand.keys() if keys is None else keys:
-            if key not in self._held and key in demand and self._mine(key):
-                self._held[key] = Tenancy(Hold.SERVING, now)
+        changes = OwnershipChanges([], [])
+        for key in interest.keys() if keys is None else keys:
+            if key not in self._held and key in interest and self._mine(key):
+                self._held[key] = OwnedBook(Hold.SERVING, now)
                 changes.opened.append(key)
         for key in list(self._held) if keys is None else keys:
-            tenancy = self._held.get(key)
-            if tenancy is None:
+            owned = self._held.get(key)
+            if owned is None:
                 continue
-            hold = self._hold(key, tenancy, demand, now)
+            hold = self._next_hold(key, owned, interest, now)
             if hold is None:
                 del self._held[key]
                 changes.closed.append(key)
-            elif hold is not tenancy.hold:
-                self._held[key] = Tenancy(hold, now)
+            elif hold is not owned.hold:
+                self._held[key] = OwnedBook(hold, now)
         return changes
 
     def abandon(self) -> list[str]:
-        """Close everything: other nodes serve it by now."""
+        """Release all books, which other nodes serve by now; return them."""
         keys = [*self._held]
         self._held.clear()
         return keys
@@ -125,21 +127,23 @@ class Tenure:
         nodes = self._ranking(key)
         return bool(nodes) and nodes[0] == self._node
 
-    def _hold(self, key: str, tenancy: Tenancy, demand: GatewayDemand, now: float) -> Hold | None:
-        """How the book is to be held from now on; None: not any more."""
-        waited_s = now - tenancy.since
+    def _next_hold(
+        self, key: str, owned: OwnedBook, interest: GatewayInterest, now: float
+    ) -> Hold | None:
+        """The next state of the book; None to close it."""
+        waited_s = now - owned.since
         nodes = self._ranking(key)
-        if key not in demand:
+        if key not in interest:
             if nodes and nodes[0] != self._node:
                 return None
-            lingers = tenancy.hold is Hold.LINGERING
+            lingers = owned.hold is Hold.LINGERING
             return None if lingers and waited_s >= self._linger_s else Hold.LINGERING
         if not nodes:
-            return Hold.SERVING if tenancy.hold is Hold.LINGERING else tenancy.hold
+            return Hold.SERVING if owned.hold is Hold.LINGERING else owned.hold
         if nodes[0] == self._node:
             return Hold.SERVING
-        if tenancy.hold is Hold.TAKEN:
+        if owned.hold is Hold.TAKEN:
             return None if waited_s >= self._grace_s else Hold.TAKEN
-        if tenancy.hold is Hold.LEAVING:
+        if owned.hold is Hold.LEAVING:
             return None if waited_s >= self._handover_max_s else Hold.LEAVING
         return Hold.LEAVING

@@ -1,0 +1,223 @@
+"""The adapter of an exchange: everything that depends on no exchange, filled by a definition.
+
+Adding an exchange means writing an `ExchangeDefinition` (facts, and functions that sign requests,
+interpret answers, list instruments and read pages) and naming it in `registry`. Connections,
+limits, retries, markets and environments are part of `ExchangeAdapter`; windows, paging, order,
+duplicates and cursors are part of the service (`walk`, `merge`, `service`).
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from random import Random
+
+import httpx
+from msgspec import Struct
+
+from onebook.config import TransactionSettings
+from onebook.errors import InvalidRequest
+from onebook.transactions.adapter import (
+    AccountReader,
+    AdapterEntry,
+    Environment,
+    RequestVerdict,
+    Source,
+    SourceFailed,
+)
+from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, ExchangeHost, Reply
+from onebook.transactions.clock import REAL, ServiceClock
+from onebook.transactions.credentials import Credentials
+from onebook.transactions.limits import Retries
+from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, unknown_market
+from onebook.transactions.record import TradedMarket
+
+Ask = Callable[[Call], Awaitable[Reply]]
+
+
+class ExchangeDefinition(Struct, frozen=True, kw_only=True):
+    """What the author of an adapter writes.
+
+    Args:
+        entry: Names, types, addresses and bookkeeping.
+        sources: Every source by its name, in the order of answers.
+        api: Limits, and the functions that sign a request and interpret an answer.
+        reader: Makes the reader of an account, one for each request of a client.
+        instruments: Fetches the instrument list of a category, page by page.
+        listed: Turns a row of that list into a market.
+        guess: Derives a market from its category and symbol, for one that left the list.
+    """
+
+    entry: AdapterEntry
+    sources: Mapping[str, Source]
+    api: ExchangeApi
+    reader: Callable[["AccountSession"], AccountReader]
+    instruments: Callable[[Ask, str], AsyncGenerator[list[InstrumentRow]]]
+    listed: Callable[[str, InstrumentRow], TradedMarket]
+    guess: Callable[[str, str], TradedMarket] = unknown_market
+
+
+class ExchangeAdapter:
+    """An exchange of the transaction interface.
+
+    Args:
+        settings: Addresses in place of the exchange's own, and the reserved share of limits.
+        clock: Wall clock, monotonic clock and sleep.
+        transport: In place of the connection pool.
+        random: For jitter.
+    """
+
+    def __init__(
+        self,
+        definition: ExchangeDefinition,
+        settings: TransactionSettings | None = None,
+        *,
+        clock: ServiceClock = REAL,
+        transport: httpx.AsyncBaseTransport | None = None,
+        random: Random | None = None,
+    ) -> None:
+        settings = settings or TransactionSettings()
+        reserve = settings.reserve_share
+        self._definition = definition
+        self._client = ExchangeClient(
+            definition.entry,
+            definition.api,
+            clock,
+            transport=transport,
+            random=random,
+            spare=reserve > 0,
+        )
+        urls = _urls(definition.entry, settings)
+        self._hosts = {each: self._client.host(url, reserve=reserve) for each, url in urls.items()}
+        self._markets = {each: self._market_cache(host) for each, host in self._hosts.items()}
+
+    def _market_cache(self, host: ExchangeHost) -> MarketCache:
+        definition, client = self._definition, self._client
+
+        def pages(category: str, retries: Retries) -> AsyncGenerator[list[InstrumentRow]]:
+            async def ask(call: Call) -> Reply:
+                return await client.ask(host, call, credentials=None, retries=retries)
+
+            return definition.instruments(ask, category)
+
+        markets = Markets(definition.listed, definition.guess)
+        return MarketCache(markets, pages, clock=client.clock, display=self.entry.display)
+
+    @property
+    def entry(self) -> AdapterEntry:
+        """The exchange's names, types, addresses and bookkeeping."""
+        return self._definition.entry
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """Every source by its name."""
+        return self._definition.sources
+
+    @property
+    def environments(self) -> Collection[Environment]:
+        """The environments that the exchange has."""
+        return self._hosts.keys()
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds until the next request is allowed; 0 while a request is in flight."""
+        return self._client.waits.left_s
+
+    def account(
+        self,
+        environment: Environment,
+        credentials: Credentials,
+        *,
+        include_raw: bool = False,
+        key_id: str = "",
+    ) -> "AccountSession":
+        """Open an account for one request of an API key of this service.
+
+        Raises:
+            InvalidRequest: The exchange has no such environment.
+        """
+        host = self._hosts.get(environment)
+        if host is None:
+            raise InvalidRequest(f"{self.entry.display} has no {environment.value}.")
+        return AccountSession(
+            self._definition,
+            self._client,
+            host,
+            self._markets[environment],
+            environment=environment,
+            credentials=credentials,
+            include_raw=include_raw,
+            key_id=key_id,
+        )
+
+    def verdict(self, environment: Environment) -> RequestVerdict | None:
+        """Result of the last signed request; None before the first."""
+        host = self._hosts.get(environment)
+        return None if host is None else host.verdict
+
+    async def close(self) -> None:
+        """Cancel running requests and close the connections."""
+        await self._client.close()
+
+
+class AccountSession:
+    """Signed requests to one account of an exchange, and its markets, for one request of a client.
+
+    `reader` is the adapter's own part.
+    """
+
+    def __init__(
+        self,
+        definition: ExchangeDefinition,
+        client: ExchangeClient,
+        host: ExchangeHost,
+        cache: MarketCache,
+        *,
+        environment: Environment,
+        credentials: Credentials,
+        include_raw: bool,
+        key_id: str,
+    ) -> None:
+        self.environment = environment
+        self.include_raw = include_raw
+        self.markets = cache.markets
+        self._client = client
+        self._host = host
+        self._cache = cache
+        self._credentials = credentials
+        self._retries = Retries(client.random, key=key_id)
+        self.reader = definition.reader(self)
+
+    @property
+    def trouble(self) -> SourceFailed | None:
+        """The failure of the request that is being retried; None while requests succeed."""
+        return self._retries.trouble
+
+    def now_ms(self) -> int:
+        """Unix ms."""
+        return self._client.clock.now_ms()
+
+    async def ask(self, call: Call) -> Reply:
+        """Send a signed request, and again while that may help; the reply has no failure.
+
+        Raises:
+            SourceFailed: The exchange does not answer, or refuses.
+            TooOld: The range reaches further back than the exchange keeps.
+            CursorGone: The exchange no longer accepts the cursor of the call.
+        """
+        return await self._client.ask(
+            self._host, call, credentials=self._credentials, retries=self._retries
+        )
+
+    async def load_markets(self, category: str) -> None:
+        """Load the markets of a category, unless they are known and recent."""
+        await self._cache.load(category, self._retries)
+
+
+def _urls(entry: AdapterEntry, settings: TransactionSettings) -> dict[Environment, str]:
+    """The address of each environment: the operator's, else the exchange's."""
+    override = settings.overrides.get(entry.name)
+    if override is None:
+        return dict(entry.urls)
+    given = {
+        Environment.MAINNET: override.mainnet_url,
+        Environment.TESTNET: override.testnet_url,
+    }
+    return dict(entry.urls) | {each: url for each, url in given.items() if url}
