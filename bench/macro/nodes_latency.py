@@ -30,7 +30,8 @@ from msgspec import Raw, Struct
 from websockets.asyncio.client import connect
 
 from nodes import cpu_of, nats_server
-from onebook import app, config, feeder
+from onebook import app, config
+from onebook.app import feeder
 from onebook.exchanges.kit import Delta
 from onebook.model import Health
 from timing import report

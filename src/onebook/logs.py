@@ -20,7 +20,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from onebook.times import iso_ms
+from onebook.clock import iso_ms
 
 QUEUE_BYTES_MAX: Final = 8 << 20
 # Whole lines in one write: what a pipe keeps together, beside lines of other processes (pipe(7)).

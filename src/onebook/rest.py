@@ -18,10 +18,10 @@ import anyio
 import httpx
 
 from onebook.backoff import TryAgain, full_jitter_s, retried
+from onebook.clock import s_of_http_date
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import FETCHES_BURST, Limit, Quota, Scope, bucket_within
 from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
-from onebook.times import s_of_http_date
 
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0  # also for writing, and for a free connection of the pool

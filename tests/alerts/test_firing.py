@@ -24,20 +24,21 @@ from e2e.test_outage import HOLDER
 from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
 from nodes.servers import nats_server
-from onebook import app, backup, build, core, metrics
+from onebook import app, core, metrics
 from onebook.app.upkeep import upkeep
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import DAY_MS, Tier
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.nodes.nats import NatsBus
+from onebook.ops import backup, preflight
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
 from onebook.simulator.kit.dialects import DIALECTS
 from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.streams import streams
 from onebook.transactions.credentials import Credentials
+from ops.test_doctor_faults import certificate
 from steady import PATIENCE_S, waited_s
-from test_doctor_faults import certificate
 
 from .promtool import NAMES, firing, needed, scrape
 
@@ -247,7 +248,7 @@ async def test_a_node_without_its_compiled_parts_and_of_another_version(tmp_path
     async with watched(tmp_path) as (_, alerts):
         pass
     monkeypatch.setattr(core, "COMPILED", False)
-    monkeypatch.setattr(build, "__version__", "0.0.1")
+    monkeypatch.setattr(preflight, "__version__", "0.0.1")
     async with app.running(settings_in(tmp_path), overrides={}) as node:
         second = await scrape(node.url, instance="second")
     assert {"OnebookNotCompiled", "OnebookVersionsDiffer"} <= firing(

@@ -23,10 +23,10 @@ from onebook.cli.billing import billing_command
 from onebook.cli.db import db_app
 from onebook.cli.keys import keys_app
 from onebook.cli.usage import usage
+from onebook.clock import iso_ms, ms_of_iso
 from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS
 from onebook.store import Store, UsageCell
-from onebook.times import iso_ms, ms_of_iso
 
 Run = Callable[..., Result]
 NOW_MS = 1_769_855_400_000  # 2026-01-31 10:30 UTC

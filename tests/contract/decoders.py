@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from contract.fuzz import PLACE_BYTES, bounded, flipped, mutated
 from onebook.accounts.pepper import load_pepper
 from onebook.accounts.usage import FILE_MARK, SLOT_BYTES, newest_content
-from onebook.backup.archive import Manifest, read_archive, write_archive
 from onebook.cli.environment import variables
 from onebook.cli.market_lines import read_fees
 from onebook.cli.scrape import Scrape
 from onebook.client.failures import Refused
 from onebook.client.session import decoded
 from onebook.client.shapes import exact
+from onebook.clock import ms_of_iso, s_of_http_date
 from onebook.config import ServerSettings, load
 from onebook.core.types import NumberError
 from onebook.errors import ConfigError, InvalidRequest
@@ -50,16 +50,16 @@ from onebook.inflate import (
     negotiated,
 )
 from onebook.library import replay
-from onebook.livecheck.forms import FORM_BYTES_MAX, form_of
 from onebook.model import Health, Instrument
 from onebook.nodes import interest, lists, membership, wire
 from onebook.nodes.key_sharing import KeyTally
 from onebook.nodes.nats import credentials_text
 from onebook.nodes.payloads import PayloadReader
-from onebook.preflight import tls_faults
+from onebook.ops.backup import Manifest, read_archive, write_archive
+from onebook.ops.livecheck.forms import FORM_BYTES_MAX, form_of
+from onebook.ops.preflight import tls_faults
 from onebook.rest import retry_after_s
 from onebook.simulator.kit.scripts import scripts
-from onebook.times import ms_of_iso, s_of_http_date
 from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.api import API, signature
 from onebook.transactions.bybit.trades import extra_fees
@@ -257,11 +257,11 @@ DECODERS: Final = (
         *(ConfigError, TEXT_BYTES_MAX, "read_bounded", (b"A" * 43 + b"=\n",)),
     ),
     Decoder(
-        *("master key setting", ("config/transactions.py",), text(parse_keys), ConfigError),
+        *("master key setting", ("config/settings.py",), text(parse_keys), ConfigError),
         *(128 * KIB, "the environment of a process", (b"A" * 43 + b"=",)),
     ),
     Decoder(
-        *("certificate", ("preflight.py",), in_file(certificate, ".pem"), None),
+        *("certificate", ("ops/preflight.py",), in_file(certificate, ".pem"), None),
         *(TEXT_BYTES_MAX, "read_bounded", (a_certificate(),)),
     ),
     Decoder(
@@ -275,7 +275,7 @@ DECODERS: Final = (
         (msgpack.encode(("epoch", [(1, [("key", 1_700_000_000_000, 5)])])),),
     ),
     Decoder(
-        *("backup", ("backup/archive.py", "backup/operations.py"), in_file(archive), ConfigError),
+        *("backup", ("ops/backup.py",), in_file(archive), ConfigError),
         *(MIB, "unpacks to no more than its own length", (an_archive(),)),
     ),
     Decoder(
@@ -316,7 +316,7 @@ DECODERS: Final = (
         *(64 * KIB, "picows", (b"permessage-deflate; server_no_context_takeover",)),
     ),
     Decoder(
-        *("HTTP date", ("times.py", "doctor/network.py"), text(s_of_http_date), ValueError),
+        *("HTTP date", ("clock.py", "ops/doctor.py"), text(s_of_http_date), ValueError),
         *(HEADER_BYTES, "httpcore", (b"Tue, 14 Nov 2023 22:13:20 GMT",)),
     ),
     Decoder(
@@ -324,7 +324,7 @@ DECODERS: Final = (
         *(HEADER_BYTES, "httpcore", (b"Tue, 14 Nov 2023 22:13:20 GMT", b"120")),
     ),
     Decoder(
-        *("ISO 8601", ("times.py",), text(ms_of_iso), ValueError),
+        *("ISO 8601", ("clock.py",), text(ms_of_iso), ValueError),
         *(MIB, "the body of a request", (b"2025-11-20T10:00:00.123Z",)),
     ),
     *(
@@ -423,7 +423,7 @@ DECODERS: Final = (
         (b"-----BEGIN NATS USER JWT-----\neyJ0\n-----BEGIN USER NKEY SEED-----\nSUAA\n",),
     ),
     Decoder(
-        *("form of a frame", ("livecheck/forms.py",), partial(form_of, names=()), None),
+        *("form of a frame", ("ops/livecheck/forms.py",), partial(form_of, names=()), None),
         *(FORM_BYTES_MAX, "form_of", (FRAME,)),
     ),
 )
@@ -446,10 +446,10 @@ OURS: Final = {
     "exchanges/kit/quality.py": "files of the package",
     "feeds/ccxt/client.py": "commands of our own connector",
     "web/*.py": "pages of the package",
-    "workers/nats_server.py": "the ports file of its own nats-server",
+    "app/workers.py": "the ports file of its own nats-server",
     "transactions/bybit/instruments.py": "eight characters that a pattern matched",
     "client/usage.py": "checked by client/shapes.py before",
-    "library/sides.py": "levels that the core packed",
+    "library/update.py": "levels that the core packed",
     "streams/fill.py": "levels that the core packed",
     "simulator/*": "requests of the node under test, on loopback",
 }

@@ -11,7 +11,7 @@ from onebook import app
 from onebook.config import CcxtSettings, FeedSettings
 from onebook.errors import ConfigError
 from onebook.feeds.ccxt import library
-from onebook.preflight import faults
+from onebook.ops.preflight import faults
 from onebook.simulator.kit.server import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"

@@ -6,7 +6,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from e2e.service import client_of, key_of, settings_in
-from onebook import app, preflight
+from onebook import app
+from onebook.ops import preflight
 
 
 async def test_metrics_are_at_their_own_port_and_nothing_else_is(tmp_path):

@@ -15,8 +15,7 @@ from onebook.library import BookUpdate
 from onebook.library.book import options_of
 from onebook.library.consumers import BookCallbacks, BookUpdates
 from onebook.library.player import RecordedClock
-from onebook.library.source import BookSource
-from onebook.library.wiring import Wiring
+from onebook.library.source import BookSource, Wiring
 from onebook.model import Health, Instrument, Reason
 from onebook.streams.ports import Clock
 

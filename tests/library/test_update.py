@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from onebook.core.types import LEVEL_FORM, PART_FORM, Levels
 from onebook.library import BookLevel, BookUpdate, Health, MissingPackage, Reason
-from onebook.library.health import ExchangeCondition
-from onebook.library.sides import BestLevels, Naming
+from onebook.library.update import BestLevels, ExchangeCondition, Naming
 
 NAMES = ("binance", "okx", "kraken")
 EXACT = Context(prec=200)

@@ -11,8 +11,9 @@ from websockets.exceptions import ConnectionClosed
 
 from databases import database
 from nodes.processes import cluster
-from onebook import config, feeder
+from onebook import config
 from onebook.accounts.periods import period_at
+from onebook.app import feeder
 from onebook.store import Store, UsageCell
 from steady import PATIENCE_S, waited_s
 

@@ -12,7 +12,8 @@ from e2e.service import key_of, pointed_at, settings_in, ws_url
 from gateway.helpers import refused
 from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
-from onebook import app, config, feeder
+from onebook import app, config
+from onebook.app import feeder
 from onebook.errors import ConfigError
 from onebook.model import Health, Reason
 from onebook.nodes import wire

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from e2e.service import pointed_at, settings_in
 from nodes.servers import nats_server
-from onebook import feeder
+from onebook.app import feeder
 from onebook.cli.main import app
 from onebook.nodes.interest import Interest, encode_interest
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat

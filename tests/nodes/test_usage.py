@@ -15,10 +15,11 @@ from databases import DatabaseProxy, database
 from e2e.service import pointed_at, settings_in, ws_url
 from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
-from onebook import app, feeder
+from onebook import app
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.accounts.periods import period_at
+from onebook.app import feeder
 from onebook.model import Tier
 from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange, Store, UsageCell

@@ -10,7 +10,7 @@ from onebook.api import WebSocketFacts
 from onebook.api.asyncapi import advice, asyncapi_document
 from onebook.cli import commands
 from onebook.cli.config import toml
-from onebook.config.section import data_dir
+from onebook.config.settings import data_dir
 from onebook.errors import ConfigError, OnebookError
 from onebook.gateway.commands import ACTION_ERRORS, ACTIONS
 from onebook.model import Reason

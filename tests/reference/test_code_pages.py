@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onebook.cli.main import app
-from onebook.config.section import data_dir
+from onebook.config.settings import data_dir
 from onebook.gateway import codes
 from onebook.gateway.messages import MESSAGES
 from onebook.model import Reason

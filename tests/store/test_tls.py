@@ -17,8 +17,8 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL, make_url
 
 from e2e.test_tls import Authority
-from onebook.backup.databases import dump_postgresql
 from onebook.errors import ConfigError
+from onebook.ops.backup import dump_postgresql
 from onebook.store import Store
 from onebook.store.database import tls_variables, tls_words, without_tls
 from steady import PATIENCE_S

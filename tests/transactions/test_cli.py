@@ -22,9 +22,9 @@ from onebook.cli import transactions as command
 from onebook.cli.common import console
 from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
+from onebook.clock import iso_ms
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
-from onebook.times import iso_ms
 from onebook.transactions.reconciliation import (
     Break,
     CheckState,

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from onebook.clock import iso_ms
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.amounts import shown
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
-from onebook.times import iso_ms
 from onebook.transactions.export import FORMS as WRITTEN
 from onebook.transactions.export import writer
 from onebook.transactions.record import Record

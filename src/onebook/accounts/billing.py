@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from onebook.accounts.keys import key_of
 from onebook.accounts.periods import Period, period_after, period_at
+from onebook.clock import iso_ms
 from onebook.model import KeyStatus, Tier
 from onebook.store import KeyRow, UsageCell
-from onebook.times import iso_ms
 
 
 class BillingLine(Struct, frozen=True):

@@ -38,13 +38,13 @@ from sqlalchemy.exc import IntegrityError
 from onebook.accounts.keys import Key, status_at
 from onebook.accounts.periodic import every
 from onebook.accounts.periods import Period, period_after, period_at
+from onebook.clock import iso_ms
 from onebook.config import AccountsSettings, StoreSettings
 from onebook.errors import OnebookError
 from onebook.metrics import ALLOWANCE_MARKS, USAGE_FILE_FAILING, USAGE_FILE_IN_USE, USAGE_FLUSH_AGE
 from onebook.model import DAY_MS, GIB_BYTES, SECOND_MS, KeyStatus, Tier
 from onebook.signals import Signal
 from onebook.store import Store, UsageCell
-from onebook.times import iso_ms
 
 WARNING_PERCENT: Final = 80
 GIB_DECIMALS: Final = 4  # smaller numbers are printed with an exponent; the bytes are exact

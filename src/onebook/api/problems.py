@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
+from onebook.clock import iso_ms
 from onebook.errors import (
     CREDENTIALS_HELD,
     InternalError,
@@ -29,7 +30,6 @@ from onebook.errors import (
     ServiceUnavailable,
 )
 from onebook.logs import redact
-from onebook.times import iso_ms
 
 BEARER = {"WWW-Authenticate": "Bearer"}  # RFC 9110 section 11.6.1
 

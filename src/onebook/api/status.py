@@ -13,6 +13,7 @@ from onebook import __version__
 from onebook.api.bodies import HealthReport, Root, RootAuthentication, errors
 from onebook.api.context import ByAddress, Parts
 from onebook.api.services import HealthFacts, Services
+from onebook.clock import iso_ms
 from onebook.errors import (
     InternalError,
     MissingAuthorization,
@@ -21,7 +22,6 @@ from onebook.errors import (
     UpgradeRequired,
 )
 from onebook.metrics import TEXT_TYPE
-from onebook.times import iso_ms
 from onebook.transactions.availability import Availability
 
 WEBSOCKET_PATH = "/api/v1/ws"

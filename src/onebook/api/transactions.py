@@ -23,6 +23,7 @@ from onebook.api.bodies import NO_SESSION, FailedProblem, errors
 from onebook.api.context import Caller, Parts, body_schema, read_body
 from onebook.api.problems import FailureRoute
 from onebook.api.services import Services
+from onebook.clock import iso_ms
 from onebook.errors import (
     DataLimitReached,
     ExchangeFailed,
@@ -37,7 +38,6 @@ from onebook.errors import (
     ServiceUnavailable,
 )
 from onebook.model import SECOND_MS
-from onebook.times import iso_ms
 from onebook.transactions.metrics import UNREAD
 from onebook.transactions.record import Record
 from onebook.transactions.request import ExchangeName, Flag, TransactionsRequest

@@ -9,9 +9,10 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from onebook import feeder, logs
+from onebook import logs
+from onebook.app import feeder
 from onebook.app.node import Node
-from onebook.app.reloading import reload_node
+from onebook.app.reload import reload_node
 from onebook.app.wiring import running
 from onebook.config import ExchangeSettings, Settings
 

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from onebook import preflight
 from onebook.accounts.periodic import every
 from onebook.accounts.usage import usage_place
 from onebook.config import Settings
 from onebook.errors import DatabaseUnavailable
 from onebook.metrics import CERTIFICATE_ENDS, DISK_FREE, LAST_BACKUP
 from onebook.model import SECOND_MS
+from onebook.ops import preflight
 from onebook.store import Store
 from onebook.store.database import BACKED_UP_AT
 

@@ -16,21 +16,23 @@ from contextlib import (
 )
 from typing import Final, NamedTuple
 
-from onebook import __version__, feeder, feeds, gateway, http, preflight
+from onebook import __version__, feeds, gateway, http
 from onebook.accounts import Accounts
 from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.app import feeder
 from onebook.app.node import Node
 from onebook.app.upkeep import upkeep
 from onebook.app.usage_files import usage_file
 from onebook.app.web_application import web_application
 from onebook.books import Books
-from onebook.build import publish_build, warn_of_missing_extensions
 from onebook.clock import SystemClock
 from onebook.config import ExchangeSettings, ServerSettings, Settings
 from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
 from onebook.nodes.key_sharing import KeySharing
 from onebook.nodes.nats import NatsBus
 from onebook.nodes.presence import new_node_id
+from onebook.ops import preflight
+from onebook.ops.preflight import publish_build, warn_of_missing_extensions
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.transactions.credentials import Vault, master_keys

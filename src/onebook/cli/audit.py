@@ -9,10 +9,10 @@ from msgspec.structs import astuple
 from onebook.accounts.admin import Admin
 from onebook.cli.common import print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, past_ms, print_json
+from onebook.clock import iso_ms
 from onebook.errors import NotFound
 from onebook.model import DAY_MS
 from onebook.store import ChangeRow
-from onebook.times import iso_ms
 
 ROWS_MAX: Final = 100_000
 CREDENTIALS_SEPARATOR: Final = "/"

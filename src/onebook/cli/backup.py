@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from onebook import backup, config
+from onebook import config
 from onebook.cli.common import fail, reported, run
 from onebook.cli.operator import ConfigFile, now_ms
 from onebook.config.sources import FILE_NAME
+from onebook.ops import backup
 
 Timeout = Annotated[
     float,

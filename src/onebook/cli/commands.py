@@ -163,7 +163,7 @@ def _in_words(error: typer.BadParameter) -> str:
     """Describe an invalid value without pydantic's phrases, which Typer would print."""
     from pydantic import ValidationError  # not for --version and --help, which must be fast
 
-    from onebook.config.faults import in_words
+    from onebook.config.sources import in_words
 
     found = error.__cause__
     if not isinstance(found, ValidationError):

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from onebook import config, preflight, reload
+from onebook import config
+from onebook.app import reload
 from onebook.cli.common import reported
 from onebook.cli.options import ConfigFile
+from onebook.ops import preflight
 
 config_app = typer.Typer(no_args_is_help=True, help="Show, check and explain the settings.")
 

@@ -11,10 +11,10 @@ import typer
 from onebook import config
 from onebook.cli.common import print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, change, print_json, require_database
+from onebook.clock import iso_ms
 from onebook.errors import ExchangeFailed, InvalidRequest, naming
 from onebook.files import read_bounded
 from onebook.store import Store
-from onebook.times import iso_ms
 from onebook.transactions.adapter import (
     AccountInfo,
     AdapterEntry,

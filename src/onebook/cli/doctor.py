@@ -6,10 +6,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from onebook import config, doctor
+from onebook import config
 from onebook.cli.common import console, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, print_json
-from onebook.doctor import Finding, Severity
+from onebook.ops import doctor
+from onebook.ops.doctor import Finding, Severity
 
 EXIT_FAULT: Final = 1
 STYLES: Final = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.FAULT: "bold red"}

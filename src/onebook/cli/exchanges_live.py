@@ -16,14 +16,14 @@ from rich.text import Text
 
 from onebook.cli.common import console, errors, fitting, print_table, run
 from onebook.cli.options import json_text, print_json
+from onebook.clock import iso_ms
 from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import Exchange
 from onebook.feeds.connection import FrameRecorder
 from onebook.library.recorders import Recorders
-from onebook.livecheck import ExchangeReport, Grade, LiveCheck, LiveReport
-from onebook.livecheck.findings import DEPTH, INTERVAL, counts
-from onebook.livecheck.run import quiet_logs
-from onebook.times import iso_ms
+from onebook.ops.livecheck import ExchangeReport, Grade, LiveCheck, LiveReport
+from onebook.ops.livecheck.findings import DEPTH, INTERVAL, counts
+from onebook.ops.livecheck.run import quiet_logs
 
 SECONDS: Final = 60.0
 DRAW_S: Final = 0.25

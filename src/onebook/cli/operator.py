@@ -23,10 +23,10 @@ from onebook.cli.common import print_table
 from onebook.cli.options import AsJson as AsJson
 from onebook.cli.options import ConfigFile as ConfigFile
 from onebook.cli.options import print_json as print_json
+from onebook.clock import iso_ms, ms_of_iso
 from onebook.errors import ConfigError, InvalidRequest
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.store import AccountRow, AuditedChange, KeyRow, Store
-from onebook.times import iso_ms, ms_of_iso
 
 # The names of the REST bodies, where the database has others.
 ACCOUNT_NAMES: Final = {"account_id": "user_id", "status": "account_status"}

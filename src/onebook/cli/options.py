@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from onebook.times import iso_ms
+from onebook.clock import iso_ms
 
 FILE_VARIABLE: Final = "ONEBOOK_CONFIG"
 ConfigFile = Annotated[

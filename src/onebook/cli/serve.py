@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from onebook import app, config, metrics, preflight, workers
+from onebook import app, config, metrics
+from onebook.app import workers
 from onebook.cli.common import reported, run
 from onebook.cli.operator import ConfigFile
+from onebook.ops import preflight
 
 EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor beside it
 

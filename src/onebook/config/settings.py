@@ -1,10 +1,28 @@
-"""All settings of a node, their names and environment variables."""
+"""Every setting of a node with its default, unit and meaning, their names and their variables.
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+Programs that use the library construct the sections of feeds and streams. Type checkers see by
+from collections.abc import Mapping
+`default=`, and not by a positional default, that a field may be left out.
+"""
+
+import os
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -14,16 +32,455 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from onebook.config.accounts import AccountsSettings, StoreSettings
-from onebook.config.feeds import FeedSettings, StreamSettings
-from onebook.config.gateway import GatewaySettings
-from onebook.config.nodes import NatsSettings, NodeSettings
-from onebook.config.section import Section
-from onebook.config.server import ApiSettings, LogSettings, ServerSettings
-from onebook.config.transactions import TransactionSettings
+from onebook.model import GIB_BYTES, Tier
+
+CurrencyCode = Annotated[
+    str, Field(pattern=r"^[\w.\-:$@+!()*#~]{1,19}$"), AfterValidator(str.upper)
+]
+
+MASTER_KEY_BYTES: Final = 32
 
 ENV_PREFIX: Final = "ONEBOOK_"
 ENV_DELIMITER: Final = "__"
+
+
+class Section(BaseModel):
+    """A table of the settings file: immutable, without unknown names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def data_dir() -> Path:
+    """Default folder of the database and the secrets."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "onebook"
+
+
+class ServerSettings(Section):
+    """Listening sockets, TLS and HTTP limits."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 for all interfaces."""
+    port: int = Field(8000, ge=0, le=65_535)
+    """TCP port of REST and WebSocket; 0: any free port."""
+    port_shared: bool = False
+    """Whether other processes of the same user may listen on the port too (SO_REUSEPORT); set
+    automatically for the gateways of `node.workers`."""
+    metrics_host: str = "127.0.0.1"
+    """Address of `/metrics` if `metrics_port` is set; plain HTTP."""
+    metrics_port: int | None = Field(None, ge=0, le=65_535)
+    """Separate TCP port of `/metrics`; the public port then answers 404. Default: the public port,
+    restricted to requests from this machine or with `metrics_token`."""
+    metrics_token: SecretStr = SecretStr("")
+    """Bearer token required of other machines for `/metrics`; empty: no token."""
+    tls_cert_file: Path | None = None
+    """PEM certificate chain; together with `tls_key_file` it enables HTTPS and WSS."""
+    tls_key_file: Path | None = None
+    """PEM private key of the certificate."""
+    http_connections_max: int = Field(1_000, ge=1, le=1_000_000)
+    """Sockets for HTTP, in addition to `gateway.connections_max`."""
+    probe_connections_max: int = Field(16, ge=0, le=1_000)
+    """Additional sockets reserved for this machine and trusted proxies, so that health checks reach
+    a full node."""
+    header_timeout_s: float = Field(10.0, ge=0.001, le=3_600)
+    """Maximum seconds to receive the TLS handshake, request line and headers."""
+    body_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
+    """Maximum seconds to receive the request body after the headers."""
+    write_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
+    """Seconds without write progress before the connection is closed."""
+    keep_alive_timeout_s: int = Field(5, ge=1, le=3_600)
+    """Seconds an idle HTTP connection is kept open."""
+    files_reserve: int = Field(256, ge=64, le=100_000)
+    """File descriptors reserved for everything but client sockets: feeds, the database, logs."""
+
+
+class ApiSettings(Section):
+    """The REST API."""
+
+    public_url: str = ""
+    """Public URL of the service, such as https://books.example; empty: derived from each
+    request."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose web pages may call the API (CORS); empty: none."""
+    body_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
+    """Largest request body."""
+
+
+class LogSettings(Section):
+    """Logging."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is logged."""
+    format: Literal["auto", "json", "text"] = "auto"
+    """json: one object per line; text: human-readable; auto: text on a terminal, otherwise json."""
+    access: bool = True
+    """Whether every HTTP response and every closed connection is logged (logger
+    `onebook.access`)."""
+
+
+class TierLimits(Section):
+    """The limits of one billing tier."""
+
+    requests_per_minute: int = Field(ge=1, le=1_000_000)
+    """REST requests and WebSocket messages of one key per minute, counted together."""
+    connections_max: int = Field(ge=1, le=100_000)
+    """Open WebSocket connections of one key."""
+    views_max: int = Field(500, ge=1, le=1_000_000)
+    """Distinct views (symbol, exchanges and options) that one key is subscribed to at a time."""
+
+
+class TierSettings(Section):
+    """The billing tiers."""
+
+    basic: TierLimits = TierLimits(requests_per_minute=600, connections_max=5, views_max=500)
+    premium: TierLimits = TierLimits(requests_per_minute=1_200, connections_max=20, views_max=2_000)
+    developer: TierLimits = TierLimits(
+        requests_per_minute=1_000, connections_max=15, views_max=1_500
+    )
+    enterprise: TierLimits = TierLimits(
+        requests_per_minute=10_000, connections_max=100, views_max=10_000
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _keep_other_limits(cls, given: Any, tier: ValidationInfo) -> Any:
+        """Keep the tier's defaults for limits that the table does not set."""
+        if not isinstance(given, Mapping):
+            return given
+        assert tier.field_name is not None
+        return cls.model_fields[tier.field_name].default.model_dump() | dict(given)
+
+    def of(self, tier: Tier) -> TierLimits:
+        """The limits of one tier."""
+        limits: TierLimits = getattr(self, tier.value)
+        return limits
+
+
+class StoreSettings(Section):
+    """The database of accounts, keys, sessions and usage."""
+
+    url: str = Field(default_factory=lambda: f"sqlite+aiosqlite:///{data_dir() / 'onebook.db'}")
+    """SQLAlchemy URL: sqlite+aiosqlite:///PATH or postgresql+asyncpg://USER@HOST/NAME. PostgreSQL
+    with TLS: ...?sslmode=verify-full&sslrootcert=FILE."""
+    pepper_file: Path = Field(default_factory=lambda: data_dir() / "pepper")
+    """File of the secret that keys and tokens are hashed with; created with mode 0600 at the first
+    start. All nodes of a service need the same file."""
+    usage_dir: Path | None = None
+    """Folder for usage records that could not be written to the database. Default: the folder of
+    the SQLite database; with PostgreSQL, the folder of `pepper_file`."""
+
+
+class AccountsSettings(Section):
+    """Keys, sessions, limits and metering."""
+
+    allowance_bytes: int = Field(50 * GIB_BYTES, ge=1, le=1 << 60)
+    """Bytes that one key may receive per billing month."""
+    failures_per_minute: int = Field(10, ge=1, le=1_000_000)
+    """Failed authentications per minute and address; further attempts are refused until the minute
+    has passed."""
+    unknown_keys_per_minute: int = Field(60, ge=1, le=1_000_000)
+    """Usage reports of unknown keys per minute and address; further requests are refused."""
+    sessions_per_key_max: int = Field(100, ge=1, le=10_000)
+    """Live sessions of one key; a new session replaces the oldest."""
+    flush_age_max_s: float = Field(5.0, ge=3, le=600)
+    """`/readyz` fails if no database write has succeeded for this many seconds."""
+    final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)
+    """Seconds a stopping node tries to write usage to the database; the rest is saved in the usage
+    file."""
+    tiers: TierSettings = TierSettings()
+    """Limits of each billing tier."""
+
+
+class ExchangeSettings(Section):
+    """Deviations from the built-in facts of one exchange; an empty value keeps the fact."""
+
+    ws_url: str = ""
+    """WebSocket URL of the exchange's feeds."""
+    rest_url: str = ""
+    """Base URL of the exchange's REST paths."""
+    currencies: Mapping[CurrencyCode, CurrencyCode] = {}
+    """Currency codes of the exchange mapped to codes of Onebook, such as {"LUNA" = "LUNC"}; takes
+    precedence over the built-in table."""
+    channel: str = ""
+    """Order book channel to use, if the exchange has several."""
+    recorded: bool = False
+    """Whether the data is a recording (`onebook replay`), so that its age on arrival is not
+    measured."""
+
+
+class CcxtSettings(Section):
+    """Exchanges without a native connector, through ccxt (extra `onebook[ccxt]`)."""
+
+    exchanges: tuple[str, ...] = ()
+    """ccxt ids of the exchanges to use, such as ["bitopro"]; empty: none. Their books are only as
+    exact as ccxt."""
+    depth: int = Field(default=100, ge=1, le=5_000)
+    """Levels per side that are taken from each ccxt book."""
+    interval_s: float = Field(default=0.1, ge=0.01, le=60)
+    """Minimum seconds between two updates of one book; the latest state is always delivered."""
+    books_max: int = Field(default=20, ge=1, le=1_000)
+    """Books per ccxt client; further books get another client with its own connections."""
+    connects_per_minute: int = Field(default=20, ge=1, le=1_000)
+    """Maximum ccxt clients started per minute and exchange, reconnects included."""
+    quiet_max_s: float = Field(default=300.0, ge=1, le=86_400)
+    """Seconds without a message before a book is stale and subscribed again."""
+
+
+class FeedSettings(Section):
+    """Limits and timeouts of the connections to exchanges."""
+
+    exchanges: tuple[str, ...] = ()
+    """Names of the exchanges to use; empty: all supported ones."""
+    overrides: Mapping[str, ExchangeSettings] = {}
+    """Deviations from built-in facts, by exchange name. ws_url and rest_url: other addresses (a
+    regional host, the simulator). currencies: its currency codes mapped to ours, such as {"LUNA" =
+    "LUNC"}. channel: another of its book channels, such as "classic" of kucoin or "advanced" of
+    coinbase. recorded: whether its data is a recording, so that its age is not measured."""
+    linger_s: float = Field(default=300.0, ge=0, le=86_400)
+    """Seconds a book stays open after its last subscriber has left."""
+    connect_timeout_s: float = Field(default=10.0, ge=0.1, le=120)
+    """Timeout of the TCP, TLS and WebSocket handshakes together."""
+    reconnect_base_s: float = Field(default=1.0, ge=0.01, le=60)
+    """Upper bound of the first wait before a reconnect, in seconds; waits are random (full jitter)
+    and the bound doubles with each attempt."""
+    reconnect_max_s: float = Field(default=60.0, ge=1, le=3_600)
+    """Longest wait before a reconnect, unless the exchange requests a longer one."""
+    frame_bytes_max: int = Field(default=4 << 20, ge=65_536, le=64 << 20)
+    """Largest message accepted from an exchange; a larger one ends the connection. The channel
+    "advanced" of coinbase may send 10 MiB."""
+    frames_per_tick_max: int = Field(default=5_000, ge=100, le=1_000_000)
+    """Frames of one connection per 0.1 s; beyond that, reading pauses until the 0.1 s are over."""
+    silent_min_s: float = Field(default=5.0, ge=0.001, le=3_600)
+    """Minimum seconds of silence of all its books before a busy connection is considered dead."""
+    quiet_min_s: float = Field(default=10.0, ge=0.001, le=3_600)
+    """Minimum seconds of silence of one busy instrument before it is stale and resubscribed."""
+    old_s: float = Field(default=5.0, ge=0.001, le=86_400)
+    """Age on arrival, by the exchange's timestamp, above which data is counted as old; it is still
+    used."""
+    reload_s: float = Field(default=3_600.0, ge=60, le=86_400)
+    """Seconds between reloads of the instrument lists."""
+    reload_retry_s: float = Field(default=60.0, ge=1, le=3_600)
+    """Seconds before a failed instrument list is requested again."""
+    ccxt: CcxtSettings = CcxtSettings()
+    """Exchanges through ccxt."""
+
+
+class StreamSettings(Section):
+    """How the live books of a symbol are merged."""
+
+    identity_deviation_max: float = Field(default=0.10, ge=0.001, le=1_000)
+    """Largest deviation of an exchange's mid price from the median of three other exchanges, as a
+    fraction. Beyond it the book is taken for another coin's and left out of the merge."""
+    identity_recovery_s: float = Field(default=10.0, ge=0, le=86_400)
+    """Seconds a book that was left out must stay within half of `identity_deviation_max` before it
+    is merged again."""
+
+
+class GatewaySettings(Section):
+    """WebSocket connections of clients."""
+
+    path: str = "/api/v1/ws"
+    """URL path of the WebSocket endpoint."""
+    connections_max: int = Field(10_000, ge=1, le=1_000_000)
+    """WebSocket connections of this node; further ones are answered with HTTP 503."""
+    connects_per_minute: int = Field(60, ge=0, le=1_000_000)
+    """Connection attempts per minute and address; further ones are answered with HTTP 429. 0: no
+    limit."""
+    sockets_per_address_max: int = Field(256, ge=0, le=1_000_000)
+    """Open sockets per address, HTTP and WebSocket together; 0: no limit."""
+    origins: tuple[str, ...] = ()
+    """Values of the `Origin` header accepted from browsers; empty: all."""
+    forwarded_from: tuple[str, ...] = ("127.0.0.1",)
+    """Addresses or networks of trusted proxies, whose X-Forwarded-For is honoured."""
+    query_key_allowed: bool = True
+    """Whether `?api_key=` in the URL is accepted, for older clients."""
+    compression_allowed: bool = True
+    """Whether permessage-deflate is offered."""
+    direct_send_allowed: bool = True
+    """Whether updates on connections without TLS are written to the socket directly, bypassing the
+    event loop's buffers."""
+    authentication_timeout_s: float = Field(10.0, ge=0.1, le=300)
+    """Seconds a client has to authenticate after connecting."""
+    verify_timeout_s: float = Field(5.0, ge=0.1, le=60)
+    """Timeout of the database query for a key."""
+    message_bytes_max: int = Field(65_536, ge=1_024, le=64 << 20)
+    """Largest message accepted from a client."""
+    keyless_message_bytes_max: int = Field(4_096, ge=512, le=64 << 20)
+    """Largest message accepted before authentication; an `authenticate` message needs less than 200
+    bytes."""
+    subscriptions_max: int = Field(128, ge=1, le=10_000)
+    """Subscriptions per connection."""
+    looks_max: int = Field(8, ge=1, le=1_000)
+    """Concurrent `get_aggregated_orderbook` requests per connection."""
+    turn_frames_max: int = Field(16, ge=1, le=10_000)
+    """Frames of one connection processed per turn of the event loop."""
+    turn_bytes_max: int = Field(65_536, ge=1_024, le=1 << 24)
+    """Bytes of one connection processed per turn of the event loop."""
+    turn_s: float = Field(0.001, ge=0.001, le=1)
+    """Seconds per turn of the event loop spent on frames and HTTP requests of all connections."""
+    subscription_changes_per_s: float = Field(50.0, ge=0.001, le=1_000_000)
+    """Sustained rate of subscriptions started or ended, per second and connection; beyond it,
+    reading from the connection pauses."""
+    subscription_changes_burst: int = Field(256, ge=1, le=1_000_000)
+    """Burst above `subscription_changes_per_s`."""
+    flood_per_s: float = Field(20.0, ge=0.1, le=1_000_000)
+    """Sustained rate of refused messages, control frames and fragments, per second and connection;
+    beyond it the connection is closed."""
+    flood_burst: int = Field(40, ge=1, le=1_000_000)
+    """Burst above `flood_per_s`."""
+    offence_pause_s: float = Field(1.0, ge=0, le=60)
+    """Seconds between handshakes of an address after one of its connections was closed for a
+    protocol violation, or for a flood before authentication. Doubles with each further such close;
+    0: no pause."""
+    offence_pause_max_s: float = Field(8.0, ge=0, le=600)
+    """Longest pause between handshakes after such closes."""
+    write_buffer_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
+    """Unsent bytes above which a client counts as a slow consumer and gets only the latest book."""
+    unsent_bytes_max: int = Field(131_072, ge=1_024, le=1 << 30)
+    """Unsent bytes that the kernel holds per client (TCP_NOTSENT_LOWAT)."""
+    slow_timeout_s: float = Field(10.0, ge=1, le=3_600)
+    """Seconds a slow consumer may read nothing before its connection is closed."""
+    ping_interval_s: float = Field(20.0, ge=1, le=3_600)
+    """Seconds between pings; a connection that has not answered by the next ping is closed."""
+    liveness_wait_s: float = Field(3.0, ge=0.001, le=5)
+    """At a key's connection limit, seconds an existing connection has to answer a ping before it is
+    closed to make room for a new one."""
+    close_timeout_s: float = Field(5.0, ge=0, le=60)
+    """Seconds the client has to answer a close frame."""
+    drain_s: float = Field(30.0, ge=0, le=3_600)
+    """Duration of a graceful shutdown; the clients' reconnects are spread over it."""
+    authentications_per_minute: int = Field(60, ge=1, le=100_000)
+    """Repeated `authenticate` messages per minute and connection; they do not count against the
+    key's limit."""
+    actions_max: int = Field(4, ge=1, le=1_000)
+    """Concurrent `action` messages per connection."""
+    action_records_default: int = Field(1_000, ge=1, le=10_000)
+    """Records that `subscribe_transactions` returns without `limit`."""
+    action_records_max: int = Field(1_000, ge=1, le=10_000)
+    """Largest `limit` of `subscribe_transactions`; many clients reject messages over 1 MiB."""
+    action_progress_s: float = Field(1.0, ge=0, le=3_600)
+    """Minimum seconds between two progress messages of `subscribe_transactions`."""
+    reference_compatible: bool = False
+    """Whether to imitate the reference service: send `authentication_success`, and timestamps of
+    books without Z."""
+    reference_welcome_delay_s: float = Field(0.5, ge=0, le=10)
+    """With `reference_compatible`: seconds the first welcome waits for an `authenticate`
+    message."""
+
+    @field_validator("forwarded_from")
+    @classmethod
+    def _networks(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            try:
+                ip_network(value, strict=False)
+            except ValueError:
+                raise ValueError(
+                    f"must hold addresses or networks such as 10.0.0.0/8, and {value!r} is neither"
+                ) from None
+        return values
+
+
+class AccountUrls(Section):
+    """Addresses of one exchange in place of its own; empty: its own."""
+
+    mainnet_url: str = ""
+    """Base URL of the live exchange."""
+    testnet_url: str = ""
+    """Base URL of the testnet."""
+
+
+class TransactionSettings(Section):
+    """The transaction interface."""
+
+    overrides: Mapping[str, AccountUrls] = {}
+    """Other addresses, by exchange name: mainnet_url and testnet_url (a regional host, the
+    simulator)."""
+    master_key_file: Path = Field(default_factory=lambda: data_dir() / "master_key")
+    """File of the key that encrypts exchange credentials; created with mode 0600 when first
+    needed."""
+    master_key: SecretStr = SecretStr("")
+    """The master key itself, instead of `master_key_file`: base64. To rotate it, put the new key
+    first and the old ones after it, separated by blanks."""
+    deadline_s: float = Field(60.0, ge=0.1, le=3_600)
+    """Seconds before a JSON answer ends; it is then partial and contains a cursor to continue
+    from."""
+    stream_deadline_s: float = Field(3_600.0, ge=1, le=86_400)
+    """Seconds before a streamed answer ends."""
+    runs_max: int = Field(16, ge=1, le=1_000)
+    """Concurrent transaction queries of this node."""
+    runs_per_key_max: int = Field(4, ge=1, le=1_000)
+    """Concurrent transaction queries of one API key; choose it below `runs_max`, so that one key
+    cannot block all others."""
+    unread_s: float = Field(30.0, ge=0.001, le=3_600)
+    """Seconds a client may read nothing of a streamed answer before the answer is ended."""
+    reserve_share: float = Field(0.1, ge=0, le=0.5)
+    """Fraction of each per-minute limit of the exchange that one API key leaves to others. 0: a
+    single key may use all of it, and another key then waits up to a minute."""
+
+    @field_validator("master_key")
+    @classmethod
+    def _keys_of_32_bytes(cls, value: SecretStr) -> SecretStr:
+        for each in value.get_secret_value().split():
+            try:
+                size = len(b64decode(each, validate=True))
+            except ValueError:
+                size = 0
+            if size != MASTER_KEY_BYTES:
+                raise ValueError(f"must hold keys of {MASTER_KEY_BYTES} bytes in base64")
+        return value
+
+
+class NatsSettings(Section):
+    """Connection to NATS; not used with `node.role = "all"`."""
+
+    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    """URLs of the NATS servers of one cluster, such as nats://HOST:4222 or tls://HOST:4222."""
+    user: str = ""
+    """User name, if NATS requires one."""
+    password: SecretStr = SecretStr("")
+    """Password of the user."""
+    token: SecretStr = SecretStr("")
+    """Token, if NATS requires one."""
+    credentials_file: Path | None = None
+    """Credentials file (.creds) with the JWT and seed of a NATS user."""
+    tls_ca_file: Path | None = None
+    """PEM file of the certificate authorities that NATS' certificate is verified against. Default:
+    those of the system."""
+    tls_cert_file: Path | None = None
+    """PEM client certificate, if NATS requires one."""
+    tls_key_file: Path | None = None
+    """PEM private key of the client certificate."""
+    connect_timeout_s: float = Field(10.0, ge=0.1, le=300)
+    """Seconds a starting node tries to connect to NATS before it exits."""
+    embedded_port: int = Field(0, ge=0, le=65_535)
+    """Port on 127.0.0.1 of the nats-server that `node.workers` starts; 0: any free port."""
+    outbox_bytes_max: int = Field(16 << 20, ge=1 << 20, le=1 << 30)
+    """Bytes queued for NATS; further messages are dropped, and gateways request a new snapshot."""
+
+
+class NodeSettings(Section):
+    """Several nodes as one service: docs/guides/many-nodes.md."""
+
+    role: Literal["all", "feeds", "gateway"] = "all"
+    """feeds: connects to exchanges; gateway: serves clients; all: both in one process, without
+    NATS."""
+    workers: int = Field(0, ge=0, le=256)
+    """Gateway processes behind one port. They share one feeds process and one nats-server (none is
+    started if nats.servers is set). 0: everything in one process."""
+    name: str = Field("", max_length=64, pattern=r"^[ -~]*$")
+    """Name of this node in logs and status; empty: host name and process id."""
+    cluster: str = Field("onebook", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
+    """Name shared by all nodes of one service: the first token of every NATS subject."""
+    heartbeat_timeout_s: float = Field(1.0, ge=0.1, le=60)
+    """Seconds without a heartbeat before a node is considered dead and its books are stale on every
+    gateway."""
+    isolated_s: float = Field(5.0, ge=0.1, le=600)
+    """Seconds without NATS before a gateway disconnects its clients and accepts no new ones, and a
+    feeds node closes its connections to exchanges. Choose it longer than a restart of NATS."""
+    linger_s: float = Field(10.0, ge=0, le=86_400)
+    """Seconds a gateway follows a book after its last subscriber has left; feeds nodes then keep it
+    for feeds.linger_s."""
+    request_timeout_s: float = Field(1.0, ge=0.05, le=60)
+    """Timeout of a request to another node."""
 
 
 class Variables(EnvSettingsSource):

@@ -6,19 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from onebook.config.faults import in_words
-from onebook.config.settings import (
-    ENV_DELIMITER,
-    ENV_PREFIX,
-    Settings,
-    catalogue,
-    variable_of,
-)
+from onebook.config.settings import ENV_DELIMITER, ENV_PREFIX, Settings, catalogue, variable_of
 from onebook.errors import ConfigError
 from onebook.files import read_toml
 
@@ -39,6 +32,30 @@ OTHER_VARIABLES = frozenset(
         "ONEBOOK_YARDSTICKS",
     )
 )
+
+_WORDS: Final[Mapping[str, str]] = {
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text in quotes",
+    "string_pattern_mismatch": "must match {pattern}",
+    "path_type": "must be a path in quotes",
+    "tuple_type": "must be a list in square brackets",
+    "mapping_type": "must be a table",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "model_attributes_type": "must be a table",
+    "literal_error": "must be {expected}",
+    "value_error": "{error}",
+    "missing": "is missing",
+}
 
 
 def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -191,3 +208,9 @@ def _sentence(name: str, fault: Any) -> str:
         return f"Unknown setting {name}.{hint}"
     words = in_words(fault)
     return f"Setting {name}: {fault['msg']}." if words is None else f"Setting {name} {words}."
+
+
+def in_words(fault: Any) -> str | None:
+    """The predicate of a sentence about the value; None if pydantic's own text should be used."""
+    words = _WORDS.get(fault["type"])
+    return None if words is None else words.format(**fault.get("ctx", {}))

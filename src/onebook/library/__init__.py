@@ -21,10 +21,8 @@ from onebook.library.errors import (
     UnknownExchange,
     UnknownSymbol,
 )
-from onebook.library.health import ExchangeHealth, Horizon
 from onebook.library.player import replay
-from onebook.library.sides import BookLevel, BookSide
-from onebook.library.update import BookUpdate
+from onebook.library.update import BookLevel, BookSide, BookUpdate, ExchangeHealth, Horizon
 from onebook.model import Health, Reason
 from onebook.streams.fill import Fill, FillPart
 

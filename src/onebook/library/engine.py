@@ -24,8 +24,7 @@ from onebook.feeds.recording import Recorder
 from onebook.library.consumers import Reading
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
 from onebook.library.recorders import Recorders
-from onebook.library.source import BookSource
-from onebook.library.wiring import Wiring
+from onebook.library.source import BookSource, Wiring
 from onebook.model import Reason
 from onebook.rest import Rest
 

@@ -18,10 +18,9 @@ from onebook.library.book import DEPTH, Exchanges, options_of
 from onebook.library.consumers import Reading
 from onebook.library.engine import names_of, symbols_of
 from onebook.library.errors import UnknownSymbol
-from onebook.library.source import BookOptions, BookSource
+from onebook.library.source import BookOptions, BookSource, Wiring
 from onebook.library.tapes import Tape, files_of, tapes_of
 from onebook.library.update import BookUpdate
-from onebook.library.wiring import Wiring
 from onebook.model import Instrument
 
 TICK_S: Final = 0.1  # as feeds tick

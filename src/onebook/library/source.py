@@ -3,17 +3,20 @@
 No event loop, no clock: time comes in as an argument. Per frame the work is constant: the first
 change of a book notifies the readers of its sources, later changes find none to notify until they
 have read (the newest book is kept, nothing is queued).
+
+`Wiring` routes changes of books to sources, through the identity guard.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from onebook.books import Books
+from onebook.books import Books, LiveBook
+from onebook.config import StreamSettings
 from onebook.core import View
-from onebook.library.health import ExchangeCondition, Moment
-from onebook.library.sides import BestLevels, Naming
-from onebook.library.update import BookUpdate
+from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Moment, Naming
 from onebook.model import Health, Instrument, Reason
+from onebook.streams.guard import IdentityGuard
+from onebook.streams.ports import Clock
 from onebook.streams.stream import Opening, StreamMembers, condition
 
 # A book that is offline for one of these does not come back soon.
@@ -177,3 +180,58 @@ class BookReader:
         """Detach from the source: its changes notify this reader no more."""
         self.source.clean.discard(self)
         self.source.pacing.discard(self)
+
+
+class Wiring:
+    """Sets the callbacks of `Books` and notifies each source of the changes of its books.
+
+    Args:
+        books: Where changes come from.
+        clock: For the guard, which checks each symbol once a second.
+        streams: The guard's limits.
+        on_status: Called after a book's health or mark changed.
+    """
+
+    def __init__(
+        self,
+        books: Books,
+        *,
+        clock: Clock,
+        streams: StreamSettings,
+        on_status: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._books = books
+        self._on_status = on_status
+        self._sources: dict[Instrument, tuple[BookSource, ...]] = {}
+        self._guard = IdentityGuard(
+            books, clock=clock, settings=streams, on_status=self._status_changed
+        )
+        books.subscribe(on_changed=self._changed)
+
+    def attach(self, source: BookSource, instrument: Instrument) -> None:
+        """Take an instrument, whose book is open, into a source."""
+        self._sources[instrument] = (*self._sources.get(instrument, ()), source)
+        source.join(instrument)
+
+    def stop(self) -> None:
+        """Remove the callbacks."""
+        self._guard.stop()
+        self._sources.clear()
+
+    def _changed(self, book: LiveBook) -> None:
+        """A live book has new levels (the hot path)."""
+        try:  # a subscript is cheaper than a call of `get`
+            sources = self._sources[book.instrument]
+        except KeyError:
+            return
+        for source in sources:
+            clean = source.clean  # the readers that have read everything so far
+            while clean:
+                reader = clean.pop()
+                reader.consumer.book_changed(reader)
+
+    def _status_changed(self, book: LiveBook) -> None:
+        """A book's health or its mark changed."""
+        for source in self._sources.get(book.instrument, ()):
+            source.refresh()
+        self._on_status()

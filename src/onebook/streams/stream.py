@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from onebook.books import Books, LiveBook
+from onebook.clock import iso_us
 from onebook.core import Book, View
 from onebook.model import GIB_BYTES, Health, Instrument, Reason
 from onebook.streams.fill import BookEnds, FillSizes, FillView
 from onebook.streams.identity import CONFLICT
-from onebook.times import iso_us
 
 # A late update shortens the wait for the next one by its lateness, at most by this share of the
 # interval: a loaded node keeps the pace, and two updates are never closer than the rest of it.

@@ -22,13 +22,13 @@ from typing import Final
 import msgspec
 
 from onebook.books import Books, LiveBook
+from onebook.clock import iso_us
 from onebook.config import StreamSettings
 from onebook.model import Health, Instrument
 from onebook.streams.fair import FairQueue
 from onebook.streams.guard import IdentityGuard
 from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
 from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers, condition
-from onebook.times import iso_us
 
 FIRST_SECONDS: Final = (
     10.0  # for so long a new stream adds members without waiting for its interval ...

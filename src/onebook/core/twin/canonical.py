@@ -10,8 +10,8 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, Final
 
+from onebook.clock import iso_ms
 from onebook.core.types import CHARS_MAX, EXPONENT_MAX, NumberError
-from onebook.times import iso_ms
 
 ID_BYTES: Final = 20
 _unnamed: Final = blake2b(digest_size=ID_BYTES)

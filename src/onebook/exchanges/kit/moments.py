@@ -6,7 +6,7 @@ Connectors pass a time on as it came, because it is read a few times a second an
 
 from typing import Final
 
-from onebook.times import ms_of_iso
+from onebook.clock import ms_of_iso
 
 Moment = int | str  # Unix time in ms, us or ns, as a number or its digits; or ISO 8601
 UNTIMED: Final = 0

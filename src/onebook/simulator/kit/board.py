@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from onebook.clock import iso_us
 from onebook.simulator.kit.listings import ListedSymbol, Profile
 from onebook.simulator.kit.market import Levels, Side, SimulatedBook, decimal_text
 from onebook.simulator.kit.windows import Most, Windows
-from onebook.times import iso_us
 
 TextLevels = list[tuple[str, str]]
 Frame = str | bytes  # a text message, or a binary one

@@ -1,0 +1,585 @@
+"""Backup and restore of a service: database, pepper, master key and settings in one archive.
+
+A database is useless without them: no API key can be verified without the pepper, and no exchange
+credentials decrypted without the master key. A backup is made beside a running node, by the online
+backup of SQLite (https://www.sqlite.org/backup.html) or by pg_dump
+(https://www.postgresql.org/docs/current/app-pgdump.html), and restored into an empty place.
+
+The archive is a tar file with a manifest that names every member and its SHA-256. It holds secrets,
+so only its owner can read it. It is written under a temporary name and renamed when it is complete
+and on disk. Its parts are collected in a draft folder, which is locked while its process lives: the
+next backup or restore to the same folder removes what a killed process left, and `onebook doctor`
+reports it.
+"""
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import io
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from msgspec import DecodeError, Struct, json
+from sqlalchemy.engine import URL, make_url
+
+from onebook import __version__
+from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.clock import iso_ms
+from onebook.config import Settings
+from onebook.errors import DISK_FULL, ConfigError, DatabaseUnavailable
+from onebook.files import read_bounded
+from onebook.store import Store
+from onebook.store.database import BACKED_UP_AT, tls_variables, tls_words
+from onebook.transactions.credentials import Vault, master_keys
+
+DATABASE: Final = "database"
+PEPPER: Final = "pepper"
+MASTER_KEY: Final = "master_key"
+SETTINGS: Final = "onebook.toml"
+NAMES_SHOWN: Final = 5  # of the tables in the way of a restore
+
+MANIFEST: Final = "manifest.json"
+FORMAT: Final = 1
+MODE: Final = 0o600
+CHUNK_BYTES: Final = 1 << 20
+MANIFEST_BYTES_MAX: Final = 1 << 20
+HEADERS_MAX: Final = 64  # a backup has at most five members
+PAX_BYTES_MAX: Final = 4_096  # of one header; a larger one states no size of ours
+
+_PAX_SIZE: Final = re.compile(rb"^[0-9]{1,3} size=([0-9]{1,19})$", re.MULTILINE)
+_NAME: Final = re.compile(r"[a-z][a-z_.]*")
+
+SQLITE: Final = "sqlite"
+POSTGRESQL: Final = "postgresql"
+PAGES_AT_ONCE: Final = 1_024  # between two steps, writers of the node go on
+STEP_PAUSE_S: Final = 0.005
+BUSY_S: Final = 30.0
+ERROR_CHARS_MAX: Final = 300
+
+PREFIX: Final = ".onebook-backup-"
+LOCK: Final = "lock"
+
+
+class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an archive holds.
+
+    Attributes:
+        format: Of the archive.
+        version: The Onebook that made it.
+        created_at: When, ISO 8601 in UTC.
+        database: `sqlite` or `postgresql`.
+        schema: The revision of the database.
+        members: SHA-256 in hex by name.
+    """
+
+    format: int
+    version: str
+    created_at: str
+    database: str
+    schema: str
+    members: dict[str, str]
+
+
+class Place(NamedTuple):
+    """Where the content of a member is in the archive."""
+
+    start: int
+    length: int
+
+
+class Backup(NamedTuple):
+    """An archive that was made or restored, and what it does not hold."""
+
+    path: Path
+    manifest: Manifest
+    missing: tuple[str, ...]
+
+
+async def back_up(
+    settings: Settings, folder: Path, *, file: Path | None, now_ms: int, timeout_s: float
+) -> Backup:
+    """Make an archive in a folder, while nodes run.
+
+    Args:
+        settings: Of the service.
+        folder: Where the archive goes.
+        file: The settings file, if there is one.
+        now_ms: The time, which names the archive.
+        timeout_s: The longest that pg_dump may take.
+
+    Raises:
+        ConfigError: Something is missing or cannot be copied.
+    """
+    at = datetime.fromtimestamp(now_ms / 1_000, UTC)
+    path = folder / f"onebook-{at:%Y%m%dT%H%M%SZ}.tar"
+    if path.exists():
+        raise ConfigError(f"There is a backup {path} already.")
+    kind = kind_of(settings.store.url)
+    pepper, master = settings.store.pepper_file, settings.transactions.master_key_file
+    _make_folder(folder)
+    remove_abandoned(folder)
+    with draft(folder) as place:
+        schema = await _schema(settings)
+        members = {PEPPER: _copied(pepper, place / PEPPER, "the pepper")}
+        if master.exists():
+            members[MASTER_KEY] = _copied(master, place / MASTER_KEY, "the master key")
+        if file is not None:
+            members[SETTINGS] = _copied(file, place / SETTINGS, "the settings file")
+        members[DATABASE] = place / DATABASE
+        await asyncio.to_thread(_copy_database, settings.store.url, members[DATABASE], timeout_s)
+        if master.exists() and (
+            MASTER_KEY not in members or master.read_bytes() != members[MASTER_KEY].read_bytes()
+        ):
+            raise ConfigError("The master key was changed meanwhile; make the backup again.")
+        if pepper.read_bytes() != members[PEPPER].read_bytes():
+            raise ConfigError("The pepper file was changed meanwhile; make the backup again.")
+        digests = {name: digest_of(member) for name, member in members.items()}
+        manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
+        await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
+    with suppress(DatabaseUnavailable):  # the archive is complete; its age is a metric alone
+        async with Store(settings.store.url) as store:
+            await store.facts.put(BACKED_UP_AT, str(now_ms))
+    return Backup(path, manifest, _missing(members, settings))
+
+
+async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Backup:
+    """Restore an archive to the paths of database, pepper and master key in the settings.
+
+    Existing files are never overwritten. The result is checked: the pepper must be that of the
+    database, and the master key must open its credentials.
+
+    Raises:
+        ConfigError: The archive is damaged, something is in its way, or the parts do not fit.
+    """
+    kind = kind_of(settings.store.url)
+    _require_free(settings)
+    targets = _targets(settings)
+    for folder in {target.parent for target in targets.values()}:
+        _make_folder(folder)
+        remove_abandoned(folder)
+    with draft(targets.get(DATABASE, targets[PEPPER]).parent) as place:
+        manifest, members = await asyncio.to_thread(read_archive, archive, place)
+        if manifest.database != kind:
+            raise ConfigError(
+                f"The backup is of a {manifest.database} database, and store.url names {kind}."
+            )
+        if lacking := [name for name in (DATABASE, PEPPER) if name not in members]:
+            raise ConfigError(f"The backup {archive} lacks {' and '.join(lacking)}.")
+        if kind == POSTGRESQL:
+            await _require_empty(settings)
+        placed = [name for name in (PEPPER, MASTER_KEY, DATABASE) if name in targets]
+        with ExitStack() as undo:  # a failed restore leaves everything as it was
+            for name in placed:
+                if name in members:
+                    _place(members[name], targets[name])
+                    undo.callback(_remove, targets[name])
+            if kind == POSTGRESQL:
+                url = settings.store.url
+                await asyncio.to_thread(restore_postgresql, url, members[DATABASE], timeout_s)
+            await _check(settings)
+            undo.pop_all()
+    return Backup(archive, manifest, _missing(members, settings))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+
+
+async def _schema(settings: Settings) -> str:
+    try:
+        async with Store(settings.store.url) as store:
+            found, _ = await store.database.revisions()
+    except DatabaseUnavailable as error:
+        raise ConfigError(error.reason) from None
+    if found is None:
+        raise ConfigError("The database is empty: there is nothing to back up.")
+    return found
+
+
+def _copied(source: Path, target: Path, what: str) -> Path:
+    try:
+        content = read_bounded(source)
+    except OSError as error:
+        raise ConfigError(f"{source}, {what}, cannot be read: {error.strerror}.") from None
+    try:
+        target.touch(0o600)
+        target.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}.") from None
+    return target
+
+
+def _copy_database(url: str, target: Path, timeout_s: float) -> None:
+    if kind_of(url) == SQLITE:
+        path = Store(url).database.path
+        assert path is not None
+        copy_sqlite(path, target)
+    else:
+        dump_postgresql(url, target, timeout_s)
+
+
+def _missing(members: dict[str, Path], settings: Settings) -> tuple[str, ...]:
+    missing = []
+    if MASTER_KEY not in members and settings.transactions.master_key.get_secret_value():
+        missing.append("the master key, which is in ONEBOOK_TRANSACTIONS__MASTER_KEY")
+    if SETTINGS not in members:
+        missing.append("settings from variables and flags")
+    return tuple(missing)
+
+
+def _targets(settings: Settings) -> dict[str, Path]:
+    targets = {
+        PEPPER: settings.store.pepper_file,
+        MASTER_KEY: settings.transactions.master_key_file,
+    }
+    path = Store(settings.store.url).database.path
+    if path is not None:
+        targets[DATABASE] = path
+    return targets
+
+
+def _require_free(settings: Settings) -> None:
+    taken = []
+    for path in _targets(settings).values():
+        taken += [str(each) for each in _with_companions(path) if each.exists()]
+    if taken:
+        raise ConfigError(
+            f"A restore overwrites nothing: stop the service, then move away {', '.join(taken)}."
+        )
+
+
+async def _require_empty(settings: Settings) -> None:
+    try:
+        async with Store(settings.store.url) as store:
+            tables = await store.database.tables()
+            ours, _ = await store.database.revisions()
+    except DatabaseUnavailable as error:
+        raise ConfigError(error.reason) from None
+    if tables:
+        whose = "those of Onebook" if ours else _some(tables)
+        raise ConfigError(
+            f"The database {store.database.name} is not empty: "
+            f"it has {len(tables)} tables, {whose}. Restore into an empty one."
+        )
+
+
+def _some(names: list[str]) -> str:
+    more = ", ..." if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
+
+
+def _place(source: Path, target: Path) -> None:
+    """Put an unpacked file into place atomically, synced to disk."""
+    try:
+        try:
+            _link(source, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            with draft(target.parent) as place:  # on the disk of the target
+                shutil.copy(source, place / target.name)
+                _link(place / target.name, target)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}.") from None
+
+
+def _link(source: Path, target: Path) -> None:
+    with source.open("rb") as file:
+        os.fsync(file.fileno())
+    os.link(source, target)  # fails where a file has appeared meanwhile
+
+
+def _remove(path: Path) -> None:
+    for each in _with_companions(path):
+        each.unlink(missing_ok=True)
+
+
+def _with_companions(path: Path) -> tuple[Path, ...]:
+    """A file and, of a SQLite database, its -wal and -shm files."""
+    return (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
+
+
+async def _check(settings: Settings) -> None:
+    """Check the restored files as a node would at its start."""
+    try:
+        async with Store(settings.store.url) as store:
+            await store.database.upgrade(create=False)
+            await require_same_pepper(store, load_pepper(settings.store.pepper_file))
+            vault = Vault(store.credentials, master_keys(settings.transactions))
+            for row in await store.credentials.list_credentials():
+                await vault.get(row.exchange, row.environment)
+    except DatabaseUnavailable as error:
+        raise ConfigError(error.reason) from None
+
+
+def write_archive(
+    path: Path, manifest: Manifest, members: Mapping[str, Path], temporary: Path
+) -> None:
+    """Write an archive of files, atomically: a draft on the same disk becomes the archive.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    try:
+        with (
+            open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE), "wb") as file,
+            tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            head = json.format(json.encode(manifest), indent=2)
+            _add(tar, MANIFEST, io.BytesIO(head), len(head))
+            for name, source in members.items():
+                with source.open("rb") as content:
+                    _add(tar, name, content, source.stat().st_size)
+            tar.close()
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"The backup {path} cannot be written: {error.strerror}.") from None
+
+
+def read_archive(path: Path, folder: Path) -> tuple[Manifest, dict[str, Path]]:
+    """Unpack an archive into a folder, after a check of every byte.
+
+    Only the plain files that `write_archive` writes are read: what else tar knows (links, sparse
+    files, headers that refer to each other) makes a small archive fill the disk or never end.
+
+    Raises:
+        ConfigError: It is no backup, damaged, or of a newer format.
+    """
+    try:
+        with path.open("rb") as file:
+            places = _places(file)
+            manifest = _manifest(file, places, path)
+            return manifest, {
+                name: _extract(file, places[name], name, expected, folder / name)
+                for name, expected in manifest.members.items()
+            }
+    except (tarfile.TarError, KeyError, EOFError):
+        raise ConfigError(f"{path} is no backup of Onebook, or it is damaged.") from None
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            reason = f"{folder} cannot take the unpacked backup: {error.strerror}."
+            raise ConfigError(reason) from None
+        raise ConfigError(f"The backup {path} cannot be read: {error.strerror}.") from None
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: io.BufferedIOBase, size: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, MODE
+    tar.addfile(member, content)
+
+
+def _places(file: BinaryIO) -> dict[str, Place]:
+    """Find the members of an archive.
+
+    Raises:
+        tarfile.TarError, EOFError: It is damaged, or holds anything but a few plain files.
+    """
+    size = os.fstat(file.fileno()).st_size
+    found: dict[str, Place] = {}
+    stated: int | None = None  # by a pax header, where the size of a member needs one
+    for _ in range(HEADERS_MAX):
+        block = file.read(tarfile.BLOCKSIZE)
+        if not any(block):
+            return found
+        head = tarfile.TarInfo.frombuf(block, tarfile.ENCODING, "surrogateescape")
+        start = file.tell()
+        length = head.size if stated is None else stated
+        if not 0 <= length <= size - start:
+            raise EOFError
+        if head.type == tarfile.XHDTYPE:
+            stated = _stated_size(file.read(min(length, PAX_BYTES_MAX)))
+        elif head.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and head.name not in found:
+            found[head.name], stated = Place(start, length), None
+        else:
+            raise tarfile.ReadError("a link, another kind of member, or a name that occurs twice")
+        file.seek(start + -(-length // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE)
+    raise tarfile.ReadError("too many members")
+
+
+def _stated_size(records: bytes) -> int | None:
+    """The size of the next member in the records of a pax header; None where none states it."""
+    sizes = _PAX_SIZE.findall(records)
+    return int(sizes[-1]) if sizes else None
+
+
+def _manifest(file: BinaryIO, places: Mapping[str, Place], path: Path) -> Manifest:
+    place = places[MANIFEST]
+    file.seek(place.start)
+    try:
+        content = file.read(min(place.length, MANIFEST_BYTES_MAX))
+        manifest = json.decode(content, type=Manifest)
+    except (DecodeError, RecursionError, UnicodeDecodeError):
+        raise ConfigError(f"{path} has a manifest that this release cannot read.") from None
+    if manifest.format != FORMAT:
+        raise ConfigError(f"{path} has format {manifest.format}: install a newer Onebook.")
+    if not all(_NAME.fullmatch(name) for name in manifest.members):
+        raise ConfigError(f"{path} names files outside the archive.")
+    return manifest
+
+
+def _extract(file: BinaryIO, place: Place, name: str, expected: str, target: Path) -> Path:
+    file.seek(place.start)
+    left = place.length
+    with open(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE), "wb") as copy:
+        while left:
+            chunk = file.read(min(left, CHUNK_BYTES))
+            if not chunk:
+                raise EOFError
+            copy.write(chunk)
+            left -= len(chunk)
+    if digest_of(target) != expected:
+        raise ConfigError(f"{name} in the backup is damaged: its checksum does not match.")
+    return target
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def kind_of(url: str) -> str:
+    """The kind of database that an address names.
+
+    Raises:
+        ConfigError: None that we know.
+    """
+    return POSTGRESQL if Store(url).database.path is None else SQLITE
+
+
+def copy_sqlite(source: Path, target: Path) -> None:
+    """Copy a database that may be in use, and check the copy.
+
+    Raises:
+        ConfigError: It cannot be read, or the copy is not sound.
+    """
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as theirs,
+            closing(sqlite3.connect(target)) as copy,
+        ):
+            theirs.execute(f"PRAGMA busy_timeout={round(BUSY_S * 1_000)}")
+            theirs.backup(copy, pages=PAGES_AT_ONCE, sleep=STEP_PAUSE_S)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without -wal
+            (found,) = copy.execute("PRAGMA integrity_check").fetchone()
+    except sqlite3.Error as error:
+        raise ConfigError(f"The database {source} cannot be copied to {target}: {error}.") from None
+    if found != "ok":
+        raise ConfigError(f"The database {source} is damaged: {found}.")
+
+
+def dump_postgresql(url: str, target: Path, timeout_s: float) -> None:
+    """Write a dump in PostgreSQL's custom format.
+
+    Raises:
+        ConfigError: pg_dump is not installed or fails.
+    """
+    words = ["--format=custom", "--no-owner", "--no-privileges", "--file", str(target)]
+    _run("pg_dump", words, url, timeout_s)
+
+
+def restore_postgresql(url: str, dump: Path, timeout_s: float) -> None:
+    """Restore a dump into an empty database, whole or not at all.
+
+    Raises:
+        ConfigError: pg_restore is not installed or fails.
+    """
+    name = str(make_url(url).database)
+    words = ["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]
+    _run("pg_restore", [*words, "--dbname", name, str(dump)], url, timeout_s)
+
+
+def _run(program: str, words: list[str], url: str, timeout_s: float) -> None:
+    path = shutil.which(program)
+    if path is None:
+        raise ConfigError(
+            f"{program} is not installed here; install PostgreSQL's client programs "
+            "(Debian: apt-get install postgresql-client)."
+        )
+    try:
+        done = subprocess.run(  # noqa: S603 - a program found on PATH, no shell
+            [path, "--no-password", *words],
+            env={**os.environ, **_environment(make_url(url))},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{program} did not end within {timeout_s:g} s.") from None
+    if done.returncode:
+        reason = " ".join(done.stderr.split())[:ERROR_CHARS_MAX] or f"status {done.returncode}"
+        raise ConfigError(f"{program} failed: {reason}")
+
+
+def _environment(url: URL) -> dict[str, str]:
+    """The connection as libpq's variables: arguments are readable by every user."""
+    values = {
+        "PGHOST": url.host,
+        "PGPORT": url.port,
+        "PGUSER": url.username,
+        "PGPASSWORD": url.password,
+        "PGDATABASE": url.database,
+    }
+    given = {name: str(value) for name, value in values.items() if value is not None}
+    return {**given, **tls_variables(tls_words(url))}
+
+
+@contextmanager
+def draft(folder: Path) -> Iterator[Path]:
+    """A new folder in `folder`, removed at the end."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=folder) as name:
+        place = Path(name)
+        with (place / LOCK).open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield place
+
+
+def abandoned(folder: Path) -> list[Path]:
+    """The drafts in a folder whose process has ended, as far as they can be read."""
+    return [each for each in sorted(folder.glob(f"{PREFIX}*")) if _unlocked(each / LOCK)]
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove them: they hold secrets and take disk space."""
+    for each in abandoned(folder):
+        with suppress(OSError):
+            shutil.rmtree(each)
+
+
+def _unlocked(path: Path) -> bool:
+    try:
+        with path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True  # killed before it had one
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,702 @@
+"""Diagnoses an installation before a start or beside a running node: a suggested fix per finding.
+
+Examines this machine, the database and its secrets, NATS and the other nodes, the port and the
+exchanges. Creates no files and upgrades no schema; one row of the database is written, the time of
+its last write. Of a cluster it only listens, so running nodes do not notice.
+"""
+
+import asyncio
+import os
+import platform
+import shutil
+import socket
+import sqlite3
+import ssl
+import stat
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+from msgspec import Struct
+
+from onebook import __version__, http
+from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.accounts.usage import unlocked, usage_place
+from onebook.clock import iso_ms, s_of_http_date
+from onebook.config import ServerSettings, Settings
+from onebook.errors import ConfigError, DatabaseUnavailable, file_problem
+from onebook.exchanges import EXCHANGES
+from onebook.exchanges.kit import Exchange
+from onebook.feeds import enabled
+from onebook.nodes import wire
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.nats import NatsBus
+from onebook.nodes.presence import listen
+from onebook.ops import preflight
+from onebook.ops.backup import abandoned
+from onebook.ops.preflight import missing_extensions
+from onebook.store import Store
+from onebook.transactions.credentials import Vault, master_keys
+
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+FREE_BYTES_MIN: Final = 1 << 30
+CERTIFICATE_DAYS_MIN: Final = timedelta(days=14)
+OTHERS: Final = 0o077
+OTHERS_WRITE: Final = 0o022
+# Packages whose version is worth knowing in a report of a fault.
+PACKAGES: Final = ("uvloop", "picows", "uvicorn", "sqlalchemy", "cryptography")
+
+SLOW_S: Final = 0.25  # a write that takes longer goes into the usage file as well
+
+NATS_ADVICE = "Check nats.servers, the login and the certificates, and that nats-server runs."
+
+AT_ONCE_MAX: Final = 8
+SKEW_WARNING_S: Final = 1.5  # a Date header has whole seconds
+SKEW_FAULT_S: Final = 5.0  # exchanges refuse signed requests of this age
+REFUSED: Final = {403, 451}  # by country or by address
+PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
+CLOCK_ADVICE: Final = "Run an NTP client (chrony or systemd-timesyncd): timedatectl set-ntp true"
+LIVE_CHECK: Final = "To check their protocols too: onebook exchanges check --live"
+FIREWALL_ADVICE: Final = (
+    "Allow DNS and outgoing TCP to this host and port, or leave it out of feeds.exchanges."
+)
+
+
+class Severity(StrEnum):
+    """How bad a finding is: a fault keeps the node from starting or from serving."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAULT = "fault"
+
+
+class Finding(Struct, frozen=True):
+    """Result of one check: the state, and what to do if it is not well."""
+
+    check: str
+    state: Severity
+    message: str
+    advice: str = ""
+
+
+def ok(check: str, message: str) -> Finding:
+    """Nothing to do."""
+    return Finding(check, Severity.OK, message)
+
+
+def warning(check: str, message: str, advice: str) -> Finding:
+    """It works, and should be better."""
+    return Finding(check, Severity.WARNING, message, advice)
+
+
+def fault(check: str, message: str, advice: str) -> Finding:
+    """It does not work."""
+    return Finding(check, Severity.FAULT, message, advice)
+
+
+def local_findings(settings: Settings, faults: list[str], file: Path | None) -> Iterator[Finding]:
+    """Examine settings that were read with these faults, and this machine."""
+    yield from _settings(settings, faults, file)
+    yield from _versions()
+    yield from _compiled()
+    yield from _user()
+    yield from _settings_file(file or Path("onebook.toml"))
+    yield from _secrets(settings)
+    yield from _folders(settings)
+    yield from _usage_files(settings)
+    yield from _files_limit(settings)
+    yield from _certificate(settings)
+    yield from _exposure(settings)
+
+
+def _settings(settings: Settings, faults: list[str], file: Path | None) -> Iterator[Finding]:
+    found = [*faults, *preflight.faults(settings)]
+    for each in found:
+        yield fault("settings", each, "Correct it and run onebook config check.")
+    if not found:
+        yield ok(
+            "settings", f"{file or 'Defaults, onebook.toml and environment'}: no errors found."
+        )
+
+
+def _versions() -> Iterator[Finding]:
+    packages = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    yield ok(
+        "versions",
+        f"Onebook {__version__}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {ssl.OPENSSL_VERSION}, {packages}.",
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _compiled() -> Iterator[Finding]:
+    if missing := missing_extensions():
+        yield warning(
+            "compiled",
+            f"The slower pure-Python version is used for: {', '.join(missing)}.",
+            "Install a C compiler and reinstall Onebook.",
+        )
+    else:
+        yield ok("compiled", "All extensions are compiled.")
+
+
+def _user() -> Iterator[Finding]:
+    if os.geteuid() == 0:
+        yield warning(
+            "user",
+            "This runs as root.",
+            "Run the service under an account of its own, as deploy/systemd/onebook.service does.",
+        )
+
+
+def _settings_file(path: Path) -> Iterator[Finding]:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return
+    if mode & OTHERS_WRITE:
+        yield warning(
+            "permissions", f"Others can write the settings file {path}.", f"chmod go-w {path}"
+        )
+
+
+def _secrets(settings: Settings) -> Iterator[Finding]:
+    """Files that others may not read; the pepper and the master key are checked by preflight."""
+    database = _database_file(settings)
+    sensitive = {
+        "the database": database,
+        "its write-ahead log": database and database.with_name(f"{database.name}-wal"),
+        "the TLS key": settings.server.tls_key_file,
+    }
+    for what, path in sensitive.items():
+        if path is None:
+            continue
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError:  # not made yet, or in a folder that is examined below
+            continue
+        if mode & OTHERS:
+            yield warning("permissions", f"Others can read {what} {path}.", f"chmod 600 {path}")
+        elif not os.access(path, os.R_OK):
+            advice = "Run this as the account of the service, which must own the file."
+            yield fault("permissions", f"{path} cannot be read.", advice)
+
+
+def _database_file(settings: Settings) -> Path | None:
+    try:
+        return Store(settings.store.url).database.path
+    except ConfigError:
+        return None  # reported already
+
+
+def _folders(settings: Settings) -> Iterator[Finding]:
+    database = _database_file(settings)
+    files = [settings.store.pepper_file, settings.transactions.master_key_file]
+    folders = {each.absolute().parent for each in (*files, *([database] if database else []))}
+    if settings.store.usage_dir is not None:
+        folders.add(settings.store.usage_dir.absolute())
+    for folder in sorted(folders):
+        yield from _folder(folder)
+        yield from _abandoned(folder)
+
+
+def _folder(folder: Path) -> Iterator[Finding]:
+    there = next(each for each in (folder, *folder.parents) if os.path.exists(each))
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield fault(
+            "permissions",
+            f"{there} cannot be written, and the service keeps files in {folder}.",
+            f"Run this as the account of the service, which must own {folder}.",
+        )
+        return
+    free_bytes = shutil.disk_usage(there).free
+    room = f"{free_bytes / (1 << 30):.1f} GiB are free at {folder}."
+    if free_bytes < FREE_BYTES_MIN:
+        yield warning("disk", f"Only {room}", "Make room, or move store.url to another disk.")
+    else:
+        yield ok("disk", room)
+
+
+def _abandoned(folder: Path) -> Iterator[Finding]:
+    for each in abandoned(folder):
+        yield warning(
+            "leftovers",
+            f"{each} was left by an onebook backup or restore that was killed, and may hold the "
+            "pepper and the master key.",
+            f"rm -r {each}; the next backup or restore to {folder} removes it too.",
+        )
+
+
+def _usage_files(settings: Settings) -> Iterator[Finding]:
+    """Usage that no node has taken in: it is not billed."""
+    try:
+        folder, name = usage_place(settings.store, Store(settings.store.url))
+    except ConfigError:
+        return  # reported already
+    for each in unlocked(folder, name):
+        yield warning(
+            "usage",
+            f"{each} was left by a node that was killed; usage in it is not billed yet.",
+            "Start a node with this store.usage_dir on this machine: it takes the file in. Do not "
+            "delete it.",
+        )
+
+
+def _certificate(settings: Settings) -> Iterator[Finding]:
+    """How long the certificate is valid; an expired one is a fault of the settings."""
+    ends = preflight.tls_ends(settings.server)
+    left = None if ends is None else ends - datetime.now(UTC)
+    if left is None or left <= timedelta(0):
+        return
+    shown = f"The certificate in {settings.server.tls_cert_file} ends on {ends:%Y-%m-%d %H:%M} UTC"
+    if left < CERTIFICATE_DAYS_MIN:
+        yield warning(
+            "certificate",
+            f"{shown}, in {left.days} days.",
+            "Renew it, then send the node SIGHUP (systemctl reload onebook).",
+        )
+    else:
+        yield ok("certificate", f"{shown}.")
+
+
+def _files_limit(settings: Settings) -> Iterator[Finding]:
+    yield from _tried(
+        "files",
+        lambda: http.reserve_files(settings.server, settings.gateway.connections_max),
+        "The process may open as many files as the limits need.",
+        "Set LimitNOFILE= in the systemd unit or ulimit -Hn, or lower gateway.connections_max.",
+    )
+
+
+def _tried(
+    check: str, action: Callable[[], object], message: str, advice: str
+) -> Iterator[Finding]:
+    try:
+        action()
+    except ConfigError as error:
+        yield fault(check, error.message, advice)
+    else:
+        yield ok(check, message)
+
+
+def _exposure(settings: Settings) -> Iterator[Finding]:
+    server = settings.server
+    if server.host in LOOPBACK:
+        yield ok("exposure", f"The service listens on {server.host}, for this machine alone.")
+        return
+    if server.tls_cert_file is None:
+        yield warning(
+            "exposure",
+            f"The service listens on {server.host} without TLS: API keys cross the network in "
+            "clear text.",
+            "Set server.tls_cert_file, or server.host = 127.0.0.1 behind a proxy (deploy/nginx).",
+        )
+    if server.metrics_port is None and not server.metrics_token.get_secret_value():
+        yield warning(
+            "exposure",
+            f"/metrics at {server.host} port {server.port} is answered to this machine alone.",
+            "Set server.metrics_port and server.metrics_host, or server.metrics_token.",
+        )
+
+
+async def database_findings(
+    settings: Settings, monotonic: Callable[[], float] = time.monotonic
+) -> list[Finding]:
+    """Examine the database that the settings name."""
+    try:
+        store = Store(settings.store.url)
+    except ConfigError:
+        return []  # a fault of the settings, which are examined elsewhere
+    async with store:
+        try:
+            if store.database.path is not None and not store.database.path.exists():
+                return [_absent(settings, store)]
+            if store.database.path is not None:
+                damage = await asyncio.to_thread(_damage, store.database.path)
+                if damage:
+                    return [_damaged(store.database.path, damage)]
+            return [each async for each in _opened(settings, store, monotonic)]
+        except DatabaseUnavailable as error:
+            advice = "Start the database, and check store.url and the rights of its user."
+            if store.database.path is not None:
+                advice = (
+                    "The account of the service must own the file, those beside it and the folder, "
+                    "and their disk must have room."
+                )
+            return [fault("database", error.reason, advice)]
+        except OSError as error:
+            advice = "Check the owner and the mode of the file and of its folder."
+            return [fault("database", file_problem(error), advice)]
+
+
+def _damage(path: Path) -> str:
+    """What SQLite finds wrong with a file; empty where it is sound, or cannot be opened at all."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as its:
+            (found,) = its.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        name = getattr(error, "sqlite_errorname", "")
+        return str(error) if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) else ""
+    return "" if found == "ok" else str(found).replace("\n", " ")
+
+
+def _damaged(path: Path, damage: str) -> Finding:
+    return fault(
+        "database",
+        f"The database {path} is damaged: {damage}.",
+        f"Stop the nodes, move {path} and the files beside it away (keep them), and restore the "
+        "newest backup (onebook restore). Then check the disk: smartctl, dmesg.",
+    )
+
+
+def _absent(settings: Settings, store: Store) -> Finding:
+    if settings.store.pepper_file.exists():
+        return fault(
+            "database",
+            f"There is no database {store.database.path}, though its pepper is at "
+            f"{settings.store.pepper_file}.",
+            "Restore it (onebook restore), or correct store.url.",
+        )
+    return ok("database", f"The first start makes {store.database.path}.")
+
+
+async def _opened(
+    settings: Settings, store: Store, monotonic: Callable[[], float]
+) -> AsyncIterator[Finding]:
+    found, known = await store.database.revisions()
+    if found is None:
+        yield ok("database", "It answers and is empty; the first start makes its tables.")
+        return
+    if found > known:
+        yield fault(
+            "database",
+            f"Its schema {found} is newer than {known} of this release.",
+            "Install the newer Onebook.",
+        )
+        return
+    if found < known:
+        yield warning(
+            "database",
+            f"Its schema is {found}; this release has {known}.",
+            "Make a backup (onebook backup), then run onebook db upgrade or start a node.",
+        )
+        return
+    began_s = monotonic()
+    await store.accounts.newest_change()  # the connection is open by now
+    answered_s = monotonic() - began_s
+    began_s = monotonic()
+    await store.facts.probe(time.time_ns() // 1_000_000)
+    written_s = monotonic() - began_s
+    speed = f"a read took {answered_s * 1e3:.0f} ms, a write {written_s * 1e3:.0f} ms"
+    if written_s > SLOW_S:
+        yield warning(
+            "database",
+            f"It answers slowly: {speed}.",
+            "Put it on a faster disk, or nearer to the node.",
+        )
+    else:
+        yield ok("database", f"Schema {found}; {speed}.")
+    async for each in _belonging(settings, store):
+        yield each
+
+
+async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]:
+    """The pepper and the master key that the rows were written under."""
+    accounts = await store.accounts.list_accounts()
+    if accounts:
+        if settings.store.pepper_file.exists():
+            yield await _secret(
+                "pepper",
+                lambda: _pepper(settings, store),
+                "The pepper belongs to this database.",
+                "Restore the pepper file from the backup of this database: no key works without.",
+            )
+            async for each in _peppers(settings, store):
+                yield each
+        else:
+            yield fault(
+                "pepper",
+                f"{settings.store.pepper_file} is missing, and {len(accounts)} accounts exist.",
+                "Restore it from the backup of this database: no key works without.",
+            )
+    for row in await store.credentials.list_credentials():
+        name = f"{row.exchange} {row.environment}"
+
+        async def opened(exchange: str = row.exchange, environment: str = row.environment) -> None:
+            await Vault(store.credentials, master_keys(settings.transactions)).get(
+                exchange, environment
+            )
+
+        yield await _secret(
+            "master key",
+            opened,
+            f"The credentials of {name} can be decrypted.",
+            f"Restore the master key, or set them again: onebook credentials set {row.exchange}.",
+        )
+
+
+async def _peppers(settings: Settings, store: Store) -> AsyncIterator[Finding]:
+    """Older peppers that are still in use, and retired ones that the file still holds."""
+    rows = await store.accounts.list_peppers()
+    old = [each.pepper_id for each in rows[:-1] if each.retired_at_ms is None]
+    if old:
+        left = await store.accounts.keys_under_old_peppers(time.time_ns() // 1_000_000)
+        yield warning(
+            "pepper",
+            f"The old pepper {', '.join(old)} is still in use. Keys that were not used since the "
+            f"rotation of {iso_ms(rows[-1].current_from_ms)}: {len(left)}.",
+            "Restart the nodes so that clients connect again; then onebook keys rotate-pepper "
+            "--retire ends it and revokes the keys that are left.",
+        )
+    retired = {each.pepper_id for each in rows if each.retired_at_ms is not None}
+    with suppress(ConfigError):  # reported already
+        held = retired.intersection(load_pepper(settings.store.pepper_file).ids)
+        if held:
+            yield warning(
+                "pepper",
+                f"{settings.store.pepper_file} holds the retired pepper {', '.join(sorted(held))}.",
+                "Run onebook keys rotate-pepper --retire again, and copy the file to each machine.",
+            )
+
+
+async def _pepper(settings: Settings, store: Store) -> None:
+    await require_same_pepper(store, load_pepper(settings.store.pepper_file))
+
+
+async def _secret(
+    check: str, action: Callable[[], Awaitable[None]], message: str, advice: str
+) -> Finding:
+    try:
+        await action()
+    except ConfigError as error:
+        return fault(check, error.message, advice)
+    return ok(check, message)
+
+
+async def cluster_findings(settings: Settings) -> list[Finding]:
+    """Examine NATS and the nodes of the cluster; nothing where this is the only node."""
+    if settings.node.role == "all":
+        return []
+    try:
+        async with NatsBus(settings.nats, name="onebook doctor") as bus:
+            nodes = await listen(bus, settings.node)
+    except ConfigError as error:
+        return [fault("nats", error.message, NATS_ADVICE)]
+    return [ok("nats", "NATS accepts this node."), *_nodes(nodes, settings.node.cluster)]
+
+
+def _nodes(nodes: Sequence[NodeHeartbeat], cluster: str) -> list[Finding]:
+    alive = [each for each in nodes if each.state is not NodeState.GONE]
+    others = [each for each in alive if each.wire != wire.VERSION]
+    feeds = [each for each in alive if each.role is NodeRole.FEEDS and each not in others]
+    found = [
+        warning(
+            "nodes",
+            f"{each.name} (Onebook {each.version}) speaks version {each.wire} of the node "
+            f"protocol, this release {wire.VERSION}: neither uses the other.",
+            "Finish the upgrade: docs/guides/many-nodes.md has the order.",
+        )
+        for each in others
+    ]
+    if not feeds:
+        found.append(
+            warning(
+                "nodes",
+                f"No feeds node of the cluster {cluster} that this release can use is alive.",
+                "Start one (onebook serve --role feeds), or correct node.cluster.",
+            )
+        )
+    gateways = len(alive) - len(others) - len(feeds)
+    counts = f"feeds nodes {len(feeds)}, gateways {gateways}"
+    return found or [ok("nodes", f"Alive in the cluster {cluster}: {counts}.")]
+
+
+class ExchangeAnswer(NamedTuple):
+    """What an exchange's servers answered; `skew_s` is our clock minus theirs."""
+
+    problem: str = ""
+    advice: str = ""
+    skew_s: float | None = None
+
+
+async def network_findings(settings: Settings, *, exchanges_too: bool = True) -> list[Finding]:
+    """Examine the service's port and, unless disabled, the connection to every exchange in use."""
+    server = settings.server
+    found = [await _port(server)]
+    if server.metrics_port:
+        found += _metrics_ports(server, settings.node.workers, running="A node" in found[0].message)
+    if not exchanges_too:
+        return found
+    try:
+        wanted = enabled(EXCHANGES, settings.feeds)
+    except ConfigError:
+        return found  # a fault of the settings, which are examined elsewhere
+    direct = {name: each for name, each in wanted.items() if not each.via}
+    answers = await _ask_all(direct, settings.feeds.connect_timeout_s)
+    found += _reached(answers)
+    found += _clock([each.skew_s for each in answers.values() if each.skew_s is not None])
+    return found
+
+
+async def _port(server: ServerSettings) -> Finding:
+    """Whether the port is free, or what answers there."""
+    place = f"{server.host} port {server.port}"
+    reason = _bound(server.host, server.port)
+    if reason is None:
+        return ok("port", f"{place} is free.")
+    # Any program may listen there, and answer anything.
+    with suppress(httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError):
+        return await _node(server, place)
+    return fault(
+        "port",
+        f"The service cannot listen on {place}: {reason}.",
+        "Stop the program that listens there (ss -ltnp), or set server.host and server.port.",
+    )
+
+
+def _metrics_ports(server: ServerSettings, workers: int, *, running: bool) -> Iterator[Finding]:
+    """Whether the ports of /metrics are free, while no node runs that has them."""
+    host, first = server.metrics_host, server.metrics_port
+    assert first is not None
+    for port in range(first, first + 1 + workers):
+        problem = _bound(host, port)
+        if problem is None:
+            yield ok("metrics port", f"{host} port {port} is free.")
+        elif running:
+            yield ok("metrics port", f"{host} port {port} is in use, and a node runs.")
+        else:
+            yield fault(
+                "metrics port",
+                f"/metrics cannot listen on {host} port {port}: {problem}.",
+                "Stop the program that listens there (ss -ltnp), or set server.metrics_port.",
+            )
+
+
+def _bound(host: str, port: int) -> str | None:
+    """Why a port cannot be bound; None where it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        # As the service binds it: a port in TIME_WAIT counts as free.
+        with socket.create_server((host, port), family=family):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+async def _node(server: ServerSettings, place: str) -> Finding:
+    scheme = "https" if server.tls_cert_file else "http"
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(server.host, server.host)  # noqa: S104
+    # This machine's own certificate: its name is the public one.
+    async with httpx.AsyncClient(verify=False, timeout=5, trust_env=False) as http:  # noqa: S501
+        answer = (await http.get(f"{scheme}://{host}:{server.port}/readyz")).json()
+    if answer["ready"] and not answer["problems"]:
+        return ok("port", f"A node listens on {place} and is ready.")
+    problems = " ".join(answer["problems"]) or "it is not ready."
+    advice = "See the log of the node; docs/guides/operate.md explains each problem."
+    make = warning if answer["ready"] else fault
+    return make("port", f"A node listens on {place}: {problems}", advice)
+
+
+async def _ask_all(
+    exchanges: Mapping[str, Exchange], timeout_s: float
+) -> dict[str, ExchangeAnswer]:
+    places = asyncio.Semaphore(AT_ONCE_MAX)
+    headers = {"User-Agent": f"onebook/{__version__}"}
+    async with httpx.AsyncClient(timeout=timeout_s, headers=headers) as http:
+
+        async def ask(exchange: Exchange) -> ExchangeAnswer:
+            async with places:
+                return await _ask(exchange, http, timeout_s)
+
+        answers = await asyncio.gather(*map(ask, exchanges.values()))
+    return dict(zip(exchanges, answers, strict=True))
+
+
+async def _ask(exchange: Exchange, http: httpx.AsyncClient, timeout_s: float) -> ExchangeAnswer:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _connect(exchange.ws_url)
+    except (OSError, TimeoutError) as error:
+        return ExchangeAnswer(_reason(exchange.ws_url, error), FIREWALL_ADVICE)
+    began_s = time.time()
+    try:
+        answer = await http.head(exchange.rest_url)
+    except httpx.HTTPError as error:
+        return ExchangeAnswer(_reason(exchange.rest_url, error), FIREWALL_ADVICE)
+    if answer.status_code in REFUSED:
+        advice = "It refuses this address or country: leave it out of feeds.exchanges."
+        return ExchangeAnswer(f"{_host(exchange.rest_url)} answers {answer.status_code}.", advice)
+    return ExchangeAnswer(skew_s=skew_s(answer.headers.get("date", ""), began_s, time.time()))
+
+
+def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
+    """Our clock minus theirs, from a Date header of whole seconds; None without one."""
+    try:
+        theirs_s = s_of_http_date(date)
+    except ValueError:
+        return None
+    return (began_s + ended_s) / 2 - (theirs_s + 0.5)
+
+
+async def _connect(url: str) -> None:
+    """TCP and, if the address has it, TLS; no byte of a protocol above."""
+    parts = urlsplit(url)
+    tls = ssl.create_default_context() if parts.scheme in ("wss", "https") else None
+    port = parts.port or PORTS[parts.scheme]
+    _, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc
+
+
+def _reason(url: str, error: BaseException) -> str:
+    if isinstance(error, (TimeoutError, httpx.TimeoutException)):
+        return f"{_host(url)} does not answer in time."
+    return f"{_host(url)} cannot be reached: {error}."
+
+
+def _reached(answers: Mapping[str, ExchangeAnswer]) -> Iterator[Finding]:
+    bad = {name: each for name, each in answers.items() if each.problem}
+    if bad and len(bad) == len(answers):
+        name, first = next(iter(bad.items()))
+        message = f"None of {len(answers)} can be reached; {name}: {first.problem}"
+        yield fault("exchanges", message, first.advice)
+        return
+    for name, each in bad.items():
+        yield warning("exchanges", f"{name}: {each.problem}", each.advice)
+    if answers:
+        reached = f"{len(answers) - len(bad)} of {len(answers)} can be reached."
+        yield ok("exchanges", f"{reached} {LIVE_CHECK}")
+
+
+def _clock(skews_s: list[float]) -> list[Finding]:
+    """Compare with the median of the exchanges: one of them may be wrong."""
+    if not skews_s:
+        advice = "Check it by hand: timedatectl, chronyc tracking."
+        return [warning("clock", "No exchange returned its time.", advice)]
+    middle_s = median(skews_s)
+    shown = f"The clock is {abs(middle_s):.1f} s {'ahead of' if middle_s > 0 else 'behind'}"
+    shown += f" that of {len(skews_s)} exchanges."
+    if abs(middle_s) >= SKEW_FAULT_S:
+        return [fault("clock", shown, CLOCK_ADVICE)]
+    if abs(middle_s) >= SKEW_WARNING_S:
+        return [warning("clock", shown, CLOCK_ADVICE)]
+    return [ok("clock", f"It agrees with that of {len(skews_s)} exchanges within 1.5 s.")]

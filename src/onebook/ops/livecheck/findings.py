@@ -1,0 +1,264 @@
+"""Turns the observations of an exchange into its report: findings and measures."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from onebook.exchanges.kit import LossDetection
+from onebook.model import Health, Reason
+from onebook.ops.livecheck.observer import FollowedBook, Observer
+from onebook.ops.livecheck.report import (
+    BookReport,
+    Comparison,
+    ExchangeReport,
+    FindingKind,
+    Grade,
+    ListReport,
+    LiveFinding,
+    Measure,
+    SeenForm,
+    Traffic,
+)
+
+FRAMES_MIN: Final = 5  # intervals of a book before its pace is judged
+SLOWER_FACTOR: Final = 3.0  # a median of this many stated intervals is slower than stated
+SLOWER_MIN_S: Final = 0.25  # and at least this much longer: networks and loops jitter
+AHEAD_S: Final = 1.0  # data this far in the future shows a clock that is wrong
+SILENT_MIN_S: Final = 5.0  # a book that was lively is silent after this,
+SILENT_FACTOR: Final = 20.0  # and after this many of its intervals
+SAME_LOOKS_MIN: Final = 3  # looks at which two books were equal
+INTERVAL: Final = "data interval, median"
+DEPTH: Final = "depth"
+ORDER: Final = {Grade.FAULT: 0, Grade.WARNING: 1, Grade.NOTE: 2}
+
+
+def exchange_report(
+    observer: Observer,
+    *,
+    listed: ListReport,
+    missing: Sequence[str],
+    own_addresses: bool,
+    seconds: float,
+    interrupted: bool,
+    old_s: float,
+    now: float,
+) -> ExchangeReport:
+    """Make the report of one exchange.
+
+    Args:
+        observer: What was seen.
+        listed: Its instrument list.
+        missing: Symbols that were requested and are not traded there.
+        own_addresses: Whether the operator overrides its addresses.
+        seconds: How long its books were followed.
+        interrupted: Whether the check was ended early.
+        old_s: From which age on arrival data is old (`feeds.old_s`).
+        now: Monotonic seconds.
+    """
+    exchange = observer.exchange
+    books = tuple(observer.followed.values())
+    findings = [
+        *_of_list(listed, missing),
+        *_of_notes(observer),
+        *(found for book in books for found in _of_book(book, now)),
+        *_of_pace(observer),
+        *_of_silence(observer, now),
+        *_of_clock(observer, old_s),
+    ]
+    findings.sort(key=lambda each: (ORDER[each.grade], each.kind))
+    return ExchangeReport(
+        exchange=exchange.name,
+        addresses="own" if own_addresses else "published",
+        seconds=round(seconds, 1),
+        interrupted=interrupted,
+        instruments=listed,
+        traffic=Traffic(
+            connections=observer.connections,
+            frames=observer.frames,
+            bytes=observer.bytes,
+            largest_frame_bytes=observer.largest,
+            messages_sent=len(observer.sent),
+        ),
+        books=tuple(_book(each) for each in books),
+        comparisons=_comparisons(observer, books),
+        measures=tuple(_measures(observer, now)),
+        outputs=dict(sorted(observer.outputs.items())),
+        forms=tuple(
+            SeenForm(form, kind, noted.count, noted.example)
+            for (kind, form), noted in observer.forms.items()
+        ),
+        findings=tuple(findings),
+    )
+
+
+def finding(
+    kind: FindingKind, detail: str = "", *, symbol: str = "", count: int = 1, example: str = ""
+) -> LiveFinding:
+    """Make a finding with the grade and the sentence of its kind."""
+    return LiveFinding(kind, kind.grade, kind.sentence, symbol, detail, count, example)
+
+
+def _of_list(listed: ListReport, missing: Sequence[str]) -> Iterator[LiveFinding]:
+    if listed.problem:
+        yield finding(FindingKind.LIST_UNREADABLE, listed.problem)
+    for symbol in missing:
+        yield finding(FindingKind.SYMBOL_MISSING, symbol=symbol)
+
+
+def _of_notes(observer: Observer) -> Iterator[LiveFinding]:
+    for (kind, symbol, detail), noted in observer.noted.items():
+        if kind is FindingKind.SAME_BOOK and noted.count < SAME_LOOKS_MIN:
+            continue
+        yield finding(kind, detail, symbol=symbol, count=noted.count, example=noted.example)
+
+
+def _of_book(book: FollowedBook, now: float) -> Iterator[LiveFinding]:
+    symbol = book.instrument.symbol
+    if book.live_at is None:
+        waited = f"{_state(book)} after {now - book.acquired_at:.1f} s"
+        yield finding(FindingKind.NEVER_LIVE, waited, symbol=symbol)
+    elif book.health is not Health.LIVE:
+        detail = f"it was live, and is {_state(book)} at the end"
+        yield finding(FindingKind.STALE, detail, symbol=symbol)
+    if book.live_at is not None and book.data_frames <= 1 and now > book.acquired_at:
+        words = "the stream delivered nothing after the snapshot"
+        if book.behind:
+            words += ", and REST bodies are newer than it"
+        yield finding(FindingKind.SILENT, words, symbol=symbol)
+
+
+def _state(book: FollowedBook) -> str:
+    words = f"{book.health}: {book.reason or Reason.SUBSCRIBING}"
+    return f"{words} ({book.detail})" if book.detail else words
+
+
+def _of_pace(observer: Observer) -> Iterator[LiveFinding]:
+    stated_ms = observer.exchange.interval_ms
+    if not stated_ms:
+        return
+    stated_s = stated_ms / 1_000
+    for book in observer.followed.values():
+        if len(book.intervals_s) < FRAMES_MIN:
+            continue
+        middle_s = median(book.intervals_s)
+        if middle_s > max(stated_s * SLOWER_FACTOR, stated_s + SLOWER_MIN_S):
+            words = f"stated every {stated_ms} ms, measured every {middle_s * 1_000:.0f} ms"
+            yield finding(FindingKind.SLOWER, words, symbol=book.instrument.symbol)
+
+
+def _of_silence(observer: Observer, now: float) -> Iterator[LiveFinding]:
+    """Find books whose data stopped during the check."""
+    for book in observer.followed.values():
+        if book.heard_at is None or len(book.intervals_s) < FRAMES_MIN:
+            continue
+        middle_s, silent_s = median(book.intervals_s), now - book.heard_at
+        if silent_s > max(SILENT_MIN_S, middle_s * SILENT_FACTOR):
+            words = f"nothing in the last {silent_s:.1f} s, before that every {middle_s:.2f} s"
+            yield finding(FindingKind.SILENT, words, symbol=book.instrument.symbol)
+
+
+def _of_clock(observer: Observer, old_s: float) -> Iterator[LiveFinding]:
+    if observer.ages_s is None:
+        return
+    least_s, _ = observer.ages_s
+    if least_s < -AHEAD_S:
+        yield finding(FindingKind.CLOCK_SKEW, f"its times are {-least_s:.1f} s ahead")
+    elif least_s > old_s:
+        yield finding(FindingKind.CLOCK_SKEW, f"its newest data was {least_s:.1f} s old")
+
+
+def _book(book: FollowedBook) -> BookReport:
+    return BookReport(
+        symbol=book.instrument.symbol,
+        native=book.instrument.native,
+        state=book.health.value,
+        reason="" if book.reason is None else book.reason.value,
+        live_after_s=None if book.live_at is None else round(book.live_at - book.acquired_at, 3),
+        data_frames=book.data_frames,
+        bids=book.bids,
+        asks=book.asks,
+        resubscribed=book.resubscribed,
+    )
+
+
+def _comparisons(observer: Observer, books: Sequence[FollowedBook]) -> tuple[Comparison, ...]:
+    """List the comparisons, or why a book has none."""
+    made = observer.comparisons
+    compared = {each.symbol for each in made}
+    return (
+        *made,
+        *(
+            Comparison(book.instrument.symbol, "none", detail=_not_comparable(observer, book))
+            for book in books
+            if book.instrument.symbol not in compared
+        ),
+    )
+
+
+def _not_comparable(observer: Observer, book: FollowedBook) -> str:
+    if book.live_at is None:
+        return "the book never was live"
+    if observer.exchange.guard is LossDetection.WHOLE:
+        return "each frame has the whole book"
+    if book.behind:
+        return "every REST body was newer than the stream"
+    return "no second snapshot whose sequence number aligns came during the check"
+
+
+def _measures(observer: Observer, now: float) -> Iterator[Measure]:
+    exchange = observer.exchange
+    for book in observer.followed.values():
+        symbol, intervals = book.instrument.symbol, book.intervals_s
+        stated = exchange.interval_ms
+        middle_ms = round(median(intervals) * 1_000, 1) if intervals else None
+        since = () if book.heard_at is None else (now - book.heard_at,)
+        longest_s = round(max((*intervals, *since)), 3) if intervals or since else None
+        yield Measure(INTERVAL, "ms", stated, middle_ms, symbol)
+        yield Measure("book without data, longest", "s", exchange.quiet_max_s, longest_s, symbol)
+        levels = max(book.bids, book.asks) or None
+        yield Measure(DEPTH, "levels", exchange.depth or None, levels, symbol)
+    unheard_s = None
+    if observer.heard_at is not None:
+        unheard_s = round(max(observer.unheard_max_s, now - observer.heard_at), 3)
+    yield Measure(
+        "connection without data or heartbeat, longest", "s", exchange.heartbeat_max_s, unheard_s
+    )
+    yield Measure("heartbeat of the exchange, median", "s", None, _middle_s(observer.heartbeats))
+    if exchange.heartbeat is not None:
+        stated_s = exchange.heartbeat.every_s
+        yield Measure("heartbeat of ours, median", "s", stated_s, _middle_s(observer.pings))
+    for limit in exchange.limits.messages:
+        yield Measure(
+            f"messages sent in {limit.per_s:g} s, most",
+            "messages",
+            limit.count,
+            _most_in(observer.sent, limit.per_s),
+        )
+    yield Measure("delay of this process, most", "s", None, round(observer.late_max_s, 3))
+    if observer.ages_s is not None:
+        yield Measure("age of data, least", "s", None, round(observer.ages_s[0], 3))
+        yield Measure("age of data, most", "s", None, round(observer.ages_s[1], 3))
+
+
+def _middle_s(times: Sequence[float]) -> float | None:
+    """Return the median interval, None for fewer than two times."""
+    intervals = [after - before for before, after in pairwise(times)]
+    return round(median(intervals), 3) if intervals else None
+
+
+def _most_in(times: Sequence[float], window_s: float) -> int:
+    """Return the most events in any window."""
+    most = first = 0
+    ordered = list(times)
+    for last, at in enumerate(ordered):
+        while at - ordered[first] > window_s:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+def counts(report: ExchangeReport) -> Counter[Grade]:
+    """Count the findings of a report by grade."""
+    return Counter(each.grade for each in report.findings)
