@@ -138,8 +138,6 @@ def test_every_form_of_an_http_date_is_read(text):
 def test_a_text_that_is_no_http_date_is_the_one_declared_error(text):
     words = r"^(The text is not an HTTP date|A date that is too long)"
     with pytest.raises(ValueError, match=words):
-        ValueError, match=r"^(The text is not an HTTP date|A date that is too long)"
-    ):
         s_of_http_date(text)
 
 

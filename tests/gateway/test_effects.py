@@ -8,14 +8,10 @@ import pytest
 from onebook.config import GatewaySettings
 from onebook.gateway.connection import EFFECTS
 from onebook.gateway.effects import (
-    CloseView,
     CommandRefused,
     Effect,
     EndConnection,
-    FetchBook,
     MessageTime,
-    OpenView,
-    ResendBook,
     SendText,
     VerifyKey,
     attempts_limit,
@@ -25,12 +21,10 @@ from onebook.gateway.effects import (
     key_refused,
     keys_unavailable,
 )
-from onebook.gateway.subscriptions import SUBSCRIPTION_EFFECTS
 
 
 def test_every_effect_is_executed():
     assert set(EFFECTS) == set(get_args(Effect))
-    assert set(SUBSCRIPTION_EFFECTS) == {OpenView, CloseView, FetchBook, ResendBook}
 
 
 def test_a_key_is_not_in_the_repr():
