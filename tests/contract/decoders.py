@@ -440,7 +440,6 @@ ELSEWHERE: Final = {
 # They read what this package itself wrote, packaged or authenticated.
 OURS: Final = {
     "accounts/keys.py": "computes checksums only",
-    "backup/databases.py": "its own copies",
     "gateway/transactions.py": "an answer that this node encoded",
     "gateway/messages.py": "encodes",
     "exchanges/kit/quality.py": "files of the package",

@@ -210,7 +210,7 @@ async def test_no_secret_is_in_anything_that_a_node_writes(tmp_path: Path) -> No
         key = await furnished(folder, bybit_url, simulated.urls["kraken"])
         canaries.add("key", key)
         canaries.add("master key", MASTER_KEY)
-        canaries.add("pepper", load_pepper(folder / "pepper"))
+        canaries.add("pepper", load_pepper(folder / "pepper").current)
         for each in (EXCHANGE_KEY, WRONG_KEY):
             canaries.add("exchange key", each.api_key)
             canaries.add("exchange secret", each.secret)

@@ -163,7 +163,7 @@ class TestApi3BrokenObjectPropertyLevelAuthorization:
         schemas = (await document(rig))["components"]["schemas"]
         shown = {
             "SessionStatus": await rig.http.get(STATUS, headers=bearer),
-            "Usage": await rig.http.get(USAGE + key),
+            "UsageReport": await rig.http.get(USAGE + key),
             "Authenticated": await rig.http.post(AUTHENTICATE, json={"api_key": key}),
         }
         for name, answer in shown.items():
