@@ -315,7 +315,7 @@ def test_a_terminal_shows_the_ladder_in_its_size_and_leaves_the_last_one():
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("ftp://127.0.0.1:1/", "starts with https://, http://, wss:// or ws://"),
+        ("ftp://127.0.0.1:1/", "use https://, http://, wss:// or ws://"),
         ("ws://127.0.0.1:{port}/wrong", "answers HTTP 404"),
     ],
 )

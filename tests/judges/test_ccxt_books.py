@@ -43,7 +43,11 @@ def name_sides_of_uta(client: Any) -> None:
 JUDGES = {
     "binance": Judge(options=SPOT, markets="fetch_markets", levels=500),
     "bitfinex": Judge(limit=100, levels=100),
-    "bitget": Judge(params={"uta": True}),
+    "bitget": Judge(
+        params={"uta": True},
+        options={"watchOrderBook": {"checksum": False}},
+        because="without its option `checksum`: ccxt takes the rule of v2, that of v3 is unknown",
+    ),
     "bybit": Judge(limit=200, options=SPOT, markets="fetch_markets", levels=200),
     "coinbase": Judge(
         "coinbaseexchange",

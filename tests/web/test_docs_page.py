@@ -58,7 +58,7 @@ async def searched(page):
     await picture(page, "search")
     await page.run("document.querySelector('.search input').value = ''")
     await page.call("Input.insertText", text="zyzzyva")
-    await page.until("document.querySelector('.count').textContent.startsWith('Nothing holds')")
+    await page.until("document.querySelector('.count').textContent.startsWith('No page contains')")
     await page.run("document.querySelector('.search input').value = ''")
     await page.call("Input.insertText", text="data_limit_warning")
     await page.until("document.querySelectorAll('#found a').length > 0")

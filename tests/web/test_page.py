@@ -254,7 +254,7 @@ async def test_a_key_that_is_revoked_ends_the_view_and_another_one_resumes_it(
     for socket in list(market.sockets):
         await socket.close(4002)
     await page.until("document.querySelector('#link').dataset.state === 'stopped'")
-    assert "not valid, suspended or expired" in await page.run(
+    assert "invalid, suspended or expired" in await page.run(
         "document.querySelector('#link').innerText"
     )
     assert await page.run("document.querySelector('#key-form').checkVisibility()")

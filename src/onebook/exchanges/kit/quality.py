@@ -156,7 +156,7 @@ def docstring(exchange: Exchange, channel: str = "") -> str:
         exchange: The facts of the channel.
         channel: Another book channel, which may have a module of its own.
     """
-    name = "onebook.exchanges." + ("through_ccxt" if exchange.via else exchange.name)
+    name = "onebook.exchanges." + ("kit.through_ccxt" if exchange.via else exchange.name)
     made = exchange.connector
     if channel and isinstance(made, partial) and isinstance(made.args[0], BookChannel):
         name = made.args[0].data.__module__
