@@ -1,5 +1,6 @@
 """Lists of exchanges and pairs in replies: only those that the settings switch on."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -335,3 +336,64 @@ def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", fill=fill)
     assert response["options"]["fill"] == {"amounts": ["0.5", "2"], "notionals": ["10000"]}
     assert opened.key.fill == (("0.5", "2"), ("10000",))
+
+
+# Ids are public and must outlive every release, as must the order of the reply's members.
+BARE = (
+    b'"depth":20,"interval_ms":100,"mode":"full","levels":"object","split":false,"group":null,'
+    b'"ages":false,"coverage":false,"fill":null'
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "stream_id", "replied"),
+    [
+        ({}, b"sub_95de91600852", BARE),
+        (
+            {"depth": 5, "interval_ms": 250, "mode": "delta", "levels": "array", "split": True}
+            | {"group": "0.50"},
+            b"sub_06793689aa53",
+            b'"depth":5,"interval_ms":250,"mode":"delta","levels":"array","split":true,'
+            b'"group":"0.5","ages":false,"coverage":false,"fill":null',
+        ),
+        ({"ages": True}, b"sub_518e6b0adbd4", BARE.replace(b'ages":false', b'ages":true')),
+        (
+            {"coverage": True},
+            b"sub_e5e7e9e85f83",
+            BARE.replace(b'coverage":false', b'coverage":true'),
+        ),
+        (
+            {"fill": {"amounts": ["2", "0.50"]}},
+            b"sub_44f760d1483d",
+            BARE.replace(b'fill":null', b'fill":{"amounts":["0.5","2"],"notionals":[]}'),
+        ),
+        (
+            {"fill": {"notionals": ["10000"]}, "ages": True, "coverage": True},
+            b"sub_0f71cd836d69",
+            BARE.replace(b'fill":null', b'fill":{"amounts":[],"notionals":["10000"]}')
+            .replace(b'ages":false', b'ages":true')
+            .replace(b'coverage":false', b'coverage":true'),
+        ),
+    ],
+)
+def test_ids_and_replies_of_options_are_the_same_bytes_in_every_release(
+    alice, options, stream_id, replied
+):
+    message = {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "exchanges": ["okx", "mtgox"]}
+    text = json.dumps(message | {"id": 1} | options)
+    response, _ = alice.client.received(text, now=alice.now)
+    assert response.payload == (
+        b'{"type":"aggregated_subscription_response","symbol":"BTC/USDT","exchanges":["okx"],'
+        b'"requested":["okx","mtgox"],"success":true,'
+        b'"message":"Subscribed to BTC/USDT on 1 exchange.","subscription_id":"%b",'
+        b'"rejected":[{"exchange":"mtgox","reason":"unknown_exchange",'
+        b'"detail":"Unknown exchange \\"mtgox\\"."}],"options":{%b},'
+        b'"expected_gb_per_30_days":null,"id":1}' % (stream_id, replied)
+    )
+    (listed,) = alice.client.received('{"type":"get_subscriptions"}', now=alice.now)
+    assert listed.payload == (
+        b'{"type":"subscriptions_data","data":{"subscriptions":[{"symbol":"BTC/USDT",'
+        b'"exchanges":["okx"],"subscription_id":"%b","options":{%b},'
+        b'"expected_gb_per_30_days":null}],"total":1},'
+        b'"timestamp":"2025-11-20T10:00:00.000000Z"}' % (stream_id, replied)
+    )
