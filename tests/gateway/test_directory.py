@@ -5,12 +5,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gateway.conversation import AWAY, SUPPORTED, Conversation, Listed, assert_error
 from onebook.core import MEMBERS_MAX, View
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import FetchBook
 from onebook.gateway.processor import NONE_SUBSCRIBED
+from onebook.streams.fill import FillSizes
 
 
 def test_get_exchanges_states_supported_active_and_status(alice):
@@ -302,7 +304,7 @@ def test_options_are_applied_and_reported(alice, options):
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", **options)
     ((name, value),) = options.items()
     assert response["options"][name] == value
-    assert getattr(opened.key, name) == value
+    assert getattr(opened.key.options, name) == value
 
 
 @pytest.mark.parametrize(
@@ -311,7 +313,7 @@ def test_options_are_applied_and_reported(alice, options):
 )
 def test_equal_price_steps_are_one_stream(alice, sent, shortest):
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", group=sent)
-    assert opened.key.group == response["options"]["group"] == shortest
+    assert opened.key.options.group == response["options"]["group"] == shortest
 
 
 def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(alice):
@@ -323,19 +325,21 @@ def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(ali
     ask = {"type": "get_aggregated_orderbook", "symbol": "BTC/USDT"}
     assert alice.says(**ask) == [FetchBook(opened.key, None)]
     assert alice.says(**ask, depth=9, group=None) == [
-        FetchBook(opened.key._replace(depth=9, group=""), None)
+        FetchBook(
+            opened.key._replace(options=replace(opened.key.options, depth=9, group=None)), None
+        )
     ]
     (everywhere,) = alice.says(**ask, exchanges="all")
     assert everywhere.key.exchanges != opened.key.exchanges
     (other,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD")
-    assert (other.key.depth, other.key.levels) == (20, "object")
+    assert (other.key.options.depth, other.key.options.levels) == (20, "object")
 
 
 def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
     fill = {"amounts": ["2", "0.50", "2.0"], "notionals": ["10000"]}
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", fill=fill)
     assert response["options"]["fill"] == {"amounts": ["0.5", "2"], "notionals": ["10000"]}
-    assert opened.key.fill == (("0.5", "2"), ("10000",))
+    assert opened.key.options.fill == FillSizes(("0.5", "2"), ("10000",))
 
 
 # Ids are public and must outlive every release, as must the order of the reply's members.
