@@ -17,7 +17,7 @@ import ours
 import stream
 from onebook.books import Books
 from onebook.model import Instrument
-from onebook.streams import Stream, StreamKey, Streams
+from onebook.streams import Stream, StreamKey, Streams, ViewOptions
 from timing import interleaved, report
 
 COUNTS = (2, 8, 25)
@@ -109,7 +109,7 @@ class Service:
         self.ports = ports
 
     def watch(self) -> None:
-        self.streams.open(StreamKey(SYMBOL, tuple(self.ports.instruments), depth=TOP))
+        self.streams.open(StreamKey(SYMBOL, tuple(self.ports.instruments), ViewOptions(depth=TOP)))
 
     def live(self) -> float:
         """Let every frame come in; nanoseconds of each."""
