@@ -39,9 +39,7 @@ class Node(World):
 CREDENTIALS = Credentials(KEY.api_key, KEY.secret)
 
 
-def make_node(
-    store: Store, settings: TransactionSettings | None = None, **options: float
-) -> Node:
+def make_node(store: Store, settings: TransactionSettings | None = None, **options: float) -> Node:
     clock = Clock()
 
     async def sleep(seconds: float) -> None:
