@@ -1,7 +1,7 @@
 """Streams: live books of a symbol merged at their own pace, encoded once for all clients."""
 
 from onebook.clock import iso_us
-from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
+from onebook.streams.ports import BookSupervisor, InstrumentLookup, Publisher
 from onebook.streams.stream import ARRAY, DELTA, FULL, OBJECT, Stream, StreamKey
 from onebook.streams.streams import Streams
 
@@ -11,8 +11,6 @@ __all__ = [
     "FULL",
     "OBJECT",
     "BookSupervisor",
-    "Clock",
-    "Handle",
     "InstrumentLookup",
     "Publisher",
     "Stream",
