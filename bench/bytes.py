@@ -36,7 +36,7 @@ from onebook.simulator.kit import ListedSymbol  # noqa: E402
 from onebook.simulator.kit.dialects import DIALECTS  # noqa: E402
 from onebook.simulator.kit.market import LevelChanges, MarketBooks, decimal_text  # noqa: E402
 from onebook.simulator.kit.scripts import scripts  # noqa: E402
-from onebook.streams import Stream, StreamKey, Streams  # noqa: E402
+from onebook.streams import Stream, StreamKey, Streams, ViewOptions  # noqa: E402
 
 SYMBOL = "BTC/USDT"
 NAMES = ("binance", "bybit", "gate", "kraken", "kucoin", "okx")
@@ -72,12 +72,12 @@ class Counter(NullPorts):
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
         super().publish(stream, payload, full)
-        key = stream.key
+        options = stream.key.options
         for packed, frame in (
             (False, frames.text_frame(payload)),
             (True, frames.deflated_frame(payload)),
         ):
-            form = (key.depth, key.mode, key.levels, packed)
+            form = (options.depth, options.mode, options.levels, packed)
             self.sent[form] = self.sent.get(form, 0) + frames.payload_length(frame)
 
 
@@ -101,7 +101,10 @@ class Harness:
         for depth in DEPTHS:
             for mode in MODES:
                 for levels in LEVELS:
-                    self.streams.open(StreamKey(SYMBOL, names, depth, INTERVAL_MS, mode, levels))
+                    options = ViewOptions(
+                        depth=depth, interval_ms=INTERVAL_MS, mode=mode, levels=levels
+                    )
+                    self.streams.open(StreamKey(SYMBOL, names, options))
 
     def sums(self, began: float) -> Sums:
         forms = len(DEPTHS) * len(MODES) * len(LEVELS)

@@ -5,9 +5,9 @@
     python tests/mutations.py --list
 
 Each was a defect that a commit of this history repaired. `old` stands once in src/onebook, wherever
-the file is by now; `new` is the defect; `test` is a test function that must fail with it. The
-source is copied first: the working tree is never changed. A mutation whose text is gone is
-reported: write it anew for the code of today.
+the file is by now; `new` is the defect; `test` is a test function that must fail with it. As many
+run at a time as there are cores, each on a copy of the source: the working tree is never changed. A
+mutation whose text is gone is reported: write it anew for the code of today.
 """
 
 import argparse
@@ -17,11 +17,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-TIMEOUT_S: Final = 600
+TEST_TIMEOUT_S: Final = 60  # a test that hangs has found the defect
+TIMEOUT_S: Final = 600  # of all tests of one mutation
 
 
 class Mutation(NamedTuple):
@@ -137,6 +140,48 @@ MUTATIONS: Final = {
         "if False:",
         "test_a_host_that_cannot_be_connected_to_uses_no_budget",
     ),
+    "renewed_subscription_refused": Mutation(
+        "ddec045",
+        "self._invalidate_renewed(reason, words, now)",
+        "pass",
+        "test_a_renewed_subscription_that_may_be_refused_by_a_rate_limit_is_no_subscription",
+    ),
+    "one_id_for_two_books": Mutation(
+        "04b1b87",
+        "if holder is None or holder is claimant:",
+        "if True:",
+        "test_an_id_that_two_names_are_given_is_left_and_both_are_invalid",
+    ),
+    "refusal_of_a_removed_book": Mutation(
+        "9aaa693",
+        "if not named:  # of a request whose books were removed, or that subscribed to none",
+        "if False:",
+        "test_a_refusal_of_a_request_that_no_book_waits_for_is_about_no_other",
+    ),
+    "accepted_before": Mutation(
+        "8505601",
+        "known = self._accepted.union(event.names)",
+        "known = set(event.names)",
+        "test_what_was_accepted_before_may_be_omitted",
+    ),
+    "omitted_while_unanswered": Mutation(
+        "f688562",
+        "if self._channel.key(one) not in known and not self._requests.awaits(one)",
+        "if self._channel.key(one) not in known",
+        "test_what_an_unanswered_request_asked_for_may_be_omitted",
+    ),
+    "body_of_a_removed_book": Mutation(
+        "0d8ecc3",
+        "self._orphans[instrument] += watch.fetching",
+        "pass",
+        "test_a_body_of_a_book_that_was_removed_is_not_of_the_one_that_came_back",
+    ),
+    "decimals_as_digits": Mutation(
+        "2474db7",
+        "decimals = int(decimals) if decimals.isdecimal() and len(decimals) < 3 else None",
+        "decimals = int(decimals)",
+        "test_decimals_that_are_no_small_number_make_no_step",
+    ),
     # Views and gateway
     "late_updates_slow_the_pace": Mutation(
         "18fb317",
@@ -161,6 +206,12 @@ MUTATIONS: Final = {
         "known = self._accepted(command, connection.processor.key)",
         "known = KeyVerdict(command.message_id, connection.processor.key, opened_by)",
         "test_a_rotation_with_an_overlap_closes_nothing_and_each_text_is_shown_as_sent",
+    ),
+    "message_of_two_types": Mutation(
+        "d179493",
+        "if field not in hints:  # the type of the message, which is there twice",
+        "if False:",
+        "test_a_message_of_two_types_is_refused_in_plain_words",
     ),
     # Accounts
     "usage_before_the_key": Mutation(
@@ -187,6 +238,24 @@ MUTATIONS: Final = {
         "return self.used_bytes / self.limit_bytes",
         "test_a_key_without_an_allowance_has_used_all_of_it",
     ),
+    "session_on_another_node": Mutation(
+        "6301fd5",
+        "return abs(now_ms - read_at_ms) < CACHED_MS",
+        "return abs(now_ms - read_at_ms) < 60_000",
+        "test_a_session_that_went_as_the_oldest_is_over_on_another_node_within_2_s",
+    ),
+    "jump_over_both_marks": Mutation(
+        "e0d47c0",
+        "passed = [mark for mark in UsageMark if count.reported < mark <= self._mark(count)]",
+        "passed = [mark for mark in [self._mark(count)] if count.reported < mark]",
+        "test_usage_that_jumps_over_both_marks_warns_before_it_ends",
+    ),
+    "limits_of_a_tier": Mutation(
+        "8da2efe",
+        "return cls.model_fields[tier.field_name].default.model_dump() | dict(given)",
+        "return given",
+        "test_one_limit_of_a_tier_leaves_its_others_at_their_defaults",
+    ),
     # Clients
     "repeated_cursor_in_the_client": Mutation(
         "ea73511",
@@ -205,6 +274,18 @@ MUTATIONS: Final = {
         'view.rejected = {each["exchange"]: each["reason"] for each in rejected}',
         "view.rejected = {}",
         "test_the_exchanges_that_the_service_does_not_serve_are_named",
+    ),
+    "return_from_the_notice": Mutation(
+        "23114cf",
+        "max(0.0, self._reconnect_at - self._now_s())",
+        "self._reconnect_at",
+        "test_the_time_of_a_return_counts_from_the_notice_not_from_the_close",
+    ),
+    "reset_before_the_answer": Mutation(
+        "23c4bd8",
+        "if isinstance(error, LOST) and isinstance(cause, ConnectionError):",
+        "if False:",
+        "test_a_server_that_resets_the_connection_after_the_request",
     ),
     # Transactions
     "time_in_the_other_unit": Mutation(
@@ -261,6 +342,24 @@ MUTATIONS: Final = {
         "pass",
         "test_a_row_of_a_transaction_that_does_not_fit_the_mapping",
     ),
+    "first_row_without_a_time": Mutation(
+        "fbda926",
+        "    before = window.seen_ms\n",
+        "    before = next((at for at in times if at is not None), None)\n",
+        "test_the_first_of_a_page_stands_where_the_page_begins",
+    ),
+    "funding_line_by_its_id": Mutation(
+        "4ef6ecd",
+        "ids=Ids(native=native if isinstance(native, str) and native else None),",
+        "ids=Ids(),",
+        "test_an_unreadable_row_with_an_id_costs_no_other_row",
+    ),
+    "wait_for_the_master_keys": Mutation(
+        "4f2eab0",
+        "if time.monotonic() >= until:",
+        "if False:",
+        "test_a_change_that_never_ends_is_not_waited_for_for_ever",
+    ),
     # Numbers
     "levels_sent_twice": Mutation(
         "84b4cfc",
@@ -280,6 +379,36 @@ MUTATIONS: Final = {
         '.UNKNOWN: "the database does not answer.",',
         '.UNKNOWN: "the credentials cannot be read.",',
         "test_readyz_names_the_database_from_the_first_second_of_its_outage",
+    ),
+    "wire_version": Mutation(
+        "73860c9",
+        "wire: WireVersion = WIRE_OMITTED",
+        "wire: WireVersion = wire.VERSION",
+        "test_a_heartbeat_states_the_version_of_its_sender_to_a_build_of_another",
+    ),
+    "outage_of_nats_in_the_log": Mutation(
+        "8312471",
+        "if text != self._logged:  # nats-py reports each attempt to connect, five a second",
+        "if True:",
+        "test_an_outage_of_nats_is_a_few_lines_however_long_it_is",
+    ),
+    "what_is_no_request_in_the_log": Mutation(
+        "4fcabd6",
+        "setLevel(logging.WARNING if debug else logging.ERROR)",
+        "setLevel(logging.WARNING)",
+        "test_a_client_cannot_fill_the_log_with_what_is_no_request",
+    ),
+    "output_that_cannot_be_written": Mutation(
+        "88bf0eb",
+        "os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())",
+        "pass",
+        "test_an_output_that_cannot_be_written_is_one_line",
+    ),
+    "restore_over_other_tables": Mutation(
+        "6627302",
+        "    if tables:\n        whose",
+        "    if ours:\n        whose",
+        "test_a_database_that_is_not_empty_is_named_and_stays_as_it_is",
     ),
 }
 
@@ -310,8 +439,9 @@ def tests_named(name: str) -> list[str]:
 
 def fails(source: Path, tests: list[str]) -> bool:
     """Whether one of the tests fails on a source tree."""
+    words = ["-n0", "-x", "-p", "no:cacheprovider", f"--timeout={TEST_TIMEOUT_S}"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n0", "-x", "-p", "no:cacheprovider", *tests],
+        [sys.executable, "-m", "pytest", *words, *tests],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
@@ -324,6 +454,23 @@ def fails(source: Path, tests: list[str]) -> bool:
     return done.returncode == 1
 
 
+def found(source: Path, mutation: Mutation) -> bool:
+    """Whether the test of a mutation fails with it; the source is as before afterwards.
+
+    Raises:
+        LookupError: The text or the test is gone.
+        RuntimeError: The test could not be run.
+    """
+    tests = tests_named(mutation.test)
+    path = only(source, "*.py", mutation.old)
+    whole = path.read_text()
+    path.write_text(whole.replace(mutation.old, mutation.new))
+    try:
+        return fails(source, tests)
+    finally:
+        path.write_text(whole)
+
+
 def main() -> None:
     """Put the named defects back, or all; the status is 1 where one was not found."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -333,24 +480,27 @@ def main() -> None:
     if given.list:
         print("\n".join(MUTATIONS))
         return
-    missed = []
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(shutil.copytree(ROOT / "src", Path(folder, "src")))
-        for name in given.names or MUTATIONS:
-            each = MUTATIONS[name]
-            try:
-                path = only(source, "*.py", each.old)
-                whole = path.read_text()
-                path.write_text(whole.replace(each.old, each.new))
-                try:
-                    found = fails(source, tests_named(each.test))
-                finally:
-                    path.write_text(whole)
-            except (LookupError, RuntimeError) as error:
-                found = False
-                print(f"{error}")
-            print(f"{'found' if found else 'MISSED':7}{name} ({each.commit})", flush=True)
-            missed += [] if found else [name]
+    names = given.names or list(MUTATIONS)
+    copies = SimpleQueue[Path]()
+
+    def caught(name: str) -> bool:
+        source = copies.get()
+        try:
+            caught = found(source, MUTATIONS[name])
+        except (LookupError, RuntimeError) as error:
+            caught = False
+            print(error)
+        finally:
+            copies.put(source)
+        print(f"{'found' if caught else 'MISSED':7}{name} ({MUTATIONS[name].commit})", flush=True)
+        return caught
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as threads:
+        for number in range(os.cpu_count() or 1):
+            copies.put(Path(shutil.copytree(ROOT / "src", Path(folder, f"{number}", "src"))))
+        missed = [
+            name for name, ok in zip(names, threads.map(caught, names), strict=True) if not ok
+        ]
     print(f"{len(missed)} missed" + (f": {' '.join(missed)}" if missed else ""))
     sys.exit(bool(missed))
 

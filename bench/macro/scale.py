@@ -16,7 +16,7 @@ import stream
 from onebook.books import Books
 from onebook.clock import ManualClock
 from onebook.model import Instrument
-from onebook.streams import Stream, StreamKey, Streams
+from onebook.streams import Stream, StreamKey, Streams, ViewOptions
 from timing import interleaved, report
 
 COUNTS = (2, 8, 25)
@@ -72,7 +72,7 @@ class Service:
         self.ports = ports
 
     def watch(self) -> None:
-        self.streams.open(StreamKey(SYMBOL, tuple(self.ports.instruments), depth=TOP))
+        self.streams.open(StreamKey(SYMBOL, tuple(self.ports.instruments), ViewOptions(depth=TOP)))
 
     def live(self) -> float:
         """Let every frame come in; nanoseconds of each."""

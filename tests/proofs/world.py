@@ -20,7 +20,7 @@ from onebook.model import Health, Instrument
 from onebook.simulator.kit.dialects import DIALECTS
 from onebook.simulator.kit.market import MarketBooks
 from onebook.store import Store
-from onebook.streams import StreamKey
+from onebook.streams import StreamKey, ViewOptions
 from proofs.client import Client
 from proofs.clock import world_clock
 from proofs.link import Link, Links
@@ -192,11 +192,13 @@ class World:
         return StreamKey(
             symbol=self.rng.choice(SYMBOLS),
             exchanges=tuple(sorted(chosen)),
-            depth=self.rng.choice((5, 20, 100)),
-            interval_ms=self.rng.choice((10, 100, 1_000)),
-            mode=self.rng.choice(("full", "delta")),
-            levels="array",
-            split=True,
+            options=ViewOptions(
+                depth=self.rng.choice((5, 20, 100)),
+                interval_ms=self.rng.choice((10, 100, 1_000)),
+                mode=self.rng.choice(("full", "delta")),
+                levels="array",
+                split=True,
+            ),
         )
 
     def _unsubscribe(self, name: str) -> None:

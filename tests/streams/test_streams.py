@@ -16,7 +16,7 @@ from onebook.clock import ManualClock
 from onebook.config import StreamSettings
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument
-from onebook.streams import StreamKey, Streams, iso_us
+from onebook.streams import StreamKey, Streams, ViewOptions, iso_us
 from onebook.streams.guard import CHECK_S, SYMBOLS_PER_TURN_MAX
 from onebook.streams.stream import FIRST_LIVE_S, FIRST_UPDATE_S
 from onebook.streams.streams import (
@@ -144,7 +144,7 @@ def levels(pairs):
 
 
 def key(*exchanges, **options):
-    return StreamKey(SYMBOL, tuple(sorted(exchanges)), **options)
+    return StreamKey(SYMBOL, tuple(sorted(exchanges)), ViewOptions(**options))
 
 
 BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
@@ -1069,7 +1069,7 @@ def _change(rig, book, exchange, changes):
 @pytest.mark.parametrize("step_s", [-86_400, -3_600, 3_600, 86_400])
 def test_a_wall_clock_that_is_set_changes_timestamps_and_not_the_pace(step_s):
     rig = Rig(exchanges=("okx",))
-    rig.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=100, mode="delta", ages=True))
+    rig.streams.open(key("okx", interval_ms=100, mode="delta", ages=True))
     rig.snapshot("okx", [("100", "1")], [("101", "1")])
     rig.time.run(1)
     for amount in range(2, 7):
@@ -1088,7 +1088,7 @@ def test_a_wall_clock_that_is_set_changes_timestamps_and_not_the_pace(step_s):
 
 def test_a_client_that_catches_up_gets_the_levels_and_the_names_of_one_update():
     rig = Rig(exchanges=("okx",))
-    stream = rig.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=60_000))
+    stream = rig.streams.open(key("okx", interval_ms=60_000))
     rig.snapshot("okx", [("100", "1")], [("101", "1")])
     rig.time.run(1)
     rig.lose("okx")

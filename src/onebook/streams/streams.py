@@ -170,7 +170,8 @@ class Streams:
         pace = min(self._pace(stream), stream.published_at + JOIN_PACE_S)
         if stream.update_number and not is_due and now < pace:
             return
-        stream.forced = stream.forced or stream.key.ages or stream.key.coverage
+        options = stream.key.options
+        stream.forced = stream.forced or options.ages or options.coverage
         self._publish(stream, now)
         self.publisher.flush()
 
