@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from onebook.accounts import Accounts, Key, UsageReport
 from onebook.accounts.keys import SHOWN_LENGTH
 from onebook.accounts.usage import Meter, gib
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.errors import (
     ApiKeyDisabled,
@@ -40,7 +41,7 @@ from onebook.gateway.messages import encode
 from onebook.gateway.reference import AuthenticationSuccess, success_of
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
-from onebook.streams import Clock, iso_us
+from onebook.streams import iso_us
 
 # `DataLimitWarning.action_required`
 USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe from some symbols."

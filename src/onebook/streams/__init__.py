@@ -2,14 +2,12 @@
 
 from onebook.clock import iso_us
 from onebook.streams.options import ViewOptions, about
-from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
+from onebook.streams.ports import BookSupervisor, InstrumentLookup, Publisher
 from onebook.streams.stream import Stream, StreamKey
 from onebook.streams.streams import Streams
 
 __all__ = [
     "BookSupervisor",
-    "Clock",
-    "Handle",
     "InstrumentLookup",
     "Publisher",
     "Stream",
