@@ -74,7 +74,7 @@ class World:
             stats=self.stats,
             jitter=lambda: 0.5,
             cadences=self.cadences,
-            wall=lambda: WALL_MS / 1_000,
+            wall_ms=lambda: WALL_MS,
         )
         self.session.opened(self.now)
         for frame in greeting:

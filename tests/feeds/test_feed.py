@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -14,8 +13,10 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from clocks import sleeping
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, limited, snap
 from onebook.books import Books
+from onebook.clock import Clock, ManualClock
 from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges.coinbase_advanced import ADVANCED
@@ -116,7 +117,7 @@ class Rig:
         client: httpx.AsyncClient | None = None,
         recorder=None,
         quotas: Quotas | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock | None = None,
     ) -> None:
         self.moves: asyncio.Queue[tuple[str, Health, Reason | None]] = asyncio.Queue()
         self.books = Books()
@@ -133,7 +134,7 @@ class Rig:
         self.rest = Rest(
             client
             or httpx.AsyncClient(transport=httpx.MockTransport(bodies or (lambda request: None))),
-            sleep=self.sleep,
+            clock=sleeping(self.sleep),
         )
         self.feed = Feed(
             replace(exchange, ws_url=url),
@@ -145,8 +146,7 @@ class Rig:
             stats=self.stats,
             quotas=quotas or Quotas(exchange.limits),
             recorder=recorder,
-            clock=clock,
-            sleep=self.sleep,
+            clock=sleeping(self.sleep, clock),
             jitter=lambda: 0.5,
         )
 
@@ -683,7 +683,7 @@ async def test_a_delta_costs_no_await(server):
         await rig.live(server, "A")
         connection = rig.feed._connection
         assert connection is not None
-        connection.received(delta("A"), connection.clock())
+        connection.received(delta("A"), connection.monotonic())
         assert rig.stats.frames == 2
         assert best(rig) == ("100", "101")
 
@@ -873,7 +873,7 @@ async def test_a_limit_of_the_address_is_shared_by_two_feeds_of_one_exchange(ser
     exchange = limited(TOY, messages=(Limit(30, 1.0, Scope.ADDRESS),))  # a burst of six
     quotas = Quotas(exchange.limits)
     first, second = (
-        Rig(server.url, each, exchange=exchange, quotas=quotas, clock=lambda: 1_000.0)
+        Rig(server.url, each, exchange=exchange, quotas=quotas, clock=ManualClock(1_000.0))
         for each in (A, B)
     )
     async with running(first):
@@ -915,7 +915,7 @@ async def test_an_exchange_of_one_market_per_socket_has_a_socket_for_each_book(s
         rest=rest,
         catalogue=Catalogue(exchanges, rest=rest, settings=settings),
         settings=settings,
-        sleep=short,
+        clock=sleeping(short),
     )
 
     async def moved(instrument: Instrument, health: Health) -> None:

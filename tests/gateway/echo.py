@@ -10,7 +10,7 @@ from functools import partial
 
 import uvicorn
 
-from onebook.clock import SystemClock
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.gateway import direct, frames
 from onebook.gateway.authentication import Authenticator
@@ -36,7 +36,7 @@ OPEN_WIDE = GatewaySettings(
 
 def echoing(settings=OPEN_WIDE):
     """A protocol of connections that echo; the parts that know accounts and books are left out."""
-    clock, connections = SystemClock(), ConnectionRegistry()
+    clock, connections = Clock(), ConnectionRegistry()
     loop = asyncio.get_running_loop()
     charges = Charges(meter=None, connections=connections, clock=clock)
     fanout = Fanout(

@@ -9,12 +9,12 @@ heartbeats), `recovery` (books that are not live), `reseeding` (snapshots for li
 
 import logging
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from onebook.books import Books
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import (
     Acknowledged,
@@ -79,7 +79,7 @@ class FeedSession:
         jitter: A number in [0, 1) for each wait.
         cadences: Cadences measured by earlier connections of the feed.
         quotas: The exchange's limits, shared by its connections.
-        wall: Unix seconds, for requests that name their time.
+        wall_ms: Unix milliseconds, for requests that contain their time.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class FeedSession:
         jitter: Callable[[], float] = random.random,
         cadences: Cadences | None = None,
         quotas: Quotas | None = None,
-        wall: Callable[[], float] = time.time,
+        wall_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
     ) -> None:
         self.pending = False  # `drain` has effects
         self.ended: End | None = None
@@ -109,7 +109,7 @@ class FeedSession:
             quotas or Quotas(exchange.limits),
             frames_max=limits.send_queue_max,
             wake=self._wake,
-            wall=wall,
+            wall_ms=wall_ms,
         )
         self._liveness = Liveness(exchange, settings, cadences or Cadences(), limits)
         self._recovery = Recovery(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from onebook.accounts import Accounts, Key
 from onebook.accounts.keys import SHOWN_LENGTH
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.errors import (
     ApiKeyDisabled,
@@ -28,7 +29,6 @@ from onebook.gateway.commands import Id
 from onebook.gateway.effects import Effects, KeyVerdict, MessageTime, VerifyKey
 from onebook.gateway.reference import AuthenticationSuccess, success_of
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
-from onebook.streams import Clock
 
 log = logging.getLogger("onebook.gateway")
 

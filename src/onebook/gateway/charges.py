@@ -6,13 +6,14 @@ from typing import Final
 
 from onebook.accounts import Key, UsageReport
 from onebook.accounts.usage import Meter, gib
+from onebook.clock import Clock
 from onebook.gateway import metrics
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.effects import Effects, SendText, ending
 from onebook.gateway.messages import encode
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
-from onebook.streams import Clock, iso_us
+from onebook.streams import iso_us
 
 # `DataLimitWarning.action_required`
 USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe from some symbols."

@@ -8,13 +8,14 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.gateway.charges import Charges
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.messages import encode
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import ServerShutdown
-from onebook.streams import Clock, iso_us
+from onebook.streams import iso_us
 
 DRAIN_STEP_S: Final = 0.1
 SHUTDOWN: Final = "This node shuts down; connect again at the time given."

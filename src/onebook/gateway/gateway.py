@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 from onebook.accounts import Accounts
 from onebook.books import Books
+from onebook.clock import Clock
 from onebook.config import GatewaySettings, StreamSettings
 from onebook.feeds import Catalogue
 from onebook.gateway import direct, metrics
@@ -27,7 +28,7 @@ from onebook.gateway.scheduler import Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import AddressLimiter, Offenders, Upgrader
-from onebook.streams import Clock, Streams, iso_us, ports
+from onebook.streams import Streams, iso_us, ports
 from onebook.transactions.service import Transactions
 
 

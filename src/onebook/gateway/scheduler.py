@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, Final, Protocol
 
+from onebook.clock import Clock
 from onebook.gateway.registry import ClientPort
-from onebook.streams import Clock
 
 TICK_S: Final = 1.0
 STALE_ENTRIES_MAX: Final = 1_024  # beside one entry per target

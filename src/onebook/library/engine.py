@@ -14,7 +14,7 @@ from typing import Final, Self
 from weakref import WeakSet
 
 from onebook.books import Books
-from onebook.clock import SystemClock
+from onebook.clock import Clock
 from onebook.config import FeedSettings, StreamSettings
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.kit import Exchange
@@ -108,7 +108,7 @@ class BookEngine:
         record: Path | None = None,
     ) -> None:
         self.books = Books()
-        self.clock = SystemClock()
+        self.clock = Clock()
         self.readings: WeakSet[Reading] = WeakSet()
         self._exchanges = in_use(names, feeds)
         self._settings = feeds.model_copy(update={"exchanges": tuple(names)})
