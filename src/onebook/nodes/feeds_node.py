@@ -194,7 +194,7 @@ class FeedsNode:
         return b"" if listed is None else listed.page(request.page)
 
     def _answer_books(self, payload: bytes) -> bytes:
-        """Answer with one page of the served books, for `onebook nodes`; the request has its number."""
+        """Answer with the page of served books that the request numbers, for `onebook nodes`."""
         page = page_asked(payload)
         rows = sorted(
             (book.instrument.exchange, book.instrument.symbol, book.health, book.reason or "")

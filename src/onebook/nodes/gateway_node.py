@@ -215,8 +215,8 @@ class Followed:
 class RemoteSupervisor:
     """Follows books of feeds nodes while entered; books are reference counted.
 
-    `on_isolated` is called with True when NATS has been unreachable for `isolated_s`, and with False
-    when it is reachable again.
+    `on_isolated` is called with True when NATS has been unreachable for `isolated_s`, and with
+    False when it is reachable again.
 
     Args:
         node: This node.
@@ -321,7 +321,7 @@ class RemoteSupervisor:
 
     @property
     def ready(self) -> bool:
-        """Whether clients may connect: NATS is reachable, and the lists have arrived or are overdue."""
+        """Whether clients may connect: not isolated, and the lists have arrived or are overdue."""
         if not self._catalogue.complete and self._clock() - self._began_at < FIRST_LISTS_S:
             return False
         return not self.isolated

@@ -99,7 +99,7 @@ class Ownership:
     def update(
         self, interest: GatewayInterest, now: float, keys: Iterable[str] | None = None
     ) -> OwnershipChanges:
-        """Decide what to open and close by live nodes and subscriptions, for all books or `keys`."""
+        """Decide by nodes and subscriptions what to open and close, of all books or `keys`."""
         changes = OwnershipChanges([], [])
         for key in interest.keys() if keys is None else keys:
             if key not in self._held and key in interest and self._mine(key):

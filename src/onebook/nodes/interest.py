@@ -138,7 +138,7 @@ class GatewayInterest:
         return key in self._count
 
     def changed(self, interest: Interest) -> bool:
-        """Apply a change; return False if an earlier one is missing, so that all must be requested."""
+        """Apply a change; return False if an earlier one is missing: request all."""
         known = self._seq.get(interest.gateway)
         if known is None or interest.seq > known + 1:
             return False

@@ -97,7 +97,7 @@ class SharedRateLimiter(RateLimiter):
         )
 
     def round(self) -> dict[str, float]:
-        """End a round; return what each key took, in seconds of its bucket, for the other gateways."""
+        """End a round; return what each key took, in seconds of its bucket, for other gateways."""
         taken = {
             key_id: min(use.unsent_s, TAKEN_S_MAX)
             for key_id, use in self._taken.items()

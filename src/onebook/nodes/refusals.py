@@ -25,7 +25,7 @@ for _message in get_args(Message):
 
 
 class FirstSightings:
-    """Finds the first occurrence of each kind in `AGAIN_S`; the number of kinds is bounded. Sans-I/O.
+    """Finds the first occurrence of a kind in `AGAIN_S`, for a bounded number of kinds. Sans-I/O.
 
     A sender that invents names causes at most `KINDS_MAX` log lines in that time.
     """
