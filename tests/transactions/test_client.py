@@ -194,11 +194,11 @@ class TestClock:
 
     def test_the_answer_with_the_shortest_round_trip_is_used(self) -> None:
         offset = ClockOffset()
-        offset.observe(1_100, sent_ms=1_000, way_s=0.2, monotonic=1.0)
+        offset.observe(1_100, sent_ms=1_000, way_s=0.2, now_s=1.0)
         assert offset.ms == 0
-        offset.observe(9_000, sent_ms=1_000, way_s=4.0, monotonic=2.0)
+        offset.observe(9_000, sent_ms=1_000, way_s=4.0, now_s=2.0)
         assert offset.ms == 0
-        offset.observe(9_000, sent_ms=1_000, way_s=4.0, monotonic=400.0)  # the old one has aged
+        offset.observe(9_000, sent_ms=1_000, way_s=4.0, now_s=400.0)  # the old one has aged
         assert offset.ms == 6_000
 
 
