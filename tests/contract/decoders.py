@@ -358,7 +358,7 @@ DECODERS: Final = (
         "request body",
         ("api/context.py", "api/transactions.py"),
         lambda content: TransactionsRequest.model_validate_json(content, strict=True),
-        *(ValidationError, MIB, "server.body_bytes_max"),
+        *(ValidationError, MIB, "BODY_BYTES_MAX"),
         (b'{"exchange":"bybit","transaction_types":["trades"],"limit":5}',),
     ),
     Decoder(

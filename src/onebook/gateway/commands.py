@@ -9,13 +9,11 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, ValidationError, json
 
 from onebook.core import iso
-from onebook.core.types import DEPTH_MAX
 from onebook.errors import CREDENTIALS_HELD
 from onebook.logs import redact
-from onebook.streams import FULL, OBJECT
-from onebook.streams.fill import FILL_SIZES_MAX
+from onebook.streams import ViewOptions, about
+from onebook.streams.options import MUST_BE
 
-MUST_BE: Final = "must_be"  # in the metadata of a field whose type does not describe it well enough
 NAME_SHOWN_MAX: Final = 64
 NOT_NAMED: Final = (type(None), UnsetType)  # of a union: both are a field that is left out
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
@@ -82,22 +80,8 @@ def _plain(kind: Any, limits: dict[str, int]) -> str:
 
 Id = str | int | float | None
 
-DEPTH_DEFAULT: Final = 20
-INTERVAL_MS_DEFAULT: Final = 100
-INTERVAL_MS_MIN: Final = 10
-INTERVAL_MS_MAX: Final = 60_000
 NAMES_MAX: Final = 256  # exchange names in one message
 SYMBOL_CHARACTERS_MAX: Final = 64
-
-
-def about(description: str, example: Any = UNSET, must_be: str = "", **limits: Any) -> Meta:
-    """Describe a field: its meaning, one example, its limits, and its name in errors."""
-    return Meta(
-        description=description,
-        examples=None if example is UNSET else [example],
-        extra={MUST_BE: must_be} if must_be else None,
-        **limits,
-    )
 
 
 MessageId = Annotated[
@@ -122,61 +106,14 @@ Exchanges = Annotated[
         f'a list of names or "all", with at most {NAMES_MAX} names',
     ),
 ]
-Depth = Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)]
-IntervalMs = Annotated[
-    int,
-    about(
-        "At most one update in each period of so many milliseconds; the last state always "
-        "arrives. After a late one the next may come in half the time.",
-        100,
-        ge=INTERVAL_MS_MIN,
-        le=INTERVAL_MS_MAX,
-    ),
-]
-Mode = Annotated[
-    Literal["full", "delta"],
-    about("full: each update is the whole view; delta: changed levels after the first.", FULL),
-]
-Levels = Annotated[
-    Literal["object", "array"], about("Levels as objects or as [price, amount].", OBJECT)
-]
-Split = Annotated[bool, about("Add the amount of each exchange at a level.", False)]
-Group = Annotated[
-    str | None,
-    about(
-        "Price step to bin to, bids down and asks up, as decimal text of at most 12 decimals. Bids "
-        "below one step are left out.",
-        "0.5",
-        'a price step as decimal text, such as "0.5"',
-    ),
-]
-Ages = Annotated[bool, about("Add how old the data of each exchange is, in milliseconds.", False)]
-Coverage = Annotated[
-    bool,
-    about("Add the outermost price up to which the book of each exchange is known.", False),
-]
-
-
-class FillOption(Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes whose cost of buying and selling is in each update."""
-
-    amounts: Annotated[
-        tuple[str, ...], about("In the base currency, as decimal text.", ["0.5"])
-    ] = ()
-    notionals: Annotated[
-        tuple[str, ...], about("In the quote currency, as decimal text.", ["10000"])
-    ] = ()
-
-
-Fill = Annotated[
-    FillOption | None,
-    about(
-        "Add what buying and selling these sizes would cost: for each the average and the worst "
-        f"price and the amount on each exchange. At most {FILL_SIZES_MAX} amounts and notionals.",
-        {"amounts": ["0.5"], "notionals": ["10000"]},
-        'an object with lists of decimal text in "amounts", "notionals" or both',
-    ),
-]
+# Every option of a view, absent unless the client sends it.
+ViewChanges: Any = msgspec.defstruct(
+    "ViewChanges",
+    [(each.name, each.type | UnsetType, UNSET) for each in msgspec.structs.fields(ViewOptions)],
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag="get_aggregated_orderbook",
+)
 
 
 class Identified(Struct):
@@ -199,41 +136,21 @@ class Authenticate(Struct, tag="authenticate"):
     id: MessageId = None
 
 
-class Chosen(Struct, forbid_unknown_fields=True):
-    """Which book of which symbol."""
+class SubscribeAggregated(
+    ViewOptions, frozen=True, forbid_unknown_fields=True, tag="subscribe_aggregated"
+):
+    """Subscribe to the aggregated order book of a symbol; repeating it replaces the options."""
 
     symbol: Symbol
     exchanges: Exchanges = "all"
-    depth: Depth = DEPTH_DEFAULT
-    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
-    mode: Mode = "full"
-    levels: Levels = "object"
-    split: Split = False
-    group: Group = None
-    ages: Ages = False
-    coverage: Coverage = False
-    fill: Fill = None
     id: MessageId = None
 
 
-class SubscribeAggregated(Chosen, tag="subscribe_aggregated"):
-    """Subscribe to the aggregated order book of a symbol; repeating it replaces the options."""
-
-
-class GetAggregatedOrderbook(Struct, forbid_unknown_fields=True, tag="get_aggregated_orderbook"):
+class GetAggregatedOrderbook(ViewChanges):  # type: ignore[misc]
     """Get the aggregated order book of a symbol once; absent options are the subscription's."""
 
     symbol: Symbol
     exchanges: Exchanges | UnsetType = UNSET
-    depth: Depth | UnsetType = UNSET
-    interval_ms: IntervalMs | UnsetType = UNSET
-    mode: Mode | UnsetType = UNSET
-    levels: Levels | UnsetType = UNSET
-    split: Split | UnsetType = UNSET
-    group: Group | UnsetType = UNSET
-    ages: Ages | UnsetType = UNSET
-    coverage: Coverage | UnsetType = UNSET
-    fill: Fill | UnsetType = UNSET
     id: MessageId = None
 
 

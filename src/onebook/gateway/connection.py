@@ -22,6 +22,7 @@ from websockets.protocol import SERVER
 from websockets.protocol import Protocol as FrameParser
 
 from onebook import logs
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.gateway import frames, metrics
 from onebook.gateway.authentication import Authenticator
@@ -57,7 +58,6 @@ from onebook.gateway.scheduler import TICK_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrader, library_log
-from onebook.streams import Clock
 
 # Bytes scanned for the peer's close frame after ours; then reading stops. Each frame counts as at
 # least so many bytes, because it costs time.

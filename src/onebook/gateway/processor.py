@@ -16,7 +16,13 @@ from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway import commands, messages, replies
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.commands import Id, sentence, shown
-from onebook.gateway.directory import Directory, completed, no_exchange, options_of, stream_key
+from onebook.gateway.directory import (
+    Directory,
+    no_exchange,
+    options_of,
+    requested_stream,
+    stream_key,
+)
 from onebook.gateway.effects import (
     CloseView,
     CommandRefused,
@@ -234,7 +240,7 @@ class CommandProcessor:
         return (SendText(encode(pong, body.id)),)
 
     def _subscribe(self, body: commands.SubscribeAggregated, _: MessageTime, __: float) -> Effects:
-        key, rejected = stream_key(self.directory, body)
+        key, rejected = stream_key(self.directory, body.symbol, body.exchanges, body)
         previous = self.subscriptions.get(key.symbol)
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
             raise CommandRefused(
@@ -279,8 +285,8 @@ class CommandProcessor:
                 "requests.",
                 symbol=body.symbol,
             )
-        chosen = completed(body, self.subscriptions.get(body.symbol))
-        return (FetchBook(stream_key(self.directory, chosen)[0], body.id),)
+        subscribed = self.subscriptions.get(body.symbol)
+        return (FetchBook(requested_stream(self.directory, body, subscribed), body.id),)
 
     def _resync(self, body: commands.Resync, _: MessageTime, __: float) -> Effects:
         return (ResendBook(self._subscribed(body.symbol), body.id),)

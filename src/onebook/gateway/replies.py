@@ -9,20 +9,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from onebook.accounts.usage import DataUsage
 from onebook.gateway.codes import ErrorType
-from onebook.gateway.commands import (
-    Ages,
-    Coverage,
-    Depth,
-    Fill,
-    Group,
-    IntervalMs,
-    Levels,
-    Mode,
-    Split,
-    Symbol,
-    about,
-)
+from onebook.gateway.commands import Symbol
 from onebook.model import Reason
+from onebook.streams import ViewOptions, about
 from onebook.streams.fill import AVERAGE_DIGITS, FILL_LEVELS_MAX
 
 Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
@@ -99,18 +88,16 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
     ] = UNSET
 
 
-class Options(Struct, frozen=True):
-    """The options of a subscription as they are applied."""
+# The options without defaults: a reply has every one.
+_Options: Any = msgspec.defstruct(
+    "_Options",
+    [(each.name, each.type) for each in msgspec.structs.fields(ViewOptions)],
+    frozen=True,
+)
 
-    depth: Depth
-    interval_ms: IntervalMs
-    mode: Mode
-    levels: Levels
-    split: Split
-    group: Group
-    ages: Ages
-    coverage: Coverage
-    fill: Fill
+
+class Options(_Options):  # type: ignore[misc]
+    """The options of a subscription as they are applied."""
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):

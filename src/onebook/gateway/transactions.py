@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from msgspec import Struct, json
 
 from onebook.accounts import Key
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.errors import ExchangeFailed, InternalError, OnebookError, RateLimitExceeded
 from onebook.gateway.commands import (
@@ -25,7 +26,6 @@ from onebook.gateway.commands import (
     refused,
     typed,
 )
-from onebook.streams import Clock
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.run import Run
 from onebook.transactions.service import Transactions
