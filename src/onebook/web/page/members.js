@@ -112,7 +112,9 @@ export class Members {
   #add(exchange, state, reason, { seenOut }) {
     const element = this.#body.insertRow();
     const [name, status] = [0, 1].map(() => element.insertCell());
-    const [age, bids, asks] = [0, 1, 2].map(() => figure(element.insertCell()));
+    const age = figure(element.insertCell());
+    element.insertCell().className = "delay"; // its sparkline over time
+    const [bids, asks] = [0, 1].map(() => figure(element.insertCell()));
     const swatch = document.createElement("i");
     swatch.className = "swatch";
     dress(swatch, exchange);
