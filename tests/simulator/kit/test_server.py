@@ -61,6 +61,7 @@ async def settled(follower: Follower, sim: SimulatedExchanges, symbol: str = "")
     await follower.until(lambda: equal(5) and equal())
 
 
+@pytest.mark.over_sockets
 async def test_every_connector_keeps_every_book_equal_to_the_truth(name: str) -> None:
     fitting = EXCHANGES[name].limits.topics
     symbols = [listing.symbol for listing in DIALECTS[name].listings[:fitting]]
