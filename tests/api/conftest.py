@@ -25,7 +25,7 @@ from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import AuditedChange, Store
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault

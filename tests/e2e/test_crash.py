@@ -28,7 +28,7 @@ from onebook.accounts.keys import key_of
 from onebook.accounts.pepper import load_pepper
 from onebook.accounts.usage import apply_files, stored_usage
 from onebook.model import Tier
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import waited_s
 

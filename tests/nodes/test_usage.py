@@ -21,7 +21,7 @@ from onebook.accounts.billing import period_at
 from onebook.accounts.pepper import load_pepper
 from onebook.app import feeder
 from onebook.model import Tier
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store, UsageCell
 from steady import PATIENCE_S, waited_s
 

@@ -16,10 +16,9 @@ from clocks import made_of
 from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.serving import serving
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport, serving
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault

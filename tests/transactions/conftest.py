@@ -17,7 +17,7 @@ from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault

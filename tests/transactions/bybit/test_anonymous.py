@@ -14,8 +14,8 @@ from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, SECOND_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.bybit.facts import FundLine
+from onebook.simulator.accounts.history import HistoryTable
 from onebook.simulator.accounts.serving import serving
-from onebook.simulator.accounts.tables import HistoryTable
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
