@@ -1,6 +1,5 @@
 """The API over real accounts on SQLite, with a clock that only moves when a test says so."""
 
-import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from clocks import UnixClock
 from databases import migrated
 from onebook.accounts import Accounts, Admin, Peppers
 from onebook.api import (
@@ -18,13 +18,13 @@ from onebook.api import (
     WebSocketFacts,
     create_app,
 )
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import ApiSettings
 from onebook.gateway import codes, commands, messages
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store import AuditedChange, Store
-from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -59,22 +59,6 @@ UNIFIED_TYPES = {
 }
 
 
-@dataclass
-class Clock:
-    """Both clocks of the service."""
-
-    ms: int = NOW_MS
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def now_s(self) -> float:
-        return self.ms / 1000
-
-    def pass_ms(self, ms: int) -> None:
-        self.ms += ms
-
-
 KEY = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
 WRONG_KEY = SimulatedKey("other00000000000000", "mysecret0000000000000000000000000000")
 
@@ -83,7 +67,7 @@ WRONG_KEY = SimulatedKey("other00000000000000", "mysecret00000000000000000000000
 class World:
     """One node's API and what a test turns in it."""
 
-    clock: Clock
+    clock: UnixClock
     store: Store
     accounts: Accounts
     admin: Admin
@@ -100,8 +84,7 @@ class World:
                 messages.MESSAGES, codes.ERRORS, commands.ACTION_ERRORS, codes.CLOSE_CODES
             ),
             settings=settings or ApiSettings(),
-            now_ms=self.clock.now_ms,
-            now_s=self.clock.now_s,
+            clock=self.clock,
         )
 
     def change(self) -> AuditedChange:
@@ -120,24 +103,18 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def make_world(store: Store) -> World:
-    clock = Clock()
-    accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
-
-    async def sleep(seconds: float) -> None:
-        clock.pass_ms(round(seconds * 1_000))
-        await asyncio.sleep(0)
+    clock = UnixClock(NOW_MS)
+    accounts = Accounts(store, PEPPER, clock_ms=clock.wall_ms)
 
     account = Account(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
-    exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
-    transactions = make_transactions(
-        store, clocks.ServiceClock(clock.now_ms, clock.now_s, sleep), SimulatedTransport(exchange)
-    )
+    exchange = SimulatedBybit(account, [KEY], clock=clock)
+    transactions = make_transactions(store, clock, SimulatedTransport(exchange))
     return World(clock, store, accounts, Admin(store, PEPPER), transactions, exchange)
 
 
 def make_transactions(
     store: Store,
-    clock: clocks.ServiceClock = clocks.REAL,
+    clock: Clock = SYSTEM_CLOCK,
     transport: SimulatedTransport | None = None,
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""

@@ -1,6 +1,5 @@
 """Every error that the documents name is answered somewhere, and no other: one row for each."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from onebook.api import create_app
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.store import Store
-from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
@@ -120,7 +118,7 @@ async def backwards(one: Caller, label: str) -> None:
 
 
 async def too_often(one: Caller, label: str) -> None:
-    limits, now_s = one.node.accounts.limits, one.node.clock.now_s()
+    limits, now_s = one.node.accounts.limits, one.node.clock.monotonic()
     for _ in range(600):
         limits.take(one.key_id, Tier.BASIC, now_s)
         limits.take_address("203.0.113.9", now_s)
@@ -139,22 +137,19 @@ async def used_up(one: Caller, label: str) -> None:
 async def exchange_down(one: Caller, label: str) -> None:
     node = one.node
 
-    async def sleep(seconds: float) -> None:
-        node.clock.pass_ms(round(seconds * 1_000))
-        await asyncio.sleep(0)
-
-    clock = clocks.ServiceClock(node.clock.now_ms, node.clock.now_s, sleep)
     nowhere = TransactionSettings(
         overrides={"bybit": AccountUrls(mainnet_url="http://127.0.0.1:1")}
     )
-    adapter = ExchangeAdapter(BYBIT, nowhere, clock=clock)
-    node.transactions = Transactions([adapter], node.vault, cursor_secret=b"c" * 32, clock=clock)
+    adapter = ExchangeAdapter(BYBIT, nowhere, clock=node.clock)
+    node.transactions = Transactions(
+        [adapter], node.vault, cursor_secret=b"c" * 32, clock=node.clock
+    )
     node.app = create_app(node.services())
 
 
 async def database_away(one: Caller, label: str) -> None:
     away = Store("postgresql://nobody@127.0.0.1:1/none")
-    one.node.accounts = Accounts(away, PEPPER, clock_ms=one.node.clock.now_ms)
+    one.node.accounts = Accounts(away, PEPPER, clock_ms=one.node.clock.wall_ms)
     one.node.app = create_app(one.node.services())
 
 

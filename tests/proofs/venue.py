@@ -13,7 +13,6 @@ from onebook.simulator.kit import (
     Dropped,
     ExchangeBoard,
     Frame,
-    Now,
     PublishedBook,
     RestReply,
     TextChanges,
@@ -78,8 +77,8 @@ class Venue:
         self._rng = rng
         self._board = ExchangeBoard(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
-        self.front = Front(self._dialect, self._board, clock=self._now, instead=self._failure)
-        body = list_body(self.exchange, self._dialect, self._now())
+        self.front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
+        body = list_body(self.exchange, self._dialect, self.front.now())
         listed = self.exchange.parse_instruments(body)
         self.instruments = {each.symbol: each for each in listed}
         faults = SEEN_BY_ALL
@@ -113,7 +112,7 @@ class Venue:
                 self._tell(channel, changes)
 
     def _tell(self, channel: PublishedBook, changes: TextChanges) -> None:
-        case = Case(self._dialect, channel, changes, self._board.listings, self._now())
+        case = Case(self._dialect, channel, changes, self._board.listings, self.front.now())
         frames = self._spoilt(case, channel)
         self.observe(channel)
         for client in self.front.clients:
@@ -169,9 +168,6 @@ class Venue:
 
     def _failure(self, path, query) -> RestReply | None:
         return RestReply(503, b'{"msg":"try later"}') if self.rest_failing else None
-
-    def _now(self) -> Now:
-        return Now(self._clock.now_s, self._clock.wall_ms())
 
 
 __all__ = ["Dropped", "Venue", "Wire"]

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import httpx
 from msgspec import json
 
+from clocks import SleepingClock
+from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
@@ -20,7 +22,6 @@ from onebook.simulator.accounts.serving import serving
 from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import BYBIT
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
@@ -93,7 +94,24 @@ def loop_now_ms() -> int:
     return NOW_MS + round(loop_s() * 1_000)
 
 
-CLOCK = ServiceClock(now_ms=loop_now_ms, now_s=loop_s, sleep=asyncio.sleep)
+class LoopClock(Clock):
+    """The clock of a `VirtualLoop`."""
+
+    def monotonic(self) -> float:
+        return loop_s()
+
+    def wall_us(self) -> int:
+        return loop_now_ms() * 1_000
+
+
+CLOCK = LoopClock()
+
+
+class WaitingClock(SleepingClock):
+    """Only waiting moves it, and no wall time passes: no limit of requests takes real time."""
+
+    def wall_us(self) -> int:
+        return NOW_MS * 1_000
 
 
 class MemoryStore:
@@ -129,13 +147,13 @@ def simulated(
     *,
     history: History | None = None,
     key: SimulatedKey = KEY,
-    now_ms: Callable[[], int] = loop_now_ms,
+    clock: Clock = CLOCK,
     **options: Any,
 ) -> SimulatedBybit:
     """A simulated exchange on the virtual clock."""
     if account is None:
         account = Account(history or History(NOW_MS - 60 * DAY_MS, NOW_MS))
-    return SimulatedBybit(account, [key], now_ms=now_ms, **options)
+    return SimulatedBybit(account, [key], clock=clock, **options)
 
 
 class World:
@@ -148,7 +166,7 @@ class World:
         latency_s: float = 0.05,
         key: SimulatedKey = KEY,
         settings: TransactionSettings | None = None,
-        clock: ServiceClock = CLOCK,
+        clock: Clock = CLOCK,
         with_credentials: bool = True,
         around: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] | None = None,
     ) -> None:

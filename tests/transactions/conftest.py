@@ -1,6 +1,5 @@
 """A node whose Bybit is simulated, and a client of it with a session."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -9,7 +8,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from api.conftest import NOW_MS, PEPPER, Clock, World, bearer, client_of
+from api.conftest import NOW_MS, PEPPER, World, bearer, client_of
+from clocks import UnixClock
 from databases import migrated
 from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
@@ -18,7 +18,6 @@ from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.transport import SimulatedTransport
 from onebook.store import Store
-from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -40,21 +39,17 @@ CREDENTIALS = Credentials(KEY.api_key, KEY.secret)
 
 
 def make_node(store: Store, settings: TransactionSettings | None = None) -> Node:
-    clock = Clock()
-
-    async def sleep(seconds: float) -> None:
-        clock.pass_ms(round(seconds * 1_000))
-        await asyncio.sleep(0)
+    clock = UnixClock(NOW_MS)
 
     account = Account(History(NOW_MS - 20 * DAY_MS, NOW_MS, executions=300))
-    exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
-    transport = SimulatedTransport(exchange, sleep=sleep)
+    exchange = SimulatedBybit(account, [KEY], clock=clock)
+    transport = SimulatedTransport(exchange, clock=clock)
     vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
     service = Transactions(
         [
             ExchangeAdapter(
                 BYBIT,
-                clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
+                clock=clock,
                 transport=transport,
                 random=Random(1),
             )
@@ -62,9 +57,9 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
         vault,
         cursor_secret=b"c" * 32,
         settings=settings,
-        clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
+        clock=clock,
     )
-    accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
+    accounts = Accounts(store, PEPPER, clock_ms=clock.wall_ms)
     node = Node(clock, store, accounts, Admin(store, PEPPER), service, exchange)
     node.transport, node.vault = transport, vault
     node.app = create_app(node.services())

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
 from onebook.transactions.adapter import AccountReader, FailureReason, Source, SourceFailed
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.merge import Once, merged
@@ -147,7 +147,7 @@ class Run:
         query: Query,
         adapter: ExchangeAdapter,
         account: AccountSession,
-        clock: ServiceClock,
+        clock: Clock,
         *,
         account_id: str,
     ) -> None:
@@ -213,7 +213,7 @@ class Run:
             source,
             reader,
             wanted,
-            now_ms=self._clock.now_ms,
+            now_ms=self._clock.wall_ms,
             progress=self._progress,
             demand=self._demand,
             long=limit is None or limit >= LONG_ANSWER,
@@ -229,7 +229,7 @@ class Run:
 
     async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
         """The records in order, in batches, until the limit, the end or the deadline."""
-        until_s = self._clock.now_s() + deadline_s
+        until_s = self._clock.monotonic() + deadline_s
         async with aclosing(
             merged(
                 self.walkers,
@@ -241,7 +241,7 @@ class Run:
         ) as batches:
             while True:
                 try:
-                    async with asyncio.timeout(until_s - self._clock.now_s()):
+                    async with asyncio.timeout(until_s - self._clock.monotonic()):
                         batch = await anext(batches, None)
                 except TimeoutError:
                     self._stopped = DEADLINE

@@ -4,6 +4,7 @@ import httpx
 import pytest
 import websockets
 
+from onebook.clock import ManualClock
 from onebook.simulator.kit.board import (
     ExchangeBoard,
     ExchangeRules,
@@ -43,7 +44,7 @@ async def loopback():
     front = Front(
         Made(),
         ExchangeBoard((), {}, rules=Made.rules),
-        clock=lambda: Now(0.0, 0),
+        clock=ManualClock(),
         instead=lambda path, query: None,
     )
     loopback = Loopback("okx", front)

@@ -140,7 +140,7 @@ def test_a_crossing_lasts_about_a_second_however_slow_or_fast_the_steps_are(rate
     names, seconds = NAMES[:5], 240 if rate_hz <= STEPS_A_SECOND else 40
     now_ms = 0
     market = MarketBooks(
-        {name: DIALECTS[name] for name in names}, seed=1, clock=lambda: now_ms / 1000
+        {name: DIALECTS[name] for name in names}, seed=1, monotonic=lambda: now_ms / 1000
     )
     symbols = ("BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT")
     best: dict[str, dict[str, tuple[int, int]]] = {symbol: {} for symbol in symbols}

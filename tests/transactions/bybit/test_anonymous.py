@@ -1,6 +1,5 @@
 """Rows without an id that span two pages of Bybit: each counts once, over sockets."""
 
-import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -15,27 +14,14 @@ from onebook.simulator.accounts.bybit.facts import FundLine
 from onebook.simulator.accounts.serving import serving
 from onebook.simulator.accounts.tables import HistoryTable
 from onebook.transactions.bybit import BYBIT
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
-from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore
+from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore, WaitingClock
 
 PAGE = 100  # rows of a full page
 SECOND = NOW_MS - DAY_MS
-
-
-def passing() -> ServiceClock:
-    """A clock that only waiting moves on: no limit of requests takes real time."""
-    now_s = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now_s
-        now_s += seconds
-        await asyncio.sleep(0)
-
-    return ServiceClock(now_ms=lambda: NOW_MS, now_s=lambda: now_s, sleep=sleep)
 
 
 def account(*seconds: int) -> Account:
@@ -58,7 +44,7 @@ async def answers(exchange: SimulatedBybit, **fields: Any) -> list[dict[str, Any
     async with serving(exchange) as url:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         await vault.put("bybit", "mainnet", Credentials(KEY.api_key, KEY.secret), now_ms=NOW_MS)
-        clock = passing()
+        clock = WaitingClock()
         adapter = ExchangeAdapter(
             BYBIT,
             TransactionSettings(overrides={"bybit": AccountUrls(mainnet_url=url)}),
@@ -81,7 +67,7 @@ async def answers(exchange: SimulatedBybit, **fields: Any) -> list[dict[str, Any
 
 
 def simulated(found: Account, **options: Any) -> SimulatedBybit:
-    return SimulatedBybit(found, [KEY], now_ms=lambda: NOW_MS, limited=False, **options)
+    return SimulatedBybit(found, [KEY], clock=WaitingClock(), limited=False, **options)
 
 
 def ids(found: list[dict[str, Any]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import json
 
+from onebook.clock import Clock
 from transactions.oracle.account import MARKETS, RandomAccount
 from transactions.oracle.rows import DAY_MS, UID, Served
 
@@ -62,12 +63,12 @@ FAULTS = ("10016", "10006", "502", "429", "cut", "reset")
 class RandomExchange:
     """Answers for an account; `violations` is what was asked against Bybit's pages."""
 
-    def __init__(self, account: RandomAccount, seed: int, *, now_ms: Callable[[], int]) -> None:
+    def __init__(self, account: RandomAccount, seed: int, *, clock: Clock) -> None:
         self.account = account
         self.random = Random(seed)
         self.violations: list[str] = []
         self.repeated = 0
-        self._now_ms = now_ms
+        self._clock = clock
         # By the seed, so that any twelve in a row have them all, and most of their pairs.
         self._by_offset = seed % 4 == 1
         self._fault_rate = (0.0, 0.05, 0.15, 0.0)[seed % 4]
@@ -91,7 +92,7 @@ class RandomExchange:
     def _body(self, result: Any, code: int = 0) -> bytes:
         return json.encode(
             {"retCode": code, "retMsg": "", "result": result, "retExtInfo": {},
-             "time": self._now_ms()}
+             "time": self._clock.wall_ms()}
         )  # fmt: skip
 
     def _result(self, path: str, query: Query) -> dict[str, Any] | int:

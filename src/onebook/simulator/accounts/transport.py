@@ -1,10 +1,9 @@
 """The simulated exchange as an httpx transport: no socket, no real time."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import httpx
 from starlette.types import ASGIApp
+
+from onebook.clock import SYSTEM_CLOCK, Clock
 
 
 class SimulatedTransport(httpx.AsyncBaseTransport):
@@ -15,22 +14,22 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
         app: ASGIApp,
         *,
         latency_s: float = 0.0,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.requests = 0
         self.in_flight = 0
         self._inner = httpx.ASGITransport(app)
         self._latency_s = latency_s
-        self._sleep = sleep
+        self._clock = clock
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Carry one request there and its answer back."""
         self.requests += 1
         self.in_flight += 1
         try:
-            await self._sleep(self._latency_s / 2)
+            await self._clock.sleep(self._latency_s / 2)
             response = await self._inner.handle_async_request(request)
-            await self._sleep(self._latency_s / 2)
+            await self._clock.sleep(self._latency_s / 2)
             return response
         except ConnectionResetError as error:
             raise httpx.ReadError(str(error), request=request) from None

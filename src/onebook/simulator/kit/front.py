@@ -5,12 +5,12 @@ frames come from, and in what the two hooks do.
 """
 
 import gzip
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from onebook.clock import Clock
 from onebook.exchanges.kit.contract import Exchange
 from onebook.simulator.kit.board import (
     Dialect,
@@ -29,11 +29,6 @@ from onebook.simulator.kit.windows import Most, Windows
 TOO_MANY = 429
 
 
-def system_now() -> Now:
-    """This machine's clocks."""
-    return Now(time.monotonic(), time.time_ns() // 1_000_000)
-
-
 def ignore(client: LoopbackClient) -> None:
     """Do nothing."""
 
@@ -44,7 +39,7 @@ class Front:
     Args:
         dialect: Its protocol.
         board: What it publishes.
-        clock: Where the time comes from.
+        clock: The time of this exchange.
         instead: Asked for the answer to a REST request; None lets the dialect answer.
         started: Called with a client that subscribed; `client.session.started` has the natives.
         gone: Called with a client that left.
@@ -55,7 +50,7 @@ class Front:
         dialect: Dialect,
         board: ExchangeBoard,
         *,
-        clock: Callable[[], Now],
+        clock: Clock,
         instead: Callable[[str, Mapping[str, str]], RestReply | None],
         started: Callable[[LoopbackClient], None] = ignore,
         gone: Callable[[LoopbackClient], None] = ignore,
@@ -79,6 +74,10 @@ class Front:
         self._started = started
         self._gone = gone
 
+    def now(self) -> Now:
+        """Both times of this moment."""
+        return Now(self._clock.monotonic(), self._clock.wall_ms())
+
     def admit_all(self) -> None:
         """Take connection attempts and requests at any rate; messages keep their limit."""
         self.connects = self._fetches = Windows(())
@@ -86,7 +85,7 @@ class Front:
 
     def session(self, path: str) -> SimulatedSession:
         """A client's connection begins."""
-        session, rules = SimulatedSession(path, now_s=self._clock().s), self._dialect.rules
+        session, rules = SimulatedSession(path, now_s=self._clock.monotonic()), self._dialect.rules
         session.messages = Windows(
             rules.messages, self._messages, breaches=self.breaches, kind="messages"
         )
@@ -97,18 +96,18 @@ class Front:
 
     def admits(self) -> bool:
         """Whether another connection may be opened now."""
-        return self.connects.takes(self._clock().s)
+        return self.connects.takes(self._clock.monotonic())
 
     def joined(self, client: LoopbackClient) -> None:
         """A client connected."""
         self.clients.append(client)
         self._board.sessions.append(client.session)
-        self.say(client, self._dialect.opened(client.session, self._clock()))
+        self.say(client, self._dialect.opened(client.session, self.now()))
         self._look(client)
 
     def received(self, client: LoopbackClient, frame: str) -> None:
         """A client sent a frame."""
-        now = self._clock()
+        now = self.now()
         client.session.received(now.s)
         replies = self._dialect.received(client.session, frame, now)
         if self.silent and "ping" in frame.lower():
@@ -129,7 +128,7 @@ class Front:
         return self._answer(path, query)
 
     def _answer(self, path: str, query: Mapping[str, str]) -> RestReply | None:
-        now, dialect = self._clock(), self._dialect
+        now, dialect = self.now(), self._dialect
         weight = dialect.weight(path, query) if isinstance(dialect, Weigher) else 1
         if not self._fetches.takes(now.s, weight):
             return RestReply(TOO_MANY, b"{}", (("Retry-After", "1"),))
@@ -142,7 +141,7 @@ class Front:
         failure = self._instead(path, {})
         if failure or not isinstance(self._dialect, PostDesk):
             return failure
-        return self._dialect.post(path, host, self._clock())
+        return self._dialect.post(path, host, self.now())
 
     def say(self, client: LoopbackClient, frames: Sequence[Frame]) -> None:
         """Send frames to a client, unless the exchange is silent."""
@@ -150,13 +149,13 @@ class Front:
             self._put(client, frames)
 
     def _put(self, client: LoopbackClient, frames: Sequence[Frame]) -> None:
-        client.session.sent_s = self._clock().s
+        client.session.sent_s = self._clock.monotonic()
         for frame in frames:
             client.put(self._encoded(client, frame))
 
     async def say_when_read(self, client: LoopbackClient, frame: Frame) -> None:
         """Send a book frame in the client's form, waiting while its queue is full."""
-        client.session.sent_s = self._clock().s
+        client.session.sent_s = self._clock.monotonic()
         form = client.session.form
         await client.waited_put(self._encoded(client, form(frame) if form else frame))
 
@@ -169,7 +168,7 @@ class Front:
 
     def watch(self) -> None:
         """Send the heartbeats that are due and drop the clients that are silent."""
-        now = self._clock()
+        now = self.now()
         for client in self.clients:
             try:
                 self._watch(client, now)

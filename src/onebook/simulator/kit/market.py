@@ -113,13 +113,13 @@ class Reference:
     that a book of this step and one of the step before do not cross.
     """
 
-    def __init__(self, pair: Pair, rng: Random, clock: Callable[[], float]) -> None:
+    def __init__(self, pair: Pair, rng: Random, monotonic: Callable[[], float]) -> None:
         self._rng = rng
-        self.clock = clock
+        self.monotonic = monotonic
         self._home = units(pair.price, REFERENCE_DECIMALS)
         self.band = self.before_jump = Band(self._home, self._home, self._home)
         self.jumped_s = -inf
-        self._jump_due_s = clock() + self._pause_s()
+        self._jump_due_s = monotonic() + self._pause_s()
 
     def _pause_s(self) -> float:
         return self._rng.randint(JUMP_EVERY_MS_MIN, JUMP_EVERY_MS_MAX) / 1_000
@@ -129,7 +129,7 @@ class Reference:
         last = self.band.price
         price = last + last * self._rng.randint(-STEP_PPM_MAX * 10, STEP_PPM_MAX * 10) // (PPM * 10)
         price += (self._home - price) // REVERSION_STEPS
-        if (now_s := self.clock()) >= self._jump_due_s:
+        if (now_s := self.monotonic()) >= self._jump_due_s:
             ppm = self._rng.randint(JUMP_PPM_MIN, JUMP_PPM_MAX) * self._rng.choice((-1, 1))
             price += price * ppm // PPM
             self.before_jump, self.jumped_s = self.band, now_s
@@ -199,7 +199,7 @@ class SimulatedBook:
         if self._jumped_s != reference.jumped_s:
             self._jumped_s = reference.jumped_s
             self._follows_s = reference.jumped_s + self._rng.randint(0, LAG_MS_MAX) / 1_000
-        return reference.before_jump if reference.clock() < self._follows_s else reference.band
+        return reference.before_jump if reference.monotonic() < self._follows_s else reference.band
 
     def _ticks(self, price: int) -> int:
         """A price of the reference in ticks of this book."""
@@ -259,7 +259,7 @@ class MarketBooks:
     Args:
         offers: What each exchange lists, by CCXT id.
         seed: The same seed gives the same market.
-        clock: Monotonic seconds; without one the market takes STEPS_A_SECOND.
+        monotonic: Seconds; without it the market takes STEPS_A_SECOND.
     """
 
     def __init__(
@@ -267,12 +267,12 @@ class MarketBooks:
         offers: Mapping[str, Offer | type[Offer]],
         *,
         seed: int,
-        clock: Callable[[], float] | None = None,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self._steps = 0
-        clock = clock or (lambda: self._steps / STEPS_A_SECOND)
+        monotonic = monotonic or (lambda: self._steps / STEPS_A_SECOND)
         self._references = {
-            pair.symbol: Reference(pair, Random(f"{seed}/{pair.symbol}"), clock)  # noqa: S311
+            pair.symbol: Reference(pair, Random(f"{seed}/{pair.symbol}"), monotonic)  # noqa: S311
             for pair in PAIRS
         }
         pairs = {pair.symbol: pair for pair in PAIRS}

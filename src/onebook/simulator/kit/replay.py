@@ -15,11 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import Exchange
-from onebook.simulator.kit.board import Dropped, ExchangeBoard, Now, RestReply
+from onebook.simulator.kit.board import Dropped, ExchangeBoard, RestReply
 from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.front import Front, redirected, system_now
+from onebook.simulator.kit.front import Front, redirected
 from onebook.simulator.kit.loopback import Loopback, LoopbackClient, Urls
 from onebook.simulator.kit.scripts import Line, Script, scripts
 
@@ -51,7 +52,7 @@ class ReplayedExchange:
         loop: Whether it starts over at the end.
         playing: Called whenever a playback starts or ends.
         port: Where it listens; 0 takes a free one.
-        clock: Where the time comes from.
+        clock: The time of this exchange.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class ReplayedExchange:
         loop: bool,
         playing: Callable[[int], None],
         port: int = 0,
-        clock: Callable[[], Now] = system_now,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         kind = DIALECTS[script.name]
         board = ExchangeBoard(script.listings, {}, rules=kind.rules)
@@ -153,7 +154,7 @@ class Replay:
         speed: float | None = 1.0,
         loop: bool = False,
         port: int = 0,
-        clock: Callable[[], Now] = system_now,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.finished = asyncio.Event()
         self.scripts = scripts(paths)

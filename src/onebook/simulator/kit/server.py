@@ -15,19 +15,19 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import Exchange, LossDetection
 from onebook.simulator.kit.board import (
     ChannelKey,
     ExchangeBoard,
-    Now,
     PublishedBook,
     RestReply,
     TextChanges,
 )
 from onebook.simulator.kit.dialects import DIALECTS
 from onebook.simulator.kit.faults import FAULTS, Case
-from onebook.simulator.kit.front import Front, redirected, system_now
+from onebook.simulator.kit.front import Front, redirected
 from onebook.simulator.kit.loopback import Loopback, Urls
 from onebook.simulator.kit.market import MarketBooks
 
@@ -54,11 +54,10 @@ class SimulatedExchange:
     `on_published` is called with the symbol after each change of a published book.
     """
 
-    def __init__(self, name: str, market: MarketBooks, *, clock: Callable[[], Now]) -> None:
+    def __init__(self, name: str, market: MarketBooks, *, clock: Clock) -> None:
         kind = DIALECTS[name]
         self.name = name
         self._market = market
-        self._clock = clock
         self._board = ExchangeBoard(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
         self._front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
@@ -222,7 +221,7 @@ class SimulatedExchange:
         self.on_published(channel.listing.symbol)
         if channel.key.native in self._board.dead:
             return
-        case = Case(self._dialect, channel, changes, self._board.listings, self._clock())
+        case = Case(self._dialect, channel, changes, self._board.listings, self._front.now())
         planned = self._planned.get(channel.key.native)
         frames = FAULTS[planned.popleft()](case) if planned else [case.frame()]
         for client in self._front.clients:
@@ -246,7 +245,7 @@ class SimulatedExchanges:
         names: CCXT ids; all by default.
         seed: The same seed gives the same books.
         rate_hz: Updates a second of each followed book; 0 moves only by `step`.
-        clock: Where the time comes from.
+        clock: The time of this exchange.
     """
 
     def __init__(
@@ -255,7 +254,7 @@ class SimulatedExchanges:
         *,
         seed: int = 1,
         rate_hz: float = RATE_HZ,
-        clock: Callable[[], Now] = system_now,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         chosen = list(names)
         unknown = [name for name in chosen if name not in DIALECTS]
@@ -267,7 +266,7 @@ class SimulatedExchanges:
         self._market = MarketBooks(
             {name: DIALECTS[name] for name in chosen},
             seed=seed,
-            clock=(lambda: clock().s) if rate_hz else None,
+            monotonic=clock.monotonic if rate_hz else None,
         )
         self._exchanges = {
             name: SimulatedExchange(name, self._market, clock=clock) for name in chosen

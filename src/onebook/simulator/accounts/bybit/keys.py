@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from onebook.simulator.accounts.clock import in_time
+from onebook.simulator.accounts.stamps import in_time
 
 AHEAD_MS_MAX: Final = 1_000
 RECV_WINDOW_MS: Final = 5_000

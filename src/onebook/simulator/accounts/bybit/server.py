@@ -3,8 +3,7 @@
 In-process through `SimulatedTransport`, or on a loopback port for other clients and `make demo`.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -13,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.simulator.accounts.bybit import rows
 from onebook.simulator.accounts.bybit.account import Account
 from onebook.simulator.accounts.bybit.endpoints import (
@@ -27,7 +27,6 @@ from onebook.simulator.accounts.bybit.endpoints import (
 from onebook.simulator.accounts.bybit.funds import COINS
 from onebook.simulator.accounts.bybit.keys import AccountRefused, SimulatedKey, authenticate
 from onebook.simulator.accounts.bybit.markets import MARKETS
-from onebook.simulator.accounts.clock import wall_ms
 from onebook.simulator.accounts.faults import AccountFaults
 from onebook.simulator.accounts.limits import AddressBans, RollingCount
 from onebook.simulator.accounts.tables import BadCursor, Pager
@@ -67,7 +66,7 @@ class SimulatedBybit:
     Args:
         account: Its history.
         keys: The keys that it accepts.
-        now_ms: The exchange's clock.
+        clock: The exchange's.
         faults: What goes wrong.
         retired: How the ended leverage-token path answers: rows, empty or missing.
         by_offset: See `tables.Pager`.
@@ -80,8 +79,7 @@ class SimulatedBybit:
         account: Account,
         keys: Iterable[SimulatedKey],
         *,
-        now_ms: Callable[[], int] = wall_ms,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = SYSTEM_CLOCK,
         faults: AccountFaults | None = None,
         retired: str = "missing",
         by_offset: bool = False,
@@ -95,8 +93,7 @@ class SimulatedBybit:
         self.page_rows_max: dict[str, int] = {}
         self.before_page: Callable[[str], None] | None = None
         self._keys = {key.api_key: key for key in keys}
-        self._now_ms = now_ms
-        self._sleep = sleep
+        self._clock = clock
         self._retired = retired
         self._pager = Pager(by_offset=by_offset)
         self._clamps_limits = clamps_limits
@@ -121,14 +118,14 @@ class SimulatedBybit:
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        path, now_ms = request.url.path, self._now_ms()
+        path, now_ms = request.url.path, self._clock.wall_ms()
         self.requests[path] = self.requests.get(path, 0) + 1
         address = request.client.host if request.client else ""
         if self._limited and self.bans.refuses(address, now_ms):
             return Response("access too frequent", 403, media_type="text/plain")
         fault = self.faults.next(path)
         if fault == "slow":
-            await self._sleep(self.faults.slow_s)
+            await self._clock.sleep(self.faults.slow_s)
         broken = self._broken(fault)
         if broken is not None:
             return broken
@@ -175,7 +172,7 @@ class SimulatedBybit:
             "retMsg": message,
             "result": result,
             "retExtInfo": "" if strange else {},
-            "time": self._now_ms(),
+            "time": self._clock.wall_ms(),
         }
         return Response(json.encode(body), headers=dict(headers), media_type=JSON)
 
@@ -190,10 +187,12 @@ class SimulatedBybit:
         raw = request.scope["query_string"].decode("ascii")
         query = parsed(raw)
         if path == "/v5/market/time":
-            return _time_of(self._now_ms())
+            return _time_of(self._clock.wall_ms())
         if path == "/v5/market/instruments-info":
             return _instruments(query)
-        key = authenticate(self._keys, request.headers, raw, now_ms=self._now_ms(), address=address)
+        key = authenticate(
+            self._keys, request.headers, raw, now_ms=self._clock.wall_ms(), address=address
+        )
         self._count(path, key.api_key, headers, forced=fault == "10006")
         if path in self._answers:
             return self._answers[path](query, key)
@@ -208,7 +207,7 @@ class SimulatedBybit:
             raise AccountRefused(10005, NO_PERMISSION)
         if self.before_page is not None:
             self.before_page(path)
-        now_ms = self._now_ms()
+        now_ms = self._clock.wall_ms()
         table = listing.table(self.account, query)
         start_ms, end_ms = bounds(listing, query, now_ms)
         limit = page_rows(listing, query, clamps=self._clamps_limits)
@@ -237,7 +236,7 @@ class SimulatedBybit:
     def _count(self, path: str, api_key: str, headers: dict[str, str], *, forced: bool) -> None:
         if path not in LIMITS:
             return
-        now_ms = self._now_ms()
+        now_ms = self._clock.wall_ms()
         window = self._limits.setdefault((path, api_key), RollingCount(*LIMITS[path]))
         passed, left, reset_ms = window.take(now_ms)
         if forced:

@@ -1,16 +1,10 @@
-"""The clock of a simulated exchange, and what it accepts of its clients' clocks."""
+"""Which timestamps and nonces of its clients a simulated exchange accepts."""
 
-import time
 from collections.abc import Hashable
 
 
-def wall_ms() -> int:
-    """The time now, Unix ms."""
-    return time.time_ns() // 1_000_000
-
-
 def in_time(stamp_ms: int, now_ms: int, *, behind_ms: int, ahead_ms: int) -> bool:
-    """Whether a request came at the time that it names: so far behind, less far ahead."""
+    """Whether a request's timestamp is at most `behind_ms` old and less than `ahead_ms` ahead."""
     return now_ms - behind_ms <= stamp_ms < now_ms + ahead_ms
 
 

@@ -1,6 +1,6 @@
 """What a simulated exchange accepts of its clients' clocks."""
 
-from onebook.simulator.accounts.clock import RisingStamps, in_time
+from onebook.simulator.accounts.stamps import RisingStamps, in_time
 
 
 def test_a_stamp_may_be_so_far_behind_and_less_far_ahead():
