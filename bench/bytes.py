@@ -25,7 +25,6 @@ from scale import NullPorts  # noqa: E402
 from document import put  # noqa: E402
 from onebook.books import Books  # noqa: E402
 from onebook.clock import ManualClock  # noqa: E402
-from onebook.config import FeedSettings  # noqa: E402
 from onebook.exchanges import EXCHANGES  # noqa: E402
 from onebook.exchanges.kit import Delta, Snapshot  # noqa: E402
 from onebook.feeds.session import FeedSession  # noqa: E402
@@ -181,7 +180,7 @@ def recorded() -> Sums:
     harness = Harness(instruments.values())
     sessions = {
         name: FeedSession(
-            EXCHANGES[name], [instrument], books=harness.books, settings=FeedSettings(),
+            EXCHANGES[name], [instrument], books=harness.books,
             stats=ExchangeStats(name),
         )
         for name, instrument in instruments.items()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import stream
 from onebook import books, core
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.core import reference
 from onebook.exchanges import EXCHANGES, kraken
 from onebook.feeds.session import FeedSession
@@ -61,7 +60,6 @@ class Feed:
             exchange,
             [self.instrument],
             books=self.books,
-            settings=FeedSettings(),
             stats=ExchangeStats(name or protocol),
         )
         self.session.opened(0.0)

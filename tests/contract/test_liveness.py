@@ -15,7 +15,6 @@ from contract.test_connectors import BOOK_CHANNELS, damaged
 from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS, Venue, greeted
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import LossDetection, SlowDown
 from onebook.exchanges.kit.limits import Limit
 from onebook.feeds.limits import LIMITS
@@ -70,7 +69,6 @@ class World:
             self.exchange,
             self.instruments,
             books=self.books,
-            settings=FeedSettings(),
             stats=self.stats,
             jitter=lambda: 0.5,
             cadences=self.cadences,

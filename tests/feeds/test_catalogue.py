@@ -239,7 +239,8 @@ async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog)
         catalogue = Catalogue(
             EXCHANGES,
             rest=client,
-            settings=FeedSettings(reload_retry_s=60.0),
+            settings=FeedSettings(),
+            limits=FeedLimits(reload_retry_s=60.0),
             clock=sleeping(sleeps.sleep),
             jitter=lambda: 0.5,
         )

@@ -311,8 +311,8 @@ async def test_fault_a_flood_without_data_ends_its_connection_and_no_other(serve
 
 
 async def test_fault_a_flood_of_data_is_read_in_portions(server):
-    settings = FeedSettings(frames_per_tick_max=100)
-    async with running(Rig(server.url, A, settings=settings)) as rig:
+    limits = FeedLimits(frames_per_tick_max=100)
+    async with running(Rig(server.url, A, limits=limits)) as rig:
         connection = await rig.live(server, "A")
         frame = b"\x81" + bytes([len(delta("A"))]) + delta("A")
         connection.transport.write(frame * 10_000)
@@ -322,10 +322,11 @@ async def test_fault_a_flood_of_data_is_read_in_portions(server):
 
 
 async def test_b2_a_socket_that_answers_pings_and_brings_no_data_is_given_up(server):
-    settings = FeedSettings(silent_min_s=0.6)
-    limits = FeedLimits(cadence_evidence_s=0.4, cadence_gaps_min=2, cadence_factor=1.5)
+    limits = FeedLimits(
+        silent_min_s=0.6, cadence_evidence_s=0.4, cadence_gaps_min=2, cadence_factor=1.5
+    )
     exchange = replace(TOY, silence_max_s=0.4)
-    rig = Rig(server.url, A, exchange=exchange, settings=settings, limits=limits)
+    rig = Rig(server.url, A, exchange=exchange, limits=limits)
     async with running(rig):
         connection = await rig.live(server, "A")
         for _ in range(30):
@@ -495,17 +496,15 @@ async def test_a_host_that_does_not_finish_the_handshake_is_left(polite):
     listening = await asyncio.start_server(answer, HOST, 0)
     async with listening:
         port = listening.sockets[0].getsockname()[1]
-        settings = FeedSettings(connect_timeout_s=0.2)
-        async with running(Rig(f"ws://{HOST}:{port}/", A, settings=settings)) as rig:
+        limits = FeedLimits(connect_timeout_s=0.2)
+        async with running(Rig(f"ws://{HOST}:{port}/", A, limits=limits)) as rig:
             await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_connection_that_comes_after_its_waiters_left_is_closed(server):
     rig = Rig(server.url, A)
-    session = feed_module.FeedSession(
-        TOY, [A], books=rig.books, settings=FeedSettings(), stats=rig.stats
-    )
+    session = feed_module.FeedSession(TOY, [A], books=rig.books, stats=rig.stats)
     connection = rig.feed._link(session, server.url)
     connection.abandoned = True
     with pytest.raises(ConnectionResetError):

@@ -107,7 +107,6 @@ class Link:
             self._venue.exchange,
             list(self._instruments),
             books=self._books,
-            settings=self._settings,
             limits=self._limits,
             stats=self._stats,
             jitter=self._rng.random,

@@ -38,9 +38,8 @@ class Node(World):
 CREDENTIALS = Credentials(KEY.api_key, KEY.secret)
 
 
-def make_node(store: Store, settings: TransactionSettings | None = None) -> Node:
+def make_node(store: Store, settings: TransactionSettings | None = None, **options: float) -> Node:
     clock = UnixClock(NOW_MS)
-
     account = Account(History(NOW_MS - 20 * DAY_MS, NOW_MS, executions=300))
     exchange = SimulatedBybit(account, [KEY], clock=clock)
     transport = SimulatedTransport(exchange, clock=clock)
@@ -58,6 +57,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
         cursor_secret=b"c" * 32,
         settings=settings,
         clock=clock,
+        **options,
     )
     accounts = Accounts(store, PEPPER, clock_ms=clock.wall_ms)
     node = Node(clock, store, accounts, Admin(store, PEPPER), service, exchange)

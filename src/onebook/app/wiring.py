@@ -202,7 +202,7 @@ def _http(
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
         settings=node.settings.server,
-        answer_timeout_s=longest_s + transactions.unread_s + ANSWER_MARGIN_S,
+        answer_timeout_s=longest_s + node.transactions.unread_s + ANSWER_MARGIN_S,
         metrics=metrics,
     )
 

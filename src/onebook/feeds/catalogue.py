@@ -353,9 +353,9 @@ class Catalogue:
             self._tried[exchange.name].set()
             self.on_read(exchange.name)
             if loaded:
-                wait_s = self._settings.reload_s * (1.0 + SPREAD * self._jitter())
+                wait_s = self._limits.reload_s * (1.0 + SPREAD * self._jitter())
             else:
-                wait_s = self._settings.reload_retry_s * self._jitter()
+                wait_s = self._limits.reload_retry_s * self._jitter()
             await self._clock.sleep(wait_s)
 
     def _failed(self, name: str, problem: str) -> bool:

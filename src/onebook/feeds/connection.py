@@ -157,13 +157,12 @@ class ExchangeConnection(WSListener):
         self.received = self._inflated if compressed else self._take
         self.joining = False
         self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)
-        self.budget = self._frames_max = settings.frames_per_tick_max
+        self.budget = self._frames_max = limits.frames_per_tick_max
         self.gone = asyncio.Event()
         self.abandoned = False
         self._exchange = exchange
         self._address = url
         self._tls = tls
-        self._settings = settings
         self._rest = rest
         self._limits = limits
         self._stats = stats
@@ -184,7 +183,7 @@ class ExchangeConnection(WSListener):
         Raises:
             OSError, picows.WSError: The exchange is unreachable or rejects the handshake.
         """
-        timeout_s = self._settings.connect_timeout_s
+        timeout_s = self._limits.connect_timeout_s
         deflated = self._exchange.frames is FrameForm.DEFLATED
         # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
         # does, so it is the shorter one.

@@ -97,7 +97,7 @@ class Feed:
         self._tls = tls
         self._jitter = jitter
         self._cadences = Cadences()
-        self._backoff = Backoff(settings.reconnect_base_s, settings.reconnect_max_s, jitter)
+        self._backoff = Backoff(limits.reconnect_base_s, limits.reconnect_max_s, jitter)
         self._connection: Link | None = None  # while it is open
         self._broken = False
 
@@ -151,7 +151,6 @@ class Feed:
             exchange,
             self.instruments,
             books=self.books,
-            settings=self.settings,
             limits=self._limits,
             stats=self.stats,
             jitter=self._jitter,
@@ -193,7 +192,7 @@ class Feed:
             exchange.connect.method,
             exchange.rest_url + exchange.connect.path,
             weight=exchange.connect.weight,
-            total_s=self.settings.connect_timeout_s,
+            total_s=self._limits.connect_timeout_s,
             bytes_max=ADDRESS_BYTES_MAX,
         )
         if answer.status != 200:

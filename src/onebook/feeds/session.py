@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from onebook.books import Books
 from onebook.clock import SYSTEM_CLOCK
-from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import (
     Acknowledged,
     Alive,
@@ -73,7 +72,6 @@ class FeedSession:
         exchange: Its facts.
         instruments: Their books are already open.
         books: Receive the data.
-        settings: What the operator decides.
         limits: Limits and waits.
         stats: Counters of the exchange, shared by its connections.
         jitter: A number in [0, 1) for each wait.
@@ -88,7 +86,6 @@ class FeedSession:
         instruments: Sequence[Instrument],
         *,
         books: Books,
-        settings: FeedSettings,
         limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         jitter: Callable[[], float] = random.random,
@@ -111,7 +108,7 @@ class FeedSession:
             wake=self._wake,
             wall_ms=wall_ms,
         )
-        self._liveness = Liveness(exchange, settings, cadences or Cadences(), limits)
+        self._liveness = Liveness(exchange, cadences or Cadences(), limits)
         self._recovery = Recovery(
             books=books,
             outbox=self._outbox,

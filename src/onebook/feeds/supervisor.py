@@ -231,7 +231,7 @@ class Supervisor:
                 self._close(instrument)
         wall_offset_s = self._clock.wall_ms() / 1_000 - self._clock.monotonic()
         for stats in self.stats.values():
-            stats.publish(wall_offset_s=wall_offset_s, old_s=self._settings.old_s)
+            stats.publish(wall_offset_s=wall_offset_s, old_s=self.limits.old_s)
         counts = Counter((book.instrument.exchange, book.health) for book in self._books)
         for name in self.stats:
             for health in Health:

@@ -12,11 +12,11 @@ from msgspec.structs import asdict, replace
 from onebook import exchanges
 from onebook.core import MEMBERS_MAX
 from onebook.exchanges.kit.selection import ALL, ExchangeSelection, instead_of, select
+from onebook.feeds import Catalogue
 from onebook.gateway import commands, replies
-from onebook.gateway.commands import shown
-from onebook.gateway.effects import CommandRefused
+from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
-from onebook.streams import StreamKey, ViewOptions
+from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes
 
 KEPT_S: Final = 5.0  # how long encoded lists are cached: they are long and change hourly
@@ -36,27 +36,11 @@ CATEGORIES: Final[dict[str, frozenset[str]]] = {
 _encode = msgspec.json.encode
 
 
-class PairCatalogue(Protocol):
-    """Symbols that each exchange trades."""
-
-    def exchanges(self, symbol: str) -> list[str]:
-        """The exchanges that trade a symbol now."""
-
-    def pairs(self, exchange: str) -> list[str]:
-        """The symbols that an exchange trades now."""
-
-    def unread(self) -> set[str]:
-        """Exchanges in use whose list of instruments was never read."""
-
-    def suggest(self, symbol: str, n: int = 3) -> list[str]:
-        """Symbols like this one."""
-
-
-class ExchangeStates(Protocol):
-    """State of each exchange's feeds."""
+class GatewaySupervisor(BookSupervisor, Protocol):
+    """Subscriptions to books, and the state of exchanges."""
 
     def in_use(self) -> Collection[str]:
-        """The exchanges that the settings switch on."""
+        """The exchanges that are enabled."""
 
     def state(self, exchange: str) -> str:
         """One of active, maintenance, offline, limited."""
@@ -75,8 +59,8 @@ class Directory:
 
     def __init__(
         self,
-        catalogue: PairCatalogue,
-        supervisor: ExchangeStates,
+        catalogue: Catalogue,
+        supervisor: GatewaySupervisor,
         *,
         monotonic: Callable[[], float],
         via: Mapping[str, str] = MappingProxyType({}),

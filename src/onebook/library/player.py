@@ -89,7 +89,6 @@ class Player:
         streams: StreamSettings,
     ) -> None:
         self._tapes = tapes
-        self._settings = feeds
         self._clock = ManualClock()
         self._books = Books()
         self._wiring = Wiring(self._books, clock=self._clock, streams=streams)
@@ -136,7 +135,7 @@ class Player:
             if ends_at < now:
                 ticked_at = now
             self._clock.move_to(now)
-            tape.play(entry, now, self._books, self._settings)
+            tape.play(entry, now, self._books)
             yield from self._taken()
         if len(self._unborn) == self._books_wanted:
             raise RecordingError(
