@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from onebook.errors import ExchangeFailed
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History
 from onebook.simulator.accounts.bybit.endpoints import LISTINGS
 from onebook.simulator.accounts.bybit.keys import AccountRefused
-from onebook.simulator.accounts.faults import AccountFaults
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
 DAYS = 100
