@@ -209,7 +209,7 @@ class _Progress:
         progress = TransactionProgress(
             exchange=query.request.exchange,
             total_transactions=run.totals.count,
-            came_to=run.came_to_ms,
+            came_to=run.reached_ms,
             start_time=query.from_ms,
             end_time=query.to_ms,
             waiting_s=round(run.waiting_s, 3),
