@@ -1,6 +1,5 @@
 """Clocks of tests: `ManualClock` of the source, and others that differ in how they sleep."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from onebook.clock import Clock, ManualClock
@@ -16,7 +15,6 @@ class SleepingClock(ManualClock):
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.move_to(self.now_s + seconds)
-        await asyncio.sleep(0)
 
 
 def sleeping(sleep: Callable[[float], Awaitable[None]], clock: Clock | None = None) -> Clock:
@@ -26,24 +24,15 @@ def sleeping(sleep: Callable[[float], Awaitable[None]], clock: Clock | None = No
     return clock
 
 
-class UnixClock(SleepingClock):
-    """A manual clock whose monotonic time is Unix time, set in milliseconds."""
-
-    def __init__(self, ms: int) -> None:
-        super().__init__(ms / 1_000)
-
-    @property
-    def ms(self) -> int:
-        return round(self.now_s * 1_000)
-
-    @ms.setter
-    def ms(self, ms: int) -> None:
-        self.now_s = ms / 1_000
-
-    def pass_ms(self, ms: int) -> None:
-        self.move_to((self.ms + ms) / 1_000)
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.pass_ms(round(seconds * 1_000))
-        await asyncio.sleep(0)
+def made_of(
+    *,
+    wall_ms: Callable[[], int] | None = None,
+    monotonic: Callable[[], float] | None = None,
+    sleep: Callable[[float], Awaitable[None]] | None = None,
+) -> Clock:
+    """A clock of the test's own functions; it has the real ones for those that are not given."""
+    clock, given = Clock(), {"wall_ms": wall_ms, "monotonic": monotonic, "sleep": sleep}
+    for name, function in given.items():
+        if function is not None:
+            setattr(clock, name, function)
+    return clock

@@ -1,5 +1,6 @@
 """The API over real accounts on SQLite, with a clock that only moves when a test says so."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from clocks import UnixClock
+from clocks import made_of
 from databases import migrated
 from onebook.accounts import Accounts, Admin, Peppers
 from onebook.api import (
@@ -18,12 +19,13 @@ from onebook.api import (
     WebSocketFacts,
     create_app,
 )
-from onebook.clock import SYSTEM_CLOCK, Clock
+from onebook.clock import SYSTEM_CLOCK
+from onebook.clock import Clock as SourceClock
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import AuditedChange, Store
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
@@ -59,6 +61,22 @@ UNIFIED_TYPES = {
 }
 
 
+@dataclass
+class Clock:
+    """Both clocks of the service."""
+
+    ms: int = NOW_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def now_s(self) -> float:
+        return self.ms / 1000
+
+    def pass_ms(self, ms: int) -> None:
+        self.ms += ms
+
+
 KEY = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
 WRONG_KEY = SimulatedKey("other00000000000000", "mysecret0000000000000000000000000000")
 
@@ -67,7 +85,7 @@ WRONG_KEY = SimulatedKey("other00000000000000", "mysecret00000000000000000000000
 class World:
     """One node's API and what a test turns in it."""
 
-    clock: UnixClock
+    clock: Clock
     store: Store
     accounts: Accounts
     admin: Admin
@@ -84,7 +102,7 @@ class World:
                 messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
             ),
             settings=settings or ApiSettings(),
-            clock=self.clock,
+            clock=made_of(wall_ms=self.clock.now_ms, monotonic=self.clock.now_s),
         )
 
     def change(self) -> AuditedChange:
@@ -103,18 +121,26 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def make_world(store: Store) -> World:
-    clock = UnixClock(NOW_MS)
-    accounts = Accounts(store, PEPPER, clock_ms=clock.wall_ms)
+    clock = Clock()
+    accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
+
+    async def sleep(seconds: float) -> None:
+        clock.pass_ms(round(seconds * 1_000))
+        await asyncio.sleep(0)
 
     account = Account(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
-    exchange = SimulatedBybit(account, [KEY], clock=clock)
-    transactions = make_transactions(store, clock, SimulatedTransport(exchange))
+    exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
+    transactions = make_transactions(
+        store,
+        made_of(wall_ms=clock.now_ms, monotonic=clock.now_s, sleep=sleep),
+        SimulatedTransport(exchange),
+    )
     return World(clock, store, accounts, Admin(store, PEPPER), transactions, exchange)
 
 
 def make_transactions(
     store: Store,
-    clock: Clock = SYSTEM_CLOCK,
+    clock: SourceClock = SYSTEM_CLOCK,
     transport: SimulatedTransport | None = None,
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""

@@ -1,5 +1,6 @@
 """Every error that the documents name is answered somewhere, and no other: one row for each."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.conftest import NOW_MS, client_of
+from clocks import made_of
 from databases import migrated
 from onebook.accounts import Accounts
 from onebook.api import create_app
@@ -118,7 +120,7 @@ async def backwards(one: Caller, label: str) -> None:
 
 
 async def too_often(one: Caller, label: str) -> None:
-    limits, now_s = one.node.accounts.limits, one.node.clock.monotonic()
+    limits, now_s = one.node.accounts.limits, one.node.clock.now_s()
     for _ in range(600):
         limits.take(one.key_id, Tier.BASIC, now_s)
         limits.take_address("203.0.113.9", now_s)
@@ -137,19 +139,22 @@ async def used_up(one: Caller, label: str) -> None:
 async def exchange_down(one: Caller, label: str) -> None:
     node = one.node
 
+    async def sleep(seconds: float) -> None:
+        node.clock.pass_ms(round(seconds * 1_000))
+        await asyncio.sleep(0)
+
+    clock = made_of(wall_ms=node.clock.now_ms, monotonic=node.clock.now_s, sleep=sleep)
     nowhere = TransactionSettings(
         overrides={"bybit": AccountUrls(mainnet_url="http://127.0.0.1:1")}
     )
-    adapter = ExchangeAdapter(BYBIT, nowhere, clock=node.clock)
-    node.transactions = Transactions(
-        [adapter], node.vault, cursor_secret=b"c" * 32, clock=node.clock
-    )
+    adapter = ExchangeAdapter(BYBIT, nowhere, clock=clock)
+    node.transactions = Transactions([adapter], node.vault, cursor_secret=b"c" * 32, clock=clock)
     node.app = create_app(node.services())
 
 
 async def database_away(one: Caller, label: str) -> None:
     away = Store("postgresql://nobody@127.0.0.1:1/none")
-    one.node.accounts = Accounts(away, PEPPER, clock_ms=one.node.clock.wall_ms)
+    one.node.accounts = Accounts(away, PEPPER, clock_ms=one.node.clock.now_ms)
     one.node.app = create_app(one.node.services())
 
 

@@ -18,9 +18,9 @@ from functools import cache
 from random import Random
 from typing import Final
 
+from clocks import made_of, sleeping
 from onebook.client.failures import ServiceError
 from onebook.client.rest import RestClient
-from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
 from onebook.rest import Rest
 from onebook.transactions.adapter import SourceFailed
@@ -47,7 +47,7 @@ def whole(body: bytes, *headers: bytes) -> bytes:
 @cache
 def bomb(size: int) -> bytes:
     """`size` zeros in gzip."""
-    packer = zlib.compressobj(9, wbits=31)
+    packer = zlib.compressobj(1, wbits=31)
     mib = bytes(1 << 20)
     return b"".join(packer.compress(mib) for _ in range(size >> 20)) + packer.flush()
 
@@ -130,16 +130,13 @@ async def serving(answer: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[s
         server.close()
 
 
-class Hasty(Clock):
-    """Sleeps no longer than a turn of the event loop."""
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)
+async def _soon(seconds: float) -> None:
+    await asyncio.sleep(0)
 
 
 async def by_rest(url: str) -> str:
     """The client of the exchanges' lists and snapshots."""
-    async with Rest(clock=Hasty()) as rest:
+    async with Rest(clock=sleeping(_soon)) as rest:
         try:
             body = await rest.get(f"{url}/list", total_s=TOTAL_S, bytes_max=BODY_BYTES_MAX)
         except ExchangeFailed as error:
@@ -149,7 +146,7 @@ async def by_rest(url: str) -> str:
 
 async def by_transactions(url: str) -> str:
     """The client of the exchanges' private histories."""
-    client = ExchangeClient(ENTRY, API, Hasty(), random=Random(1))
+    client = ExchangeClient(ENTRY, API, made_of(sleep=_soon), random=Random(1))
     try:
         call = Call("/v5/execution/list", "category=spot")
         retries = Retries(Random(1))

@@ -9,19 +9,20 @@ from contract.venue import list_body
 from onebook.clock import ManualClock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import BookChannel, Exchange, LossDetection
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit import (
     Dropped,
     ExchangeBoard,
     Frame,
+    Now,
     PublishedBook,
     RestReply,
     TextChanges,
 )
 from onebook.simulator.kit import SimulatedSession as ClientSession
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.faults import FAULTS, Case
-from onebook.simulator.kit.front import Front
+from onebook.simulator.kit.loopback import Front
 from onebook.simulator.kit.market import MarketBooks
+from onebook.simulator.kit.server import FAULTS, Case
 
 HISTORY_MAX = 4_000
 
@@ -77,8 +78,8 @@ class Venue:
         self._rng = rng
         self._board = ExchangeBoard(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
-        self.front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
-        body = list_body(self.exchange, self._dialect, self.front.now())
+        self.front = Front(self._dialect, self._board, clock=self._now, instead=self._failure)
+        body = list_body(self.exchange, self._dialect, self._now())
         listed = self.exchange.parse_instruments(body)
         self.instruments = {each.symbol: each for each in listed}
         faults = SEEN_BY_ALL
@@ -112,13 +113,13 @@ class Venue:
                 self._tell(channel, changes)
 
     def _tell(self, channel: PublishedBook, changes: TextChanges) -> None:
-        case = Case(self._dialect, channel, changes, self._board.listings, self.front.now())
+        case = Case(self._dialect, channel, changes, self._board.listings, self._now())
         frames = self._spoilt(case, channel)
         self.observe(channel)
         for client in self.front.clients:
             for key in client.session.topics.values():
                 if key == channel.key:
-                    self.front.say(client, client.session.formed(frames, case.frame()))
+                    self.front.send(client, client.session.formed(frames, case.frame()))
 
     def observe(self, channel: PublishedBook) -> None:
         """Keep what the book is now, if that is new."""
@@ -168,6 +169,9 @@ class Venue:
 
     def _failure(self, path, query) -> RestReply | None:
         return RestReply(503, b'{"msg":"try later"}') if self.rest_failing else None
+
+    def _now(self) -> Now:
+        return Now(self._clock.now_s, self._clock.wall_ms())
 
 
 __all__ = ["Dropped", "Venue", "Wire"]

@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 import httpx
 from msgspec import json
 
-from clocks import SleepingClock
+from clocks import made_of
 from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.serving import serving
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport, serving
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
@@ -94,24 +93,7 @@ def loop_now_ms() -> int:
     return NOW_MS + round(loop_s() * 1_000)
 
 
-class LoopClock(Clock):
-    """The clock of a `VirtualLoop`."""
-
-    def monotonic(self) -> float:
-        return loop_s()
-
-    def wall_us(self) -> int:
-        return loop_now_ms() * 1_000
-
-
-CLOCK = LoopClock()
-
-
-class WaitingClock(SleepingClock):
-    """Only waiting moves it, and no wall time passes: no limit of requests takes real time."""
-
-    def wall_us(self) -> int:
-        return NOW_MS * 1_000
+CLOCK = made_of(wall_ms=loop_now_ms, monotonic=loop_s, sleep=asyncio.sleep)
 
 
 class MemoryStore:
@@ -147,13 +129,13 @@ def simulated(
     *,
     history: History | None = None,
     key: SimulatedKey = KEY,
-    clock: Clock = CLOCK,
+    now_ms: Callable[[], int] = loop_now_ms,
     **options: Any,
 ) -> SimulatedBybit:
     """A simulated exchange on the virtual clock."""
     if account is None:
         account = Account(history or History(NOW_MS - 60 * DAY_MS, NOW_MS))
-    return SimulatedBybit(account, [key], clock=clock, **options)
+    return SimulatedBybit(account, [key], now_ms=now_ms, **options)
 
 
 class World:

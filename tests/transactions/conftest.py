@@ -1,5 +1,6 @@
 """A node whose Bybit is simulated, and a client of it with a session."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -8,15 +9,15 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from api.conftest import NOW_MS, PEPPER, World, bearer, client_of
-from clocks import UnixClock
+from api.conftest import NOW_MS, PEPPER, Clock, World, bearer, client_of
+from clocks import made_of
 from databases import migrated
 from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
@@ -39,16 +40,21 @@ CREDENTIALS = Credentials(KEY.api_key, KEY.secret)
 
 
 def make_node(store: Store, settings: TransactionSettings | None = None, **options: float) -> Node:
-    clock = UnixClock(NOW_MS)
+    clock = Clock()
+
+    async def sleep(seconds: float) -> None:
+        clock.pass_ms(round(seconds * 1_000))
+        await asyncio.sleep(0)
+
     account = Account(History(NOW_MS - 20 * DAY_MS, NOW_MS, executions=300))
-    exchange = SimulatedBybit(account, [KEY], clock=clock)
-    transport = SimulatedTransport(exchange, clock=clock)
+    exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
+    transport = SimulatedTransport(exchange, sleep=sleep)
     vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
     service = Transactions(
         [
             ExchangeAdapter(
                 BYBIT,
-                clock=clock,
+                clock=made_of(wall_ms=clock.now_ms, monotonic=clock.now_s, sleep=sleep),
                 transport=transport,
                 random=Random(1),
             )
@@ -56,10 +62,10 @@ def make_node(store: Store, settings: TransactionSettings | None = None, **optio
         vault,
         cursor_secret=b"c" * 32,
         settings=settings,
-        clock=clock,
+        clock=made_of(wall_ms=clock.now_ms, monotonic=clock.now_s, sleep=sleep),
         **options,
     )
-    accounts = Accounts(store, PEPPER, clock_ms=clock.wall_ms)
+    accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
     node = Node(clock, store, accounts, Admin(store, PEPPER), service, exchange)
     node.transport, node.vault = transport, vault
     node.app = create_app(node.services())

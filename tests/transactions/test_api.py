@@ -12,7 +12,6 @@ from fastapi import FastAPI
 from msgspec import json
 
 from api.conftest import NOW_MS, bearer, client_of
-from clocks import UnixClock, sleeping
 from onebook.api.transactions import PIECE_BYTES, BodyInPieces, inlined
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import SimulatedKey
@@ -355,7 +354,7 @@ async def test_when_the_client_leaves_the_exchange_is_left_in_peace(
         await asyncio.Event().wait()
 
     node.exchange.faults.rate, node.exchange.faults.kinds = 1.0, ("slow",)
-    node.exchange._clock = sleeping(sleep, UnixClock(node.clock.ms))
+    node.exchange._sleep = sleep
     headers = {"authorization": client.headers["authorization"], "accept": accept}
     leaving = Leaving(node.app, headers, {"exchange": "bybit"})
     task = asyncio.create_task(leaving.run())

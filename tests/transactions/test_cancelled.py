@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from onebook.clock import SYSTEM_CLOCK, Clock, ManualClock
+from clocks import made_of
+from onebook.clock import SYSTEM_CLOCK, ManualClock
 from onebook.exchanges.kit.limits import Limit
 from onebook.model import DAY_MS
 from onebook.rest import Rest
@@ -51,11 +52,8 @@ async def cancelled_everywhere(ask: Callable[[], Awaitable[object]]) -> int:
 
 
 async def test_a_cancelled_request_to_bybit_gives_its_connection_back(url: str) -> None:
-    class Fast(Clock):
-        def monotonic(self) -> float:
-            return 1e9 * asyncio.get_running_loop().time()
-
-    client = ExchangeClient(ENTRY, API, Fast())
+    clock = made_of(monotonic=lambda: 1e9 * asyncio.get_running_loop().time())
+    client = ExchangeClient(ENTRY, API, clock)
     host, credentials = client.host(url), Credentials(KEY.api_key, KEY.secret)
 
     async def ask() -> object:

@@ -1,12 +1,13 @@
 """The wall clock is set between two pages: no record is missed, and none comes twice."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api import conftest as api
 from api.conftest import NOW_MS, bearer, client_of
-from clocks import UnixClock
 from onebook.model import DAY_MS, Tier
 from onebook.store import Store
 from transactions import conftest as support
@@ -22,13 +23,14 @@ QUERY = {
 }
 
 
-class SteppedClock(UnixClock):
+@dataclass
+class SteppedClock(api.Clock):
     """A wall clock that is set, beside a monotonic one that is not."""
 
-    step_ms = 0
+    step_ms: int = 0
 
-    def wall_us(self) -> int:
-        return super().wall_us() + self.step_ms * 1_000
+    def now_ms(self) -> int:
+        return self.ms + self.step_ms
 
 
 async def records(folder: Path, steps_ms: list[int]) -> list[str]:
@@ -70,7 +72,7 @@ async def records(folder: Path, steps_ms: list[int]) -> list[str]:
 async def test_pages_join_to_the_same_records_whatever_the_clock_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps_ms: list[int]
 ) -> None:
-    monkeypatch.setattr(support, "UnixClock", SteppedClock)
+    monkeypatch.setattr(support, "Clock", SteppedClock)
     for name in ("right", "stepped"):
         (tmp_path / name).mkdir()
     expected = await records(tmp_path / "right", [0])

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import (
@@ -178,16 +177,6 @@ def once(rows: list[Record], name: str) -> set[str]:
     return set(found)
 
 
-class Shifted(Clock):
-    """A clock that is ahead, or behind."""
-
-    def __init__(self, ahead_ms: int) -> None:
-        self.ahead_ms = ahead_ms
-
-    def wall_us(self) -> int:
-        return super().wall_us() + self.ahead_ms * 1_000
-
-
 class TestPybit:
     """Bybit's own SDK and the service see the same records."""
 
@@ -269,7 +258,9 @@ class TestPybit:
     def test_a_clock_behind_grows_the_window_and_one_ahead_never_passes(self, site: Site) -> None:
         account = Account(History(site.from_ms, site.now_ms, executions=10))
         for ahead_ms, passes, requests in ((6_000, True, 2), (-1_500, False, 3)):
-            exchange = SimulatedBybit(account, [KEY], clock=Shifted(ahead_ms))
+            exchange = SimulatedBybit(
+                account, [KEY], now_ms=lambda ahead=ahead_ms: time.time_ns() // 1_000_000 + ahead
+            )
             with Served(exchange) as url:
                 session = unified_trading.HTTP(api_key=KEY.api_key, api_secret=KEY.secret)
                 session.endpoint = url

@@ -4,6 +4,7 @@ An answer is right, or it says what it lacks. `ONEBOOK_ACCOUNTS=500` reads more 
 suite does, `ONEBOOK_ACCOUNTS_FROM=7` begins at another seed.
 """
 
+import asyncio
 import os
 from collections import Counter, defaultdict
 from decimal import Decimal
@@ -13,13 +14,15 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from clocks import made_of
+from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.transactions.bybit import BYBIT, ENTRY
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
-from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore, WaitingClock
+from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore
 from transactions.oracle.account import RandomAccount
 from transactions.oracle.exchange import RandomExchange, listening
 from transactions.oracle.rows import DAY_MS, Amount, Expected, Served
@@ -34,6 +37,18 @@ UNREAD = "unreadable_record"
 PAGES_MAX = 2_000
 decoder = json.Decoder(float_hook=Decimal)
 Record = dict[str, Any]
+
+
+def passing() -> Clock:
+    """A clock that only waiting moves on."""
+    now_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        await asyncio.sleep(0)
+
+    return made_of(wall_ms=lambda: NOW_MS, monotonic=lambda: now_s, sleep=sleep)
 
 
 class Answered:
@@ -60,7 +75,7 @@ async def asked(account: RandomAccount, exchange: RandomExchange, random: Random
     async with listening(exchange) as url:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         await vault.put("bybit", "mainnet", Credentials(KEY.api_key, KEY.secret), now_ms=NOW_MS)
-        clock = WaitingClock()
+        clock = passing()
         adapter = ExchangeAdapter(
             BYBIT,
             TransactionSettings(overrides={"bybit": AccountUrls(mainnet_url=url)}),
@@ -189,7 +204,7 @@ async def test_the_answer_is_what_happened_or_says_what_it_lacks(seed: int) -> N
     account = RandomAccount(seed, from_ms=from_ms, to_ms=NOW_MS - 1, tokens_to_ms=TOKENS_TO_MS)
     random = Random(f"asked {seed}")
     account.fill((500, 40, 200)[seed % 3])
-    exchange = RandomExchange(account, seed, clock=WaitingClock())
+    exchange = RandomExchange(account, seed, now_ms=lambda: NOW_MS)
     found = await asked(account, exchange, random)
     assert exchange.violations == []
     check(account, found)

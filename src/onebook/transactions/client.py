@@ -234,7 +234,7 @@ class ExchangeClient:
     Args:
         entry: The exchange's name, for metrics, logs and messages.
         api: Its limits, and how it is spoken to.
-        clock: Wall clock, monotonic clock and waiting.
+        clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
         spare: Whether connections are kept free for API keys that are not asking yet.
@@ -347,8 +347,8 @@ class ExchangeClient:
         account = credentials.api_key if credentials else ""
         limit = host.limit(call, account)
         came_s = self.clock.monotonic()
-        await limit.take(self.waits, key=key)
-        await self._address_limit.take(self.waits, key=key)
+        await limit.acquire(self.waits, key=key)
+        await self._address_limit.acquire(self.waits, key=key)
         metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.monotonic() - came_s))
         async with host.ordered(account, key=key):
             self._raise_if_stopped()

@@ -59,7 +59,7 @@ class ExchangeAdapter:
 
     Args:
         settings: Addresses in place of the exchange's own, and the reserved share of limits.
-        clock: Wall clock, monotonic clock and sleep.
+        clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
     """

@@ -74,7 +74,7 @@ class SharedLimit:
         self._turn = asyncio.Lock()
         self._blocked_until_s = 0.0
 
-    async def take(self, waits: "Waits | None" = None, *, key: str = "") -> None:
+    async def acquire(self, waits: "Waits | None" = None, *, key: str = "") -> None:
         """Wait for a request slot; a cancelled wait uses none.
 
         Args:
@@ -85,14 +85,14 @@ class SharedLimit:
         try:
             # Locks are FIFO: in order within a key, round-robin between keys.
             async with self._lines[key]:
-                while not await self._taken(key, waits):
+                while not await self._acquired(key, waits):
                     await self._wait(self._over_share_s(key), waits)
         finally:
             self._waiting[key] -= 1
             if not self._waiting[key]:
                 del self._waiting[key], self._lines[key]
 
-    async def _taken(self, key: str, waits: "Waits | None") -> bool:
+    async def _acquired(self, key: str, waits: "Waits | None") -> bool:
         """Take a slot as soon as the window has one that is not reserved for other keys."""
         if self._over_share_s(key) > 0:
             return False

@@ -94,7 +94,7 @@ class Transactions:
         vault: The operator's credentials.
         cursor_secret: Signs cursors; the same on every node of a service.
         settings: Deadlines and the number of concurrent queries.
-        clock: Wall clock, monotonic clock and sleep.
+        clock: Time and sleeping.
         unread_s: Seconds a client may read nothing of a streamed answer before it is ended.
     """
 

@@ -12,14 +12,12 @@ import httpx
 import pytest
 from msgspec import json
 
-from clocks import UnixClock, sleeping
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.amounts import UNIT, product, quotient, shown
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey, demo
 from onebook.simulator.accounts.bybit.endpoints import TOO_OLD
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.serving import serving
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.history import UNIT, product, quotient, shown
+from onebook.simulator.accounts.serving import SimulatedTransport, serving
 
 NOW_MS = 1_763_000_000_000
 KEY = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
@@ -69,7 +67,7 @@ class Asker:
 
 
 def exchange(account: Account = ACCOUNT, key: SimulatedKey = KEY, **options: Any) -> SimulatedBybit:
-    options.setdefault("clock", UnixClock(NOW_MS))
+    options.setdefault("now_ms", lambda: NOW_MS)
     return SimulatedBybit(account, [key], **options)
 
 
@@ -418,8 +416,8 @@ class TestLimits:
     """Rolling windows with their headers; a ban by address."""
 
     async def test_a_path_has_its_limit_and_says_what_is_left(self) -> None:
-        clock = UnixClock(NOW_MS)
-        asker = Asker(exchange(clock=clock))
+        now = [NOW_MS]
+        asker = Asker(exchange(now_ms=lambda: now[0]))
         path = "/v5/asset/transfer/query-universal-transfer-list"
         for left in (4, 3, 2, 1, 0):
             response = await asker.send(path)
@@ -429,19 +427,19 @@ class TestLimits:
         assert response.status_code == 200
         assert response.json()["retCode"] == 10006
         assert response.headers["x-bapi-limit-reset-timestamp"] == str(NOW_MS + 1_000)
-        clock.pass_ms(1_000)
-        asker.now_ms = clock.ms
+        now[0] += 1_000
+        asker.now_ms = now[0]
         assert (await asker.ask(path))["retCode"] == 0
 
     async def test_an_address_that_asks_too_much_is_banned(self) -> None:
-        clock = UnixClock(NOW_MS)
-        asker = Asker(exchange(clock=clock, ip_ban_s=30.0))
+        now = [NOW_MS]
+        asker = Asker(exchange(now_ms=lambda: now[0], ip_ban_s=30.0))
         statuses = [(await asker.http.get("/v5/market/time")).status_code for _ in range(601)]
         assert statuses == [200] * 600 + [403]
-        clock.pass_ms(29_000)
+        now[0] += 29_000
         banned = await asker.http.get("/v5/market/time")
         assert (banned.status_code, banned.text) == (403, "access too frequent")
-        clock.pass_ms(1_000)
+        now[0] += 1_000
         assert (await asker.http.get("/v5/market/time")).status_code == 200
 
 
@@ -482,9 +480,7 @@ class TestFaults:
         async def sleep(seconds: float) -> None:
             waited.append(seconds)
 
-        simulated = exchange(
-            clock=sleeping(sleep, UnixClock(NOW_MS)), faults=AccountFaults(slow_s=3.0)
-        )
+        simulated = exchange(sleep=sleep, faults=AccountFaults(slow_s=3.0))
         asker = Asker(simulated)
         simulated.faults.queue("/v5/market/time", "truncated", "reset", "slow")
         with pytest.raises(ValueError, match=r"JSON|Expect|Unterminated|delimiter"):
@@ -572,7 +568,7 @@ async def test_the_way_there_takes_its_time() -> None:
         waited.append(seconds)
         await asyncio.sleep(0)
 
-    transport = SimulatedTransport(exchange(), latency_s=0.2, clock=sleeping(sleep))
+    transport = SimulatedTransport(exchange(), latency_s=0.2, sleep=sleep)
     async with httpx.AsyncClient(transport=transport, base_url="http://simulated") as client:
         await client.get("/v5/market/time")
     assert waited == [0.1, 0.1]

@@ -1,5 +1,6 @@
 """Rows without an id that span two pages of Bybit: each counts once, over sockets."""
 
+import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -7,21 +8,35 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from clocks import made_of
+from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, SECOND_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.bybit.facts import FundLine
+from onebook.simulator.accounts.history import HistoryTable
 from onebook.simulator.accounts.serving import serving
-from onebook.simulator.accounts.tables import HistoryTable
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
-from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore, WaitingClock
+from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore
 
 PAGE = 100  # rows of a full page
 SECOND = NOW_MS - DAY_MS
+
+
+def passing() -> Clock:
+    """A clock that only waiting moves on: no limit of requests takes real time."""
+    now_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        await asyncio.sleep(0)
+
+    return made_of(wall_ms=lambda: NOW_MS, monotonic=lambda: now_s, sleep=sleep)
 
 
 def account(*seconds: int) -> Account:
@@ -44,7 +59,7 @@ async def answers(exchange: SimulatedBybit, **fields: Any) -> list[dict[str, Any
     async with serving(exchange) as url:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         await vault.put("bybit", "mainnet", Credentials(KEY.api_key, KEY.secret), now_ms=NOW_MS)
-        clock = WaitingClock()
+        clock = passing()
         adapter = ExchangeAdapter(
             BYBIT,
             TransactionSettings(overrides={"bybit": AccountUrls(mainnet_url=url)}),
@@ -67,7 +82,7 @@ async def answers(exchange: SimulatedBybit, **fields: Any) -> list[dict[str, Any
 
 
 def simulated(found: Account, **options: Any) -> SimulatedBybit:
-    return SimulatedBybit(found, [KEY], clock=WaitingClock(), limited=False, **options)
+    return SimulatedBybit(found, [KEY], now_ms=lambda: NOW_MS, limited=False, **options)
 
 
 def ids(found: list[dict[str, Any]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
@@ -10,14 +11,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.amounts import UNIT, product, shown
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.ledger import WalletBalances
-from onebook.simulator.accounts.limits import RollingCount
-from onebook.simulator.accounts.stamps import RisingStamps
-from onebook.simulator.accounts.tables import BadCursor, CursorCodec, Entry, HistoryTable, Pager
+from onebook.simulator.accounts.admission import AccountFaults, RisingStamps, RollingCount, wall_ms
+from onebook.simulator.accounts.history import (
+    UNIT,
+    BadCursor,
+    CursorCodec,
+    Entry,
+    HistoryTable,
+    Pager,
+    WalletBalances,
+    product,
+    shown,
+)
 
 API_KEY, SECRET, PASSPHRASE = "fennec-key-0000000", "fennec-secret-000000", "desert fox 42"
 WEEK_MS: Final = 7 * DAY_MS
@@ -115,7 +121,7 @@ class SimulatedFennec:
         self,
         account: FennecAccount,
         *,
-        clock: Clock = SYSTEM_CLOCK,
+        now_ms: Callable[[], int] = wall_ms,
         faults: AccountFaults | None = None,
         per_second: int = 500,
     ) -> None:
@@ -126,7 +132,7 @@ class SimulatedFennec:
         self.lost: set[str] = set()  # rows that the lists do not show
         self.cursors: set[str] = set()  # that it gave and still knows
         self._at_once = 0
-        self._clock = clock
+        self._now_ms = now_ms
         self._nonces = RisingStamps()
         self._limit = RollingCount(per_second, 1.0)
         self._pagers = {name: Pager(oldest_first=name != "deposits") for name in account.tables}
@@ -150,13 +156,9 @@ class SimulatedFennec:
         if self.faults.next(path) == "503":
             return Response("busy", 503)
         try:
-            body = {
-                "ok": True,
-                "time": self._clock.wall_ms(),
-                "data": self._data(request, path, raw),
-            }
+            body = {"ok": True, "time": self._now_ms(), "data": self._data(request, path, raw)}
         except FennecRefused as refused:
-            body = {"ok": False, "time": self._clock.wall_ms(), "error": str(refused)}
+            body = {"ok": False, "time": self._now_ms(), "error": str(refused)}
         return Response(json.encode(body), media_type="application/json")
 
     def _data(self, request: Request, path: str, raw: bytes) -> Any:
@@ -181,7 +183,7 @@ class SimulatedFennec:
             raise FennecRefused("passphrase")
         if not self._nonces.accept(API_KEY, asked.pop("nonce")):
             raise FennecRefused("nonce")
-        if not self._limit.take(self._clock.wall_ms())[0]:
+        if not self._limit.count_request(self._now_ms())[0]:
             raise FennecRefused("limit")
         return asked
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, NamedTuple
@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import json
 
-from onebook.clock import Clock
 from transactions.oracle.account import MARKETS, RandomAccount
 from transactions.oracle.rows import DAY_MS, UID, Served
 
@@ -63,12 +62,12 @@ FAULTS = ("10016", "10006", "502", "429", "cut", "reset")
 class RandomExchange:
     """Answers for an account; `violations` is what was asked against Bybit's pages."""
 
-    def __init__(self, account: RandomAccount, seed: int, *, clock: Clock) -> None:
+    def __init__(self, account: RandomAccount, seed: int, *, now_ms: Callable[[], int]) -> None:
         self.account = account
         self.random = Random(seed)
         self.violations: list[str] = []
         self.repeated = 0
-        self._clock = clock
+        self._now_ms = now_ms
         # By the seed, so that any twelve in a row have them all, and most of their pairs.
         self._by_offset = seed % 4 == 1
         self._fault_rate = (0.0, 0.05, 0.15, 0.0)[seed % 4]
@@ -92,7 +91,7 @@ class RandomExchange:
     def _body(self, result: Any, code: int = 0) -> bytes:
         return json.encode(
             {"retCode": code, "retMsg": "", "result": result, "retExtInfo": {},
-             "time": self._clock.wall_ms()}
+             "time": self._now_ms()}
         )  # fmt: skip
 
     def _result(self, path: str, query: Query) -> dict[str, Any] | int:

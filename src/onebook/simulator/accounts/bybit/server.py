@@ -3,8 +3,11 @@
 In-process through `SimulatedTransport`, or on a loopback port for other clients and `make demo`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from msgspec import json
@@ -12,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from onebook.clock import SYSTEM_CLOCK, Clock
+from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults, AddressBans, RollingCount, wall_ms
 from onebook.simulator.accounts.bybit import rows
 from onebook.simulator.accounts.bybit.account import Account
 from onebook.simulator.accounts.bybit.endpoints import (
@@ -24,12 +28,12 @@ from onebook.simulator.accounts.bybit.endpoints import (
     bounds,
     page_rows,
 )
+from onebook.simulator.accounts.bybit.facts import MARKETS
 from onebook.simulator.accounts.bybit.funds import COINS
+from onebook.simulator.accounts.bybit.generator import History
 from onebook.simulator.accounts.bybit.keys import AccountRefused, SimulatedKey, authenticate
-from onebook.simulator.accounts.bybit.markets import MARKETS
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.limits import AddressBans, RollingCount
-from onebook.simulator.accounts.tables import BadCursor, Pager
+from onebook.simulator.accounts.history import BadCursor, Pager
+from onebook.simulator.accounts.serving import serving
 
 RETIRED: Final = "/v5/spot-lever-token/order-record"
 JSON: Final = "application/json; charset=utf-8"
@@ -66,7 +70,7 @@ class SimulatedBybit:
     Args:
         account: Its history.
         keys: The keys that it accepts.
-        clock: The exchange's.
+        now_ms: The exchange's clock.
         faults: What goes wrong.
         retired: How the ended leverage-token path answers: rows, empty or missing.
         by_offset: See `tables.Pager`.
@@ -79,7 +83,8 @@ class SimulatedBybit:
         account: Account,
         keys: Iterable[SimulatedKey],
         *,
-        clock: Clock = SYSTEM_CLOCK,
+        now_ms: Callable[[], int] = wall_ms,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         faults: AccountFaults | None = None,
         retired: str = "missing",
         by_offset: bool = False,
@@ -93,7 +98,8 @@ class SimulatedBybit:
         self.page_rows_max: dict[str, int] = {}
         self.before_page: Callable[[str], None] | None = None
         self._keys = {key.api_key: key for key in keys}
-        self._clock = clock
+        self._now_ms = now_ms
+        self._sleep = sleep
         self._retired = retired
         self._pager = Pager(by_offset=by_offset)
         self._clamps_limits = clamps_limits
@@ -118,14 +124,14 @@ class SimulatedBybit:
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        path, now_ms = request.url.path, self._clock.wall_ms()
+        path, now_ms = request.url.path, self._now_ms()
         self.requests[path] = self.requests.get(path, 0) + 1
         address = request.client.host if request.client else ""
         if self._limited and self.bans.refuses(address, now_ms):
             return Response("access too frequent", 403, media_type="text/plain")
         fault = self.faults.next(path)
         if fault == "slow":
-            await self._clock.sleep(self.faults.slow_s)
+            await self._sleep(self.faults.slow_s)
         broken = self._broken(fault)
         if broken is not None:
             return broken
@@ -172,7 +178,7 @@ class SimulatedBybit:
             "retMsg": message,
             "result": result,
             "retExtInfo": "" if strange else {},
-            "time": self._clock.wall_ms(),
+            "time": self._now_ms(),
         }
         return Response(json.encode(body), headers=dict(headers), media_type=JSON)
 
@@ -187,12 +193,10 @@ class SimulatedBybit:
         raw = request.scope["query_string"].decode("ascii")
         query = parsed(raw)
         if path == "/v5/market/time":
-            return _time_of(self._clock.wall_ms())
+            return _time_of(self._now_ms())
         if path == "/v5/market/instruments-info":
             return _instruments(query)
-        key = authenticate(
-            self._keys, request.headers, raw, now_ms=self._clock.wall_ms(), address=address
-        )
+        key = authenticate(self._keys, request.headers, raw, now_ms=self._now_ms(), address=address)
         self._count(path, key.api_key, headers, forced=fault == "10006")
         if path in self._answers:
             return self._answers[path](query, key)
@@ -207,7 +211,7 @@ class SimulatedBybit:
             raise AccountRefused(10005, NO_PERMISSION)
         if self.before_page is not None:
             self.before_page(path)
-        now_ms = self._clock.wall_ms()
+        now_ms = self._now_ms()
         table = listing.table(self.account, query)
         start_ms, end_ms = bounds(listing, query, now_ms)
         limit = page_rows(listing, query, clamps=self._clamps_limits)
@@ -236,9 +240,9 @@ class SimulatedBybit:
     def _count(self, path: str, api_key: str, headers: dict[str, str], *, forced: bool) -> None:
         if path not in LIMITS:
             return
-        now_ms = self._clock.wall_ms()
+        now_ms = self._now_ms()
         window = self._limits.setdefault((path, api_key), RollingCount(*LIMITS[path]))
-        passed, left, reset_ms = window.take(now_ms)
+        passed, left, reset_ms = window.count_request(now_ms)
         if forced:
             passed, left, reset_ms = False, 0, now_ms + 1_000
         headers["X-Bapi-Limit"] = str(window.count)
@@ -340,3 +344,25 @@ def _estrange(result: Any) -> None:
         for name in ("execType", "type", "status", "orderStatus"):
             if isinstance(row, dict) and isinstance(row.get(name), str):
                 row[name] = "SomethingFromTheFuture"
+
+
+DEMO_DAYS: Final = 90
+
+
+class DemoAccount(NamedTuple):
+    """A served account: its address and a valid key."""
+
+    url: str
+    key: SimulatedKey
+    exchange: SimulatedBybit
+
+
+@asynccontextmanager
+async def demo() -> AsyncIterator[DemoAccount]:
+    """Serve an account with 90 days of history and a new key."""
+    now_ms = wall_ms()
+    key = SimulatedKey(f"demo{secrets.token_hex(8)}", secrets.token_hex(18))
+    account = Account(History(now_ms - DEMO_DAYS * DAY_MS, now_ms))
+    exchange = SimulatedBybit(account, [key])
+    async with serving(exchange) as url:
+        yield DemoAccount(url, key, exchange)

@@ -3,8 +3,7 @@
 import httpx
 import pytest
 
-from clocks import sleeping
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport
 
 
 async def answering(scope, receive, send):
@@ -21,7 +20,7 @@ async def test_the_way_there_and_back_takes_the_latency_and_is_in_flight_meanwhi
         waits.append(seconds)
         in_flight.append(transport.in_flight)
 
-    transport = SimulatedTransport(answering, latency_s=0.5, clock=sleeping(sleep))
+    transport = SimulatedTransport(answering, latency_s=0.5, sleep=sleep)
     async with httpx.AsyncClient(transport=transport, base_url="http://exchange") as client:
         assert (await client.get("/orders")).text == "/orders"
     assert waits == [0.25, 0.25]
