@@ -70,7 +70,7 @@ cdef Fact *fact_made(object stated) except NULL:
     elif isinstance(stated, ChecksumLayout):
         layout_fill(&fact.layout, stated)
     else:
-        raise TypeError(f"Neither a LevelShape nor a ChecksumLayout: {stated!r}.")
+        raise TypeError(f"There is no shape and no layout {stated!r}.")
     if fact_count == FACTS_MAX // 2:
         facts_forget()
     fact_count += 1

@@ -26,7 +26,8 @@ FIELD_NUMBER_MAX: Final = 2**29 - 1  # of a protobuf field
 MEMBERS_MAX: Final = 64  # books that one view merges
 DEPTH_MAX: Final = 500  # levels a side that one view shows
 # Levels a side that one book keeps; the worst are dropped. A smaller limit is the window of an
-# exchange that sends re-entering levels again. Levels dropped at this limit are unknown from then on.
+# exchange that sends re-entering levels again. Levels dropped at this limit are unknown from
+# then on.
 LEVELS_MAX: Final = 20_000
 VALUE_DECIMALS: Final = 10  # decimals of price x amount, which is cut
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
@@ -66,8 +67,8 @@ class LevelShape(Struct, frozen=True, gc=False):
     """Positions of price and amount in a level; created by `rows`, `objects` or `protobuf`.
 
     `amount_decimals` is for exchanges that print binary doubles: amounts are cut toward zero to
-    this number of decimals. A positive amount that would become zero is one unit of the last decimal, so
-    that it is never read as a removal. By default (None) every amount is exact.
+    this number of decimals. A positive amount that would become zero is one unit of the last
+    decimal, so that it is never read as a removal. By default (None) every amount is exact.
 
     `price_scale` and `amount_scale` are for exchanges that send scaled integers: 12345 at
     a scale of 2 is 123.45. They differ by instrument, so such an exchange has several shapes.
