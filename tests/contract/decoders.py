@@ -40,7 +40,7 @@ from onebook.core.types import NumberError
 from onebook.errors import ConfigError, InvalidRequest
 from onebook.feeds.recording import RecordingError, read
 from onebook.files import TEXT_BYTES_MAX, read_toml
-from onebook.gateway import commands
+from onebook.gateway import commands, messages
 from onebook.inflate import (
     BodyReader,
     MessageInflater,
@@ -59,7 +59,7 @@ from onebook.ops.backup import Manifest, read_archive, write_archive
 from onebook.ops.livecheck.forms import FORM_BYTES_MAX, form_of
 from onebook.ops.preflight import tls_faults
 from onebook.rest import retry_after_s
-from onebook.simulator.kit.scripts import scripts
+from onebook.simulator.kit.replay import scripts
 from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.api import API, signature
 from onebook.transactions.bybit.trades import extra_fees
@@ -284,7 +284,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "recording to be served",
-        ("simulator/kit/scripts.py",),
+        ("simulator/kit/replay.py",),
         in_file(lambda path: scripts([path])),
         *(RecordingError, 160 << 20, "the reader of recordings", (RECORDING,)),
     ),
@@ -330,12 +330,12 @@ DECODERS: Final = (
     *(
         Decoder(
             f"action {name}",
-            ("gateway/commands.py",),
-            text(partial(commands.parse, action=name)),
-            *(commands.ActionRefused, 64 * KIB, "gateway.message_bytes_max"),
+            ("gateway/messages.py",),
+            text(partial(messages.decode, body=body)),
+            *(commands.CommandRefused, 64 * KIB, "gateway.message_bytes_max"),
             (b'{"action":"%s","exchange":"bybit","id":1}' % name.encode(),),
         )
-        for name in commands.ACTIONS
+        for name, body in messages.ACTIONS.items()
     ),
     Decoder(
         "answer of Bybit",
@@ -441,7 +441,6 @@ ELSEWHERE: Final = {
 OURS: Final = {
     "accounts/keys.py": "computes checksums only",
     "gateway/transactions.py": "an answer that this node encoded",
-    "gateway/messages.py": "encodes",
     "exchanges/kit/quality.py": "files of the package",
     "feeds/ccxt/client.py": "commands of our own connector",
     "web/*.py": "pages of the package",

@@ -274,6 +274,25 @@ def test_rate_limit_warning_at_90_percent_of_a_minutes_messages_once(alice):
     assert [len(alice.says(type="ping")) for _ in range(300)].count(2) == 1
 
 
+@pytest.mark.parametrize("refused", [{"type": "dance"}, {"action": "transfer"}])
+def test_a_refused_command_is_warned_of_the_rate_limit_too(alice, refused):
+    for _ in range(539):
+        alice.says(type="ping")
+    warning, error = alice.says(**refused)
+    assert (warning["type"], error["type"]) == ("rate_limit_warning", "error")
+
+
+@pytest.mark.parametrize(
+    ("message", "number"), [({"type": "ping"}, None), ({"action": "get_exchanges"}, 4005)]
+)
+def test_a_message_over_the_rate_limit_has_the_number_of_its_family(alice, message, number):
+    for _ in range(600):
+        alice.says(type="ping")
+    (refused,) = alice.says(**message)
+    assert (refused["error"], refused["window"]) == ("rate_limit_exceeded", "per_minute")
+    assert refused.get("code") == number
+
+
 def test_a_message_flood_after_the_rate_limit_closes_4113(alice):
     for _ in range(600):
         alice.says(type="ping")

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from clocks import made_of
+from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.transactions.bybit import BYBIT, ENTRY
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
@@ -38,7 +39,7 @@ decoder = json.Decoder(float_hook=Decimal)
 Record = dict[str, Any]
 
 
-def passing() -> ServiceClock:
+def passing() -> Clock:
     """A clock that only waiting moves on."""
     now_s = 0.0
 
@@ -47,7 +48,7 @@ def passing() -> ServiceClock:
         now_s += seconds
         await asyncio.sleep(0)
 
-    return ServiceClock(now_ms=lambda: NOW_MS, now_s=lambda: now_s, sleep=sleep)
+    return made_of(wall_ms=lambda: NOW_MS, monotonic=lambda: now_s, sleep=sleep)
 
 
 class Answered:
@@ -203,7 +204,7 @@ async def test_the_answer_is_what_happened_or_says_what_it_lacks(seed: int) -> N
     account = RandomAccount(seed, from_ms=from_ms, to_ms=NOW_MS - 1, tokens_to_ms=TOKENS_TO_MS)
     random = Random(f"asked {seed}")
     account.fill((500, 40, 200)[seed % 3])
-    exchange = RandomExchange(account, seed, now_ms=lambda: NOW_MS)
+    exchange = RandomExchange(account, seed, clock=WaitingClock())
     found = await asked(account, exchange, random)
     assert exchange.violations == []
     check(account, found)

@@ -11,11 +11,10 @@ from msgspec.structs import asdict, replace
 
 from onebook import exchanges
 from onebook.core import MEMBERS_MAX
-from onebook.exchanges.kit.selection import ALL, ExchangeSelection, instead_of, select
+from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
 from onebook.gateway import commands, replies
-from onebook.gateway.commands import shown
-from onebook.gateway.effects import CommandRefused
+from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes

@@ -275,6 +275,20 @@ class Error(Struct, frozen=True, omit_defaults=True):
     window: Literal["per_minute"] | UnsetType = UNSET
 
 
+class ActionError(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
+    """An action was refused; `code` is the number of errors that have one."""
+
+    error: str
+    message: Text
+    code: int | UnsetType = UNSET
+    supported_exchanges: list[str] | UnsetType = UNSET
+    supported_types: list[str] | UnsetType = UNSET
+    retry_after: int | UnsetType = UNSET
+    current_limit: int | UnsetType = UNSET
+    window: Literal["per_minute"] | UnsetType = UNSET
+    timestamp: Timestamp
+
+
 REASON_MEANINGS: Final = " ".join(f"`{each}`: {each.meaning}" for each in Reason)
 
 
@@ -554,18 +568,20 @@ class ExchangesResponse(Struct, tag="exchanges_response", forbid_unknown_fields=
     timestamp: Timestamp
 
 
-class ValidationResponse(Struct, tag="validation_response", forbid_unknown_fields=True):
+class ValidationResponse(
+    Struct, kw_only=True, tag="validation_response", forbid_unknown_fields=True
+):
     """Whether the exchange accepts the operator's credentials: the body of endpoint 6."""
 
     success: Annotated[bool, about("Whether the credentials are accepted.")]
     message: Text
     exchange: Exchange
-    timestamp: Timestamp
     error: Annotated[str | UnsetType, about("`authentication_failed` where not.")] = UNSET
     credentials_source: Annotated[str | UnsetType, about("Always `internal`.")] = UNSET
     account_info: Annotated[
         dict[str, Any] | UnsetType, about("Account type, status, what cannot be read.")
     ] = UNSET
+    timestamp: Timestamp
 
 
 class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
 import { age, ago, amountDecimals, decimals, fixed, groupSteps, Places, plain, PRICE_DECIMALS_MAX } from "./format.js";
 import { drawSoon } from "./frames.js";
+import { Heat } from "./heat.js";
 import { History } from "./history.js";
 import { Ladder } from "./ladder.js";
 import { Members } from "./members.js";
@@ -57,6 +58,7 @@ export class Panel {
     this.ladder = new Ladder(find(".ladder"), (...point) => this.#readOut(...point));
     this.depth = new Depth(find(".depth"), find(".depth-text"));
     this.history = new History(find(".history"), find(".history-text"));
+    this.heat = new Heat(find(".heat-map"), find(".heat-text"), find(".heat-spoken"));
     this.members = new Members(find(".members tbody"), find(".members-sum"));
     this.crossed = new Crossed(find(".crossings"), site.feeOf);
     this.cost = new Cost(find(".cost"), {
@@ -224,7 +226,7 @@ export class Panel {
     this.#updatedAt = 0;
     this.#left = [];
     this.#places = new Places();
-    for (const card of [this.ladder, this.depth, this.history, this.crossed, this.cost]) card.clear();
+    for (const card of [this.ladder, this.depth, this.heat, this.history, this.crossed, this.cost]) card.clear();
     for (const name of [".best-bid", ".best-ask", ".mid", ".imbalance", ".live-count"]) {
       this.find(name).textContent = "—";
     }
@@ -243,6 +245,7 @@ export class Panel {
     this.find(".remove").setAttribute("aria-label", `Remove ${symbol}`);
     this.cost.name(symbol);
     this.crossed.name(symbol);
+    this.heat.name(symbol);
   }
 
   /** At most one drawing a frame, however fast books come. */
@@ -257,7 +260,9 @@ export class Panel {
     if (!this.#book) return;
     this.ladder.place(this.#site.options().depth);
     this.depth.show(this.#book);
-    if (fresh) this.history.add(this.#book.stats, nowMs);
+    if (!fresh) return;
+    this.history.add(this.#book.stats, nowMs);
+    this.heat.add(this.#book, this.#left, nowMs, this.#book.binned ? Number(this.wanted.group) : 0);
   }
 
   #read() {
@@ -334,6 +339,7 @@ export class Panel {
     this.members.known = !withdrawn || !this.#linked; // without a connection their states say so
     if (!withdrawn) return this.draw();
     this.history.gap(now());
+    this.heat.gap(now());
     this.crossed.withdraw();
     this.cost.clear();
     for (const name of [".best-bid", ".best-ask", ".mid", ".imbalance", ".live-count"]) this.#write(name, "—");
@@ -351,6 +357,7 @@ export class Panel {
     this.members.showFigures(ageMs);
     this.crossed.showFigures(nowMs, this.#live);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
+    this.heat.advance(nowMs);
   }
 
   /** What all up to a level is worth; of bins only the bound is known. */
