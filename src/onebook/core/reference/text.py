@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?").fu
 
 
 class Number(NamedTuple):
-    """`mantissa` x 10^-`scale` at the smallest scale; `decimals` is the number in the text."""
+    """`mantissa` x 10^-`scale` at the smallest scale; `decimals` counts those in the text."""
 
     mantissa: int
     scale: int
