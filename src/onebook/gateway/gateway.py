@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Self
@@ -24,10 +24,10 @@ from onebook.gateway.processor import CommandProcessor, KeyViews
 from onebook.gateway.reference import without_zone
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import ServerShutdown
-from onebook.gateway.scheduler import Scheduler, Turns
+from onebook.gateway.scheduler import TURN_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
-from onebook.gateway.upgrade import AddressLimiter, Offenders, Upgrader
+from onebook.gateway.upgrade import OFFENCE_PAUSE_MAX_S, AddressLimiter, Offenders, Upgrader
 from onebook.streams import Streams, iso_us
 from onebook.transactions.service import Transactions
 
@@ -95,7 +95,7 @@ class Gateway:
         )
         self.scheduler = Scheduler(clock, on_tick=report.publish)
         self.turns = Turns(
-            turn_s=settings.turn_s,
+            turn_s=TURN_S,
             monotonic=monotonic,
             call_soon=asyncio.get_running_loop().call_soon,
         )
@@ -119,7 +119,7 @@ class Gateway:
     def _make_parts(
         self, settings: GatewaySettings, accounts: Accounts, clock: Clock
     ) -> ConnectionParts:
-        offenders = Offenders(settings.offence_pause_s, settings.offence_pause_max_s)
+        offenders = Offenders(settings.offence_pause_s, OFFENCE_PAUSE_MAX_S)
         return ConnectionParts(
             settings=settings,
             clock=clock,
@@ -245,13 +245,11 @@ class Drain:
         connections: ConnectionRegistry,
         charges: Charges,
         clock: Clock,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = settings
         self._connections = connections
         self._charges = charges
         self._clock = clock
-        self._sleep = sleep
         self.begun = False
         self._isolated: asyncio.Task[None] | None = None
 
@@ -280,7 +278,7 @@ class Drain:
         await self._send_away(drain_s, SHUTDOWN, "the node drains")
         give_up_s = self._clock.monotonic() + self._settings.close_timeout_s
         while len(self._connections) and self._clock.monotonic() < give_up_s:
-            await self._sleep(DRAIN_STEP_S)
+            await self._clock.sleep(DRAIN_STEP_S)
         for connection in self._connections:
             connection.output.abort()
         self._charges.settle_all()
@@ -289,7 +287,7 @@ class Drain:
         started_s = self._clock.monotonic()
         for after_s, connection in self._announce(drain_s, message):
             while (wait_s := started_s + after_s - self._clock.monotonic()) > 0:
-                await self._sleep(min(wait_s, DRAIN_STEP_S))
+                await self._clock.sleep(min(wait_s, DRAIN_STEP_S))
             connection.end(CloseCode.DRAINING, reason)
 
     def _announce(self, drain_s: float, message: str) -> list[tuple[float, ClientPort]]:

@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from onebook.clock import Clock
 from onebook.gateway.registry import ClientPort
 
 TICK_S: Final = 1.0
+TURN_S: Final = 0.001  # of a turn of the event loop, for frames and HTTP requests of all clients
 STALE_ENTRIES_MAX: Final = 1_024  # beside one entry per target
 
 log = logging.getLogger("onebook.gateway")
@@ -28,7 +29,6 @@ class Scheduler:
     Args:
         clock: Where time comes from.
         on_tick: Called at the end of each tick.
-        sleep: Waits between ticks.
     """
 
     def __init__(
@@ -36,11 +36,9 @@ class Scheduler:
         clock: Clock,
         *,
         on_tick: Callable[[], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._clock = clock
         self._on_tick = on_tick
-        self._sleep = sleep
         self._task: asyncio.Task[None] | None = None
         self._due_s: dict[ClientPort, float] = {}
         # Entries whose time is not that of `_due_s` are obsolete.
@@ -104,7 +102,7 @@ class Scheduler:
 
     async def _run(self) -> None:
         while True:
-            await self._sleep(TICK_S)
+            await self._clock.sleep(TICK_S)
             try:
                 self.tick()
             except Exception:

@@ -124,7 +124,7 @@ class ActionRunner:
 
     async def _subscribe(self, send: Send, key: Key, body: SubscribeTransactionsAction) -> None:
         records_max = self._settings.action_records_max
-        limit = self._settings.action_records_default if body.limit is None else body.limit
+        limit = records_max if body.limit is None else body.limit
         if not 1 <= limit <= records_max:
             message = f"limit: must be from 1 to {records_max:,}."
             self._refuse(send, CommandRefused("invalid_parameters", message), body.id)
