@@ -58,7 +58,7 @@ CONTRAST = """(() => {
     judge("text", [r, g, b, shown], element, large ? 3 : 4.5);
     count += 1;
   }
-  const edged = "button, select, .chips label, input:not(.chips input)";
+  const edged = "button:not(.pick, .remove), select, input:not([type=checkbox], [type=radio])";
   for (const element of document.querySelectorAll(edged)) {
     if (!element.checkVisibility({ opacityProperty: true })) continue;
     const { borderTopColor, backgroundColor } = getComputedStyle(element);
@@ -72,7 +72,7 @@ CONTRAST = """(() => {
 STOP = """(() => {
   const one = document.activeElement;
   if (one === document.body) return null;
-  const { outlineStyle } = getComputedStyle(one.matches(".chips input") ? one.parentElement : one);
+  const { outlineStyle } = getComputedStyle(one.matches(".range input") ? one.parentElement : one);
   const { top, bottom } = one.getBoundingClientRect();
   return { at: [...document.querySelectorAll("*")].indexOf(one), what: one.outerHTML.slice(0, 90),
     ring: outlineStyle !== "none", seen: bottom > 0 && top < innerHeight };
@@ -125,7 +125,10 @@ async def test_text_and_edges_have_contrast_in_light_and_dark(
     await readable(page)
     await show(page, address, market)
     await readable(page)
-    await page.run("document.querySelector('#open-fees').click()")
+    await page.run("document.querySelector('#settings').click()")
+    await page.run("document.querySelector('.pick').click()")
+    await readable(page)
+    await page.run("document.documentElement.dataset.sides = 'green'")
     await readable(page)
     market.frozen = True
     await page.until("document.querySelector('.panel').dataset.live === 'no'")
@@ -237,7 +240,7 @@ async def test_the_contents_of_the_docs_can_be_skipped(page: Page, address: str)
     await page.until("document.activeElement.tagName === 'MAIN'")
 
 
-async def test_with_the_colours_of_the_user_a_chosen_exchange_still_looks_chosen(
+async def test_with_the_colours_of_the_user_a_picked_colour_is_still_seen(
     page: Page, address: str
 ) -> None:
     forced = [{"name": "forced-colors", "value": "active"}]
