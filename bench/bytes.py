@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "micro"), str(ROOT / "bench" / "macro")]
 
 from msgspec import Raw  # noqa: E402
-from scale import NullPorts, VirtualClock  # noqa: E402
+from scale import NullPorts  # noqa: E402
 
 from document import put  # noqa: E402
 from onebook.books import Books  # noqa: E402
-from onebook.config import FeedSettings  # noqa: E402
+from onebook.clock import ManualClock  # noqa: E402
 from onebook.exchanges import EXCHANGES  # noqa: E402
 from onebook.exchanges.kit import Delta, Snapshot  # noqa: E402
 from onebook.feeds.session import FeedSession  # noqa: E402
@@ -35,7 +35,7 @@ from onebook.simulator.kit import ListedSymbol  # noqa: E402
 from onebook.simulator.kit.dialects import DIALECTS  # noqa: E402
 from onebook.simulator.kit.market import LevelChanges, MarketBooks, decimal_text  # noqa: E402
 from onebook.simulator.kit.scripts import scripts  # noqa: E402
-from onebook.streams import Stream, StreamKey, Streams  # noqa: E402
+from onebook.streams import Stream, StreamKey, Streams, ViewOptions  # noqa: E402
 
 SYMBOL = "BTC/USDT"
 NAMES = ("binance", "bybit", "gate", "kraken", "kucoin", "okx")
@@ -71,12 +71,12 @@ class Counter(NullPorts):
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
         super().publish(stream, payload, full)
-        key = stream.key
+        options = stream.key.options
         for packed, frame in (
             (False, frames.text_frame(payload)),
             (True, frames.deflated_frame(payload)),
         ):
-            form = (key.depth, key.mode, key.levels, packed)
+            form = (options.depth, options.mode, options.levels, packed)
             self.sent[form] = self.sent.get(form, 0) + frames.payload_length(frame)
 
 
@@ -84,7 +84,8 @@ class Harness:
     """Books and streams in virtual time."""
 
     def __init__(self, instruments: Iterable[Instrument]) -> None:
-        self.books, self.clock, self.counter = Books(), VirtualClock(), Counter()
+        self.books, self.counter = Books(), Counter()
+        self.clock = ManualClock(1.0, epoch_us=1_700_000_000_000_000)
         for instrument in instruments:
             self.books.open(instrument)
             self.counter.instruments[instrument.exchange] = instrument
@@ -99,12 +100,15 @@ class Harness:
         for depth in DEPTHS:
             for mode in MODES:
                 for levels in LEVELS:
-                    self.streams.open(StreamKey(SYMBOL, names, depth, INTERVAL_MS, mode, levels))
+                    options = ViewOptions(
+                        depth=depth, interval_ms=INTERVAL_MS, mode=mode, levels=levels
+                    )
+                    self.streams.open(StreamKey(SYMBOL, names, options))
 
     def sums(self, began: float) -> Sums:
         forms = len(DEPTHS) * len(MODES) * len(LEVELS)
         updates = self.counter.published // forms
-        return Sums(self.clock.now - began, updates, dict(self.counter.sent))
+        return Sums(self.clock.now_s - began, updates, dict(self.counter.sent))
 
 
 def simulated(seconds: float) -> Sums:
@@ -123,9 +127,9 @@ def simulated(seconds: float) -> Sums:
         whole = LevelChanges(
             list(book.bids.top(len(book.bids))), list(book.asks.top(len(book.asks)))
         )
-        harness.books.fill(Snapshot(instrument, *_raw(whole, listings[name])), harness.clock.now)
+        harness.books.fill(Snapshot(instrument, *_raw(whole, listings[name])), harness.clock.now_s)
     harness.watch()
-    began = harness.clock.now
+    began = harness.clock.now_s
     for at, name in _arrivals(NAMES, began, seconds):
         harness.clock.move_to(at)
         market.move()
@@ -176,13 +180,13 @@ def recorded() -> Sums:
     harness = Harness(instruments.values())
     sessions = {
         name: FeedSession(
-            EXCHANGES[name], [instrument], books=harness.books, settings=FeedSettings(),
+            EXCHANGES[name], [instrument], books=harness.books,
             stats=ExchangeStats(name),
         )
         for name, instrument in instruments.items()
     }  # fmt: skip
     # The recordings were made one after the other: let each begin at our beginning.
-    began = harness.clock.now
+    began = harness.clock.now_s
     lines = sorted(
         (began + line.at - script.lines[0].at, name, line.frame)
         for name, script in found.items()

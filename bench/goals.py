@@ -45,7 +45,7 @@ JOBS = (
     Job("every", ("micro/every.py",), once=True),
     Job("depth", ("micro/depth.py",), once=True),
     Job("publish", ("micro/publish.py",), once=True),
-    Job("latency", ("micro/latency.py", "micro/latency.py twin")),
+    Job("latency", ("micro/latency.py", "micro/latency.py reference")),
     Job("memory", ("micro/memory.py",)),
     Job("deflate", ("micro/deflate.py",), once=True),
     Job("records", ("micro/records.py",), once=True),
@@ -159,7 +159,7 @@ GOALS = (
         scale=1e-3, unit="us",
     ),
     Goal(
-        5, "the same against the twin, p50", (READY, "compiled p50"), (READY, "twin p50"),
+        5, "the same against the reference, p50", (READY, "compiled p50"), (READY, "reference p50"),
         AT_LEAST, 8,
     ),
     Goal(6, "1 KB to 1,000, share of the floor", *against(ONE, FLOOR), AT_LEAST, 0.90),

@@ -109,8 +109,7 @@ def test_parts_work_with_every_mix_of_extremes(data):
             assert decision.allowed
             assert 0 <= decision.remaining <= decision.limit
             assert math.isfinite(decision.reset_s)
-    for name in ("failures_per_minute", "unknown_keys_per_minute"):
-        assert AddressLimit(name, getattr(settings.accounts, name)).take("a", 1e9).allowed
+    assert AddressLimit("a", settings.accounts.failures_per_minute).take("a", 1e9).allowed
     assert AddressLimiter(settings.gateway.connects_per_minute).attempt("192.0.2.1", 1e9) == {}
     assert mark_of(0, settings.accounts.allowance_bytes).value == 0
     processor = CommandProcessor(

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.clock import SystemClock, iso_ms, iso_us, ms_of_iso, next_tick, s_of_http_date
+from onebook.clock import Clock, ManualClock, iso_ms, iso_us, ms_of_iso, next_tick, s_of_http_date
 from steady import PATIENCE_S
 
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 async def test_a_callback_comes_at_its_time_of_the_same_clock():
-    clock, called = SystemClock(), asyncio.get_running_loop().create_future()
+    clock, called = Clock(), asyncio.get_running_loop().create_future()
     due = clock.monotonic() + 0.02
     clock.call_at(due, lambda: called.set_result(clock.monotonic()))
     async with asyncio.timeout(PATIENCE_S):
@@ -25,7 +25,7 @@ async def test_a_callback_comes_at_its_time_of_the_same_clock():
 
 
 async def test_a_callback_that_is_cancelled_does_not_come():
-    clock, called = SystemClock(), []
+    clock, called = Clock(), []
     due = clock.monotonic()
     clock.call_at(due, lambda: called.append("cancelled")).cancel()
     last = asyncio.get_running_loop().create_future()
@@ -36,12 +36,33 @@ async def test_a_callback_that_is_cancelled_does_not_come():
 
 
 async def test_wall_time_is_unix_time_in_both_units():
-    clock = SystemClock()
+    clock = Clock()
     before = time.time_ns()
     us, ms = clock.wall_us(), clock.wall_ms()
     after = time.time_ns()
     assert before // 1_000 <= us <= after // 1_000
     assert before // 1_000_000 <= ms <= after // 1_000_000
+
+
+def test_a_manual_clock_calls_in_order_of_time_and_each_at_its_own():
+    clock, called = ManualClock(10.0, epoch_us=5_000_000), []
+    for at in (12.0, 11.0, 9.0, 13.0):
+        clock.call_at(at, lambda: called.append((clock.monotonic(), clock.wall_ms())))
+    clock.call_at(11.5, lambda: called.append("cancelled")).cancel()
+    clock.move_to(12.5)
+    assert called == [(10.0, 15_000), (11.0, 16_000), (12.0, 17_000)]
+    assert clock.monotonic() == 12.5
+
+
+async def test_a_sleeper_of_a_manual_clock_wakes_when_it_is_moved_so_far():
+    clock = ManualClock()
+    sleeper = asyncio.ensure_future(clock.sleep(2.0))
+    for at, done in ((1.9, False), (2.0, True)):
+        await asyncio.sleep(0)
+        clock.move_to(at)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert sleeper.done() is done
 
 
 @pytest.mark.parametrize("early_s", [-0.001, 0.0, 0.001, 0.02])
@@ -136,7 +157,7 @@ def test_every_form_of_an_http_date_is_read(text):
     ],
 )
 def test_a_text_that_is_no_http_date_is_the_one_declared_error(text):
-    words = r"^(The text is not an HTTP date|A date that is too long)"
+    words = r"^(The text is not an HTTP date|The date is too long)"
     with pytest.raises(ValueError, match=words):
         s_of_http_date(text)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
+from clocks import SleepingClock, sleeping
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import Limit, Scope
 from onebook.exchanges.kit.limits import JITTER_S
@@ -35,8 +36,8 @@ class Web:
     """A client whose network is a function and whose time is a number."""
 
     def __init__(self, handler: Handler, *, jitter: float = 0.5) -> None:
-        self.now = 1_000.0
-        self.slept: list[float] = []
+        self.clock = SleepingClock(1_000.0, epoch_us=1_700_000_000_000_000)
+        self.slept = self.clock.slept
         self.requests: list[httpx.Request] = []
 
         def answer(request: httpx.Request) -> httpx.Response:
@@ -45,15 +46,9 @@ class Web:
 
         self.rest = Rest(
             httpx.AsyncClient(transport=httpx.MockTransport(answer)),
-            clock=lambda: self.now,
-            wall=lambda: 1_700_000_000.0 + self.now,
-            sleep=self.sleep,
+            clock=self.clock,
             jitter=lambda: jitter,
         )
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
 
     async def get(self, url: str = URL, **options) -> bytes:
         async with self.rest:
@@ -147,7 +142,7 @@ async def test_retries_stop_at_the_total():
     web = Web(answers(*[httpx.Response(500)] * 9), jitter=0.9)
     with pytest.raises(ExchangeFailed, match="answered 500"):
         await web.get(total_s=2.0)
-    assert web.now <= 1_002.0
+    assert web.clock.now_s <= 1_002.0
 
 
 async def test_a_host_that_never_answers_is_left_after_the_total():
@@ -170,7 +165,7 @@ async def test_a_request_cancelled_while_it_waits_gives_its_budget_back():
         await asyncio.Event().wait()
 
     web = Web(lambda request: ok())
-    web.rest._sleep = sleep
+    sleeping(sleep, web.clock)
     async with web.rest:
         web.rest.budget(URL, per_minute(60))
         for _ in range(30):
@@ -181,7 +176,7 @@ async def test_a_request_cancelled_while_it_waits_gives_its_budget_back():
             await held.wait()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        assert web.rest._hosts["api.toy.example"].wait_s(1, web.now) == pytest.approx(
+        assert web.rest._hosts["api.toy.example"].wait_s(1, web.clock.now_s) == pytest.approx(
             2.0 + 2 * JITTER_S / 60
         )
 
@@ -217,9 +212,9 @@ async def test_fault_maintenance_retry_after_in_seconds_holds_the_whole_host(sta
     web = Web(answers(httpx.Response(status, headers={"retry-after": "30"}), ok(), ok(), ok()))
     async with web.rest:
         await web.rest.get(URL)
-        assert web.now >= 1_030.0
+        assert web.clock.now_s >= 1_030.0
         await web.rest.get("https://other.example/")
-        assert web.now < 1_031.0
+        assert web.clock.now_s < 1_031.0
         assert len(web.requests) == 3
 
 
@@ -229,13 +224,13 @@ async def test_fault_maintenance_retry_after_as_a_date_is_obeyed():
         answers(httpx.Response(503, headers={"retry-after": "Tue, 14 Nov 2023 22:30:20 GMT"}), ok())
     )
     await web.get()
-    assert web.now == pytest.approx(1_020.0, abs=0.6)
+    assert web.clock.now_s == pytest.approx(1_020.0, abs=0.6)
 
 
 async def test_limits_without_retry_after_get_a_patience_of_our_own():
     web = Web(answers(httpx.Response(429), ok()))
     await web.get()
-    assert web.now >= 1_010.0
+    assert web.clock.now_s >= 1_010.0
 
 
 async def test_a_status_by_which_one_host_shuts_us_out_holds_that_host_alone():
@@ -267,10 +262,10 @@ async def waiting_while_held(until: float) -> Web:
     host = web.rest._hosts["api.toy.example"]
 
     async def sleep(seconds: float) -> None:
-        web.now += seconds
+        web.clock.now_s += seconds
         host.held_until = until
 
-    web.rest._sleep = sleep
+    sleeping(sleep, web.clock)
     async with web.rest:
         await web.rest.get(URL, weight=30)
         await web.rest.get(URL, weight=5)
@@ -278,7 +273,7 @@ async def waiting_while_held(until: float) -> Web:
 
 
 async def test_patience_asked_for_while_waiting_for_the_budget_is_obeyed_too():
-    assert (await waiting_while_held(1_020.0)).now == pytest.approx(1_020.0)
+    assert (await waiting_while_held(1_020.0)).clock.now_s == pytest.approx(1_020.0)
 
 
 async def test_patience_asked_for_while_waiting_may_be_too_long():
@@ -368,7 +363,7 @@ async def test_what_can_be_put_off_leaves_half_of_a_burst_to_the_others():
         assert web.rest.spares(URL, 300), "to ask takes nothing"
         await web.rest.get(URL, weight=300)
         assert not web.rest.spares(URL, 1)
-        web.now += 600 * (1 - SPARE_SHARE) / 10 * (1 + JITTER_S / 60) + 0.001
+        web.clock.now_s += 600 * (1 - SPARE_SHARE) / 10 * (1 + JITTER_S / 60) + 0.001
         assert web.rest.spares(URL, 300)
 
 
@@ -378,7 +373,7 @@ async def test_a_host_that_asks_for_patience_spares_nothing():
         with pytest.raises(ExchangeFailed):
             await web.rest.get(URL, total_s=5)
         assert not web.rest.spares(URL, 1)
-        web.now += 31
+        web.clock.now_s += 31
         assert web.rest.spares(URL, 1)
 
 
@@ -386,7 +381,7 @@ async def test_the_cause_of_a_failed_connection_is_named(unused_tcp_port: int) -
     async def at_once(seconds: float) -> None:
         pass
 
-    async with Rest(sleep=at_once) as rest:
+    async with Rest(clock=sleeping(at_once)) as rest:
         with pytest.raises(ExchangeFailed) as caught:
             await rest.get(f"http://127.0.0.1:{unused_tcp_port}/book?secret=hush")
     assert caught.value.message == (

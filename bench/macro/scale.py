@@ -7,8 +7,6 @@ nothing waits. `merge and encode` is the stream's own share, which grows with it
 """
 
 import gc
-import heapq
-import itertools
 import time
 from collections.abc import Callable
 
@@ -16,8 +14,9 @@ import ours
 
 import stream
 from onebook.books import Books
+from onebook.clock import ManualClock
 from onebook.model import Instrument
-from onebook.streams import Stream, StreamKey, Streams
+from onebook.streams import Stream, StreamKey, Streams, ViewOptions
 from timing import interleaved, report
 
 COUNTS = (2, 8, 25)
@@ -27,43 +26,6 @@ LEVELS = 20
 DEPTH = 1_000
 TOP = 50
 SYMBOL = "BTC/USDT"
-
-
-class Handle:
-    def __init__(self) -> None:
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class VirtualClock:
-    """A clock that moves on command and calls its timers on the way."""
-
-    def __init__(self) -> None:
-        self.now = 1.0
-        self._waiting: list[tuple[float, int, Handle, Callable[[], None]]] = []
-        self._order = itertools.count()
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall_us(self) -> int:
-        return round((1_700_000_000 + self.now) * 1e6)
-
-    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
-        handle = Handle()
-        heapq.heappush(self._waiting, (when, next(self._order), handle, callback))
-        return handle
-
-    def move_to(self, now: float) -> None:
-        """Call what is due until then, each at its own time."""
-        while self._waiting and self._waiting[0][0] <= now:
-            when, _, handle, callback = heapq.heappop(self._waiting)
-            self.now = max(self.now, when)
-            if not handle.cancelled:
-                callback()
-        self.now = now
 
 
 class NullPorts:
@@ -92,7 +54,8 @@ class Service:
     """So many exchanges with one view over them all."""
 
     def __init__(self, count: int) -> None:
-        self.books, self.clock, ports = Books(), VirtualClock(), NullPorts()
+        self.books, ports = Books(), NullPorts()
+        self.clock = ManualClock(1.0, epoch_us=1_700_000_000_000_000)
         self.feeds: list[ours.Feed] = []
         self.frames: list[list[bytes]] = []
         for number in range(count):
@@ -109,7 +72,7 @@ class Service:
         self.ports = ports
 
     def watch(self) -> None:
-        self.streams.open(StreamKey(SYMBOL, tuple(self.ports.instruments), depth=TOP))
+        self.streams.open(StreamKey(SYMBOL, tuple(self.ports.instruments), ViewOptions(depth=TOP)))
 
     def live(self) -> float:
         """Let every frame come in; nanoseconds of each."""
@@ -118,9 +81,9 @@ class Service:
         gc.disable()
         began = time.perf_counter_ns()
         for frames in zip(*self.frames, strict=True):
-            self.clock.move_to(self.clock.now + FRAME_S)
+            self.clock.move_to(self.clock.now_s + FRAME_S)
             for received, frame in zip(receivers, frames, strict=True):
-                received(frame, self.clock.now)
+                received(frame, self.clock.now_s)
         took = time.perf_counter_ns() - began
         gc.enable()
         return took / FRAMES / len(self.feeds)

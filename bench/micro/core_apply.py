@@ -63,7 +63,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         sys.path.insert(0, sys.argv[1])
         import core as other  # type: ignore[import-not-found, no-redef]
-    print("compiled" if COMPILED else "twin")
+    print("compiled" if COMPILED else "reference")
     for depth in (50, 1_000, 5_000):
         whole, frames = stream(depth, 7)
         ours, theirs = [], []

@@ -35,7 +35,7 @@ def timed_us(action: Callable[[], Any], *, rounds: int = 40, repeats: int = 100)
 
 def main() -> None:
     orjson = importlib.import_module("orjson")
-    print("compiled" if COMPILED else "twin")
+    print("compiled" if COMPILED else "reference")
     for members in (8, 25):
         lives = [stream(1_000, 100 + member) for member in range(members)]
         books = [Book() for _ in lives]

@@ -1,6 +1,6 @@
 """Goal 5: from a raw frame to the encoded update, publishing on every frame, 8 (25) exchanges.
 
-Run once with the compiled core and once with its twin (`latency.py twin`), in their own processes;
+Run once with the compiled core and once with the reference implementation (`latency.py reference`);
 `run.py` interleaves them.
 """
 
@@ -15,7 +15,7 @@ import ours
 import stream
 from onebook import core
 from onebook.books import Books
-from onebook.core import twin
+from onebook.core import reference
 from timing import report
 
 TOP = 50
@@ -24,9 +24,9 @@ COUNTS = (8, 25)
 
 
 def main() -> None:
-    implementation = "twin" if sys.argv[1:] == ["twin"] else "compiled"
+    implementation = "reference" if sys.argv[1:] == ["reference"] else "compiled"
     ours.use(implementation)
-    module = twin if implementation == "twin" else core
+    module = reference if implementation == "reference" else core
     for count in COUNTS:
         costs = _costs(count, module)
         cuts = statistics.quantiles(costs, n=100)

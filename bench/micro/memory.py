@@ -7,7 +7,7 @@ import sys
 import publish
 
 from onebook import core
-from onebook.core import twin
+from onebook.core import reference
 from timing import report
 
 BOOKS = 200
@@ -20,17 +20,17 @@ def resident() -> int:
 
 
 def main() -> None:
-    module = twin if sys.argv[1:] == ["twin"] else core
+    module = reference if sys.argv[1:] == ["reference"] else core
     for depth in DEPTHS:
         publish.DEPTH = depth
-        count = BOOKS * 1_000 // depth // (20 if module is twin else 1)
+        count = BOOKS * 1_000 // depth // (20 if module is reference else 1)
         publish.books(2, module.Book)
         gc.collect()
         before = resident()
         held = publish.books(count, module.Book)
         gc.collect()
         levels = sum(book.bid_count + book.ask_count for book in held)
-        name = "onebook, pure Python" if module is twin else "onebook"
+        name = "onebook, pure Python" if module is reference else "onebook"
         report(f"memory at depth {depth}", {name: (resident() - before) / levels}, "bytes a level")
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import stream
 from onebook import books, core
 from onebook.books import Books
-from onebook.config import FeedSettings
-from onebook.core import twin
+from onebook.core import reference
 from onebook.exchanges import EXCHANGES, kraken
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
@@ -21,8 +20,8 @@ NATIVE = {
 
 
 def use(implementation: str) -> None:
-    """Run books and views on the `compiled` core or on its `twin`."""
-    chosen = twin if implementation == "twin" else core
+    """Run books and views on the `compiled` core or on the `reference` implementation."""
+    chosen = reference if implementation == "reference" else core
     books.Book = chosen.Book  # type: ignore[misc]
     stream_module.View = chosen.View  # type: ignore[misc]
 
@@ -61,7 +60,6 @@ class Feed:
             exchange,
             [self.instrument],
             books=self.books,
-            settings=FeedSettings(),
             stats=ExchangeStats(name or protocol),
         )
         self.session.opened(0.0)

@@ -13,7 +13,7 @@ import orjson
 
 import stream
 from onebook import core
-from onebook.core import twin
+from onebook.core import reference
 from timing import interleaved, repeated, report
 
 DEPTH = 1_000
@@ -64,7 +64,7 @@ def publisher(count: int, module: object) -> Callable[[], bytes]:
 
 
 def compare(count: int) -> None:
-    ours, slow = publisher(count, core), publisher(count, twin)
+    ours, slow = publisher(count, core), publisher(count, reference)
     document = json.loads(ours())
     contenders = {
         "onebook": lambda: repeated(ours, CALLS),

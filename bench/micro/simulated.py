@@ -10,7 +10,6 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from onebook.books import Books, LiveBook
-from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import Exchange
@@ -157,7 +156,7 @@ class Ours:
         levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
         book = books.open(self._instrument, levels_max=levels_max)
         session = FeedSession(
-            exchange, [self._instrument], books=books, settings=FeedSettings(),
+            exchange, [self._instrument], books=books,
             stats=ExchangeStats(exchange.name), jitter=lambda: 0.0,
         )  # fmt: skip
         session.opened(NOW.s)

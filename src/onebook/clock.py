@@ -1,45 +1,47 @@
-"""Time: the clock of this machine, when periodic work is due, and times as texts.
-
-Code takes a `Clock` as an argument. Texts are ISO 8601 in UTC and HTTP dates.
-"""
+"""Clock and timers, when periodic work is due, and times as text: ISO 8601 in UTC, HTTP dates."""
 
 import asyncio
+import heapq
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Final
+from itertools import count
+from typing import Final, Protocol
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-HTTP_DATE_CHARACTERS: Final = 64  # of the longest form, with a long name of the day, half
+HTTP_DATE_CHARACTERS: Final = 64  # the longest valid date has half as many
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def next_tick(now: float, interval_s: float) -> float:
-    """The next whole multiple of an interval, half of one to one and a half from `now`.
+    """Return a multiple of the interval, half an interval to one and a half after `now`.
 
-    Timers on whole multiples wake a process together, and the processes of a machine at the same
-    moments; half an interval, because a timer of uvloop may be a millisecond early.
+    Timers on multiples fire together, so that a process, and the processes of a machine, wake less
+    often. Half an interval is left because a timer of uvloop may be a millisecond early.
     """
     return (round(now / interval_s) + 1) * interval_s
 
 
-class SystemClock:
-    """The time of this machine.
+class Handle(Protocol):
+    """A scheduled callback."""
 
-    `monotonic` is the clock behind the event loop's time, so that callbacks agree with it; the
-    loop's own is cut to milliseconds on uvloop, and round trips are shorter than that.
+    def cancel(self) -> None:
+        """Do not call it."""
+
+
+class Clock:
+    """Monotonic and wall time of this machine, timers and sleeping.
+
+    Code that does I/O takes a clock as an argument; sans-I/O code takes times. `monotonic` is the
+    clock behind the event loop's time, so that callbacks agree with it; the loop's own is cut to
+    milliseconds on uvloop, and round trips are shorter than that.
     """
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-
-    monotonic = staticmethod(time.monotonic)  # seconds that only grow; no call of ours in between
-
-    def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call back at a time of `monotonic`."""
-        return self._loop.call_at(when, callback)
+    # Static, so that `clock.monotonic` is the C function itself: the data path binds it once.
+    monotonic = staticmethod(time.monotonic)
+    sleep = staticmethod(asyncio.sleep)
 
     def wall_us(self) -> int:
         """Microseconds since 1970, UTC."""
@@ -47,14 +49,80 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
-        return time.time_ns() // 1_000_000
+        return self.wall_us() // 1_000
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
+        """Call back at a time of `monotonic`, on the running event loop."""
+        return asyncio.get_running_loop().call_at(when, callback)
+
+
+SYSTEM_CLOCK: Final = Clock()
+
+
+class ManualClock(Clock):
+    """A clock that moves only when `move_to` is called: for replays and tests.
+
+    Args:
+        now_s: The monotonic time.
+        epoch_us: Unix microseconds at monotonic time 0.
+    """
+
+    def __init__(self, now_s: float = 0.0, *, epoch_us: int = 0) -> None:
+        self.now_s = now_s
+        self.epoch_us = epoch_us
+        self._timers: list[tuple[float, int, _Timer]] = []
+        self._order = count()
+
+    def monotonic(self) -> float:
+        """Seconds, as set."""
+        return self.now_s
+
+    def wall_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+        return self.epoch_us + round(self.now_s * 1_000_000)
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
+        """Call back when the clock is moved to a time, or beyond."""
+        timer = _Timer(callback)
+        heapq.heappush(self._timers, (max(when, self.now_s), next(self._order), timer))
+        return timer
+
+    async def sleep(self, seconds: float) -> None:
+        """Return when the clock has been moved by so many seconds."""
+        passed = asyncio.Event()
+        timer = self.call_at(self.now_s + seconds, passed.set)
+        try:
+            await passed.wait()
+        finally:
+            timer.cancel()
+
+    def move_to(self, now_s: float) -> None:
+        """Let time pass; callbacks run in order, each at its own time."""
+        while self._timers and self._timers[0][0] <= now_s:
+            when_s, _, timer = heapq.heappop(self._timers)
+            self.now_s = max(self.now_s, when_s)
+            if timer.callback is not None:
+                timer.callback()
+        self.now_s = max(self.now_s, now_s)
+
+
+class _Timer:
+    """A callback of a `ManualClock`; None once cancelled."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
 
 
 def iso_ms(at_ms: int) -> str:
     """Print Unix milliseconds as ISO 8601 with milliseconds and `Z`.
 
     Raises:
-        ValueError: It is no time of the years 1 to 9999, for which alone the format is defined.
+        ValueError: The time is outside the years 1 to 9999, the only ones that ISO 8601 has.
     """
     seconds, rest = divmod(at_ms, 1_000)
     return f"{_whole_second(seconds)}.{rest:03d}Z"
@@ -64,7 +132,7 @@ def iso_us(at_us: int) -> str:
     """Print Unix microseconds as ISO 8601 with microseconds and `Z`.
 
     Raises:
-        ValueError: It is no time of the years 1 to 9999.
+        ValueError: The time is outside the years 1 to 9999.
     """
     seconds, rest = divmod(at_us, 1_000_000)
     return f"{_whole_second(seconds)}.{rest:06d}Z"
@@ -74,7 +142,7 @@ def ms_of_iso(text: str) -> int:
     """Read ISO 8601 as Unix milliseconds, rounded down; a text without a zone is UTC.
 
     Raises:
-        ValueError: It is no such text.
+        ValueError: The text is not ISO 8601.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -85,24 +153,24 @@ def ms_of_iso(text: str) -> int:
 def s_of_http_date(text: str) -> float:
     """Read an HTTP date, as in Date and Retry-After (RFC 9110 section 5.6.7), as Unix seconds.
 
-    One without a zone is read as GMT, the zone of all HTTP dates.
+    A date without a zone is GMT, as all HTTP dates are.
 
     Raises:
-        ValueError: It is no date of the years 1 to 9999.
+        ValueError: The text is not an HTTP date of the years 1 to 9999.
     """
     if len(text) > HTTP_DATE_CHARACTERS:
-        raise ValueError("A date that is too long.")
+        raise ValueError("The date is too long.")
     try:
         moment = parsedate_to_datetime(text)
         return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-    # email.utils raises what its parts raise, on years and zones beyond those of datetime too.
+    # email.utils lets the exceptions of its parts through, also for years and zones out of range.
     except (ValueError, TypeError, OverflowError, IndexError, AttributeError):
         raise ValueError("The text is not an HTTP date.") from None
 
 
 @lru_cache(maxsize=8)
 def _whole_second(seconds: int) -> str:
-    """The text of a second, cached, because a thousand updates share it."""
+    """Print a second; cached, because a thousand updates share it."""
     try:
         return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
     except OverflowError:

@@ -126,7 +126,7 @@ EXCHANGE_LATENCY: Final = Histogram(
 )
 EXCHANGE_OLD_MESSAGES: Final = Counter(
     "onebook_exchange_old_messages",
-    "Sampled messages whose timestamp was older than feeds.old_s on arrival.",
+    "Sampled messages whose timestamp was older than 5 s on arrival.",
     ["exchange"],
 )
 EXCHANGE_LAST_FRAME: Final = Gauge(

@@ -7,8 +7,7 @@ or 503 with Retry-After (RFC 9110 section 10.2.3), all requests to it wait.
 import asyncio
 import random
 import ssl
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from http.cookiejar import CookieJar
 from types import TracebackType
@@ -18,7 +17,7 @@ import anyio
 import httpx
 
 from onebook.backoff import TryAgain, full_jitter_s, retried
-from onebook.clock import s_of_http_date
+from onebook.clock import SYSTEM_CLOCK, Clock, s_of_http_date
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import FETCHES_BURST, Limit, Quota, Scope, bucket_within
 from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
@@ -173,9 +172,7 @@ class Rest:
 
     Args:
         client: Made here where None; closed with this object either way.
-        clock: Monotonic seconds.
-        wall: Unix seconds, for Retry-After dates.
-        sleep: Waits.
+        clock: Times its waits.
         jitter: A number in [0, 1) for each retry.
     """
 
@@ -183,9 +180,7 @@ class Rest:
         self,
         client: httpx.AsyncClient | None = None,
         *,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = SYSTEM_CLOCK,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client = client or httpx.AsyncClient(
@@ -197,8 +192,6 @@ class Rest:
         )
         self._wire = Wire(self._client)
         self._clock = clock
-        self._wall = wall
-        self._sleep = sleep
         self._jitter = jitter
         self._hosts: dict[str, Host] = {}
 
@@ -234,7 +227,7 @@ class Rest:
         """Whether the host of `url` has budget for a deferrable request."""
         name = authority(httpx.URL(url))
         host = self._hosts.setdefault(name, Host(UNSTATED))
-        return host.spares(weight, self._clock())
+        return host.spares(weight, self._clock.monotonic())
 
     async def get(
         self,
@@ -296,13 +289,14 @@ class Rest:
         """
         request = self._client.build_request(method, url, headers=headers, content=content)
         name = authority(request.url)
-        deadline = self._clock() + total_s
+        deadline = self._clock.monotonic() + total_s
         attempts = ATTEMPTS_MAX if method in SAFE_METHODS else 1
 
         async def attempt(number: int) -> Answer:
             await self._wait_turn(name, weight, deadline)
             try:
-                answer = await self._once(request, max(0.0, deadline - self._clock()), bytes_max)
+                left_s = max(0.0, deadline - self._clock.monotonic())
+                answer = await self._once(request, left_s, bytes_max)
             except TimeoutError:
                 raise ExchangeFailed(f"{name} did not answer within {total_s:g} s.") from None
             except Uninflatable as error:
@@ -321,12 +315,12 @@ class Rest:
             attempt,
             attempts_max=attempts,
             failed=lambda number, again: self._back_off_s(number, deadline, again.failure),
-            sleep=self._sleep,
+            sleep=self._clock.sleep,
         )
 
     async def _wait_turn(self, name: str, weight: float, deadline: float) -> None:
         host = self._hosts.setdefault(name, Host(UNSTATED))
-        now = self._clock()
+        now = self._clock.monotonic()
         wait_s = host.wait_s(weight, now)
         if now + wait_s > deadline:
             raise ExchangeFailed(
@@ -335,10 +329,10 @@ class Rest:
         host.quota.take(weight, now)
         try:
             while wait_s > 0:
-                await self._sleep(wait_s)
+                await self._clock.sleep(wait_s)
                 # The host may have sent a Retry-After meanwhile.
-                wait_s = host.held_until - self._clock()
-                if self._clock() + wait_s > deadline:
+                wait_s = host.held_until - self._clock.monotonic()
+                if self._clock.monotonic() + wait_s > deadline:
                     raise ExchangeFailed(
                         f"{name} asked us to wait {wait_s:.0f} s.", retry_after_s=wait_s
                     )
@@ -359,13 +353,14 @@ class Rest:
     def _hold(self, name: str, answer: Answer) -> None:
         host = self._hosts[name]
         if answer.status in host.holds:
-            asked_s = retry_after_s(answer.headers.get("retry-after"), self._wall())
+            now_s = self._clock.wall_ms() / 1_000
+            asked_s = retry_after_s(answer.headers.get("retry-after"), now_s)
             hold_s = host.holds[answer.status] if asked_s is None else asked_s
-            host.held_until = max(host.held_until, self._clock() + hold_s)
+            host.held_until = max(host.held_until, self._clock.monotonic() + hold_s)
 
     def _back_off_s(self, attempt: int, deadline: float, failure: Exception) -> float:
         wait_s = full_jitter_s(attempt, RETRY_BASE_S, RETRY_MAX_S, random=self._jitter())
-        if self._clock() + wait_s > deadline:
+        if self._clock.monotonic() + wait_s > deadline:
             raise failure
         return wait_s
 

@@ -13,7 +13,7 @@ from onebook.accounts import Accounts
 from onebook.accounts.accounts import POLL_INTERVAL_S, wall_clock_ms
 from onebook.accounts.cache import CACHE_TTL_MS
 from onebook.accounts.keys import Key, checksum, new_key
-from onebook.accounts.sessions import new_token
+from onebook.accounts.sessions import SESSIONS_PER_KEY_MAX, new_token
 from onebook.config import AccountsSettings, TierLimits, TierSettings
 from onebook.errors import (
     AccountSuspended,
@@ -182,7 +182,7 @@ async def test_a_new_session_does_not_end_older_ones(rig: Rig) -> None:
 
 
 async def test_at_most_100_live_sessions_a_key_the_oldest_goes(rig: Rig) -> None:
-    assert rig.accounts.settings.sessions_per_key_max == 100
+    assert SESSIONS_PER_KEY_MAX == 100
     first = await rig.authenticate()
     await rig.accounts.session(first, START_MS)
     second = await rig.authenticate()
@@ -781,9 +781,8 @@ async def test_a_session_read_while_its_key_is_suspended_is_not_kept(rig: Rig) -
 async def test_a_session_that_went_as_the_oldest_is_over_on_another_node_within_2_s(
     rig: Rig,
 ) -> None:
-    settings = AccountsSettings(sessions_per_key_max=1)
-    here = Accounts(rig.store, PEPPER, settings=settings, clock_ms=rig.clock)
-    there = Accounts(rig.store, PEPPER, settings=settings, clock_ms=rig.clock)
+    here = Accounts(rig.store, PEPPER, clock_ms=rig.clock, sessions_per_key_max=1)
+    there = Accounts(rig.store, PEPPER, clock_ms=rig.clock)
     first = await here.authenticate(rig.text, address="192.0.2.1", now_ms=START_MS)
     header = f"Bearer {first.token}"
     await there.poll(START_MS)  # the key itself is new: the next poll has nothing to report

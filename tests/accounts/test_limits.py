@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from onebook.accounts.limits import (
     BUCKETS_MAX,
+    UNKNOWN_KEYS_PER_MINUTE,
     WINDOW_S,
     AddressLimit,
     Buckets,
@@ -61,7 +62,7 @@ def test_the_request_rate_of_each_tier(tier: str, per_minute: int) -> None:
 
 def test_thresholds_of_attempts() -> None:
     assert AccountsSettings().failures_per_minute == 10
-    assert AccountsSettings().unknown_keys_per_minute == 60
+    assert UNKNOWN_KEYS_PER_MINUTE == 60
 
 
 @given(LIMITS, STEPS_MS, st.integers(1, 50))

@@ -27,6 +27,7 @@ from nodes.servers import nats_server
 from onebook import app, core, metrics
 from onebook.app.upkeep import upkeep
 from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.http.socket_limits import PROBES_MAX
 from onebook.model import DAY_MS, Tier
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.nodes.nats import NatsBus
@@ -181,11 +182,11 @@ async def test_a_node_that_is_gone(tmp_path):
 
 @fires("OnebookSocketsRefused")
 async def test_a_full_node(tmp_path):
-    few = {"http_connections_max": 1, "probe_connections_max": 0}
+    few = {"http_connections_max": 1}
     async with watched(tmp_path, server=few, gateway={"connections_max": 1}) as (node, alerts):
         async with AsyncExitStack() as stack:
             before = _refusals("full")
-            for _ in range(5):
+            for _ in range(PROBES_MAX + 5):
                 await stack.enter_async_context(_open(node))
             await _until(lambda: _refusals("full") > before)
         await alerts.fires("OnebookSocketsRefused")
@@ -474,15 +475,14 @@ async def test_a_row_of_a_transaction_that_does_not_fit_the_mapping(tmp_path):
 
 
 @asynccontextmanager
-async def followed(folder, name, symbol="BTC/USDT", limits=LIMITS, **feeds):
+async def followed(folder, name, symbol="BTC/USDT", limits=LIMITS):
     """A node that shows the live book of one simulated exchange."""
-    quick = {"reconnect_base_s": 0.02, **feeds}
     async with (
         SimulatedExchanges([name], rate_hz=20) as exchanges,
-        watched(folder, exchanges.urls, feeds=quick) as (node, alerts),
+        watched(folder, exchanges.urls) as (node, alerts),
         client_of(node, await key_of(node)) as client,
     ):
-        node.supervisor.limits = replace(limits, resync_base_s=0.02)
+        node.supervisor.limits = replace(limits, reconnect_base_s=0.02, resync_base_s=0.02)
         await client.say(type="subscribe_aggregated", symbol=symbol)
         await client.until(
             lambda message: (
@@ -514,8 +514,8 @@ async def test_an_exchange_whose_list_cannot_be_read(tmp_path):
 
 @fires("OnebookExchangeSilent", "OnebookBooksStale")
 async def test_an_exchange_that_falls_silent(tmp_path):
-    limits = FeedLimits(cadence_evidence_s=0.5, cadence_gaps_min=2)
-    async with followed(tmp_path, "okx", limits=limits, silent_min_s=0.8) as (
+    limits = FeedLimits(silent_min_s=0.8, cadence_evidence_s=0.5, cadence_gaps_min=2)
+    async with followed(tmp_path, "okx", limits=limits) as (
         exchange,
         _,
         alerts,

@@ -19,7 +19,7 @@ from onebook.api import (
     create_app,
 )
 from onebook.config import ApiSettings
-from onebook.gateway import codes, commands, messages
+from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.transport import SimulatedTransport
@@ -97,7 +97,7 @@ class World:
             transactions=self.transactions,
             health=lambda: self.health,
             websocket=WebSocketFacts(
-                messages.MESSAGES, codes.ERRORS, commands.ACTION_ERRORS, codes.CLOSE_CODES
+                messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
             ),
             settings=settings or ApiSettings(),
             now_ms=self.clock.now_ms,

@@ -10,7 +10,7 @@ import pytest
 from api.conftest import World, client_of
 from onebook.api import create_app
 from onebook.config import ApiSettings
-from onebook.gateway import codes, commands, messages
+from onebook.gateway import codes, messages
 
 
 async def test_asyncapi_has_every_message_of_the_gateway(client: httpx.AsyncClient) -> None:
@@ -21,9 +21,9 @@ async def test_asyncapi_has_every_message_of_the_gateway(client: httpx.AsyncClie
     assert {message["name"] for message in found.values()} == {m.name for m in messages.MESSAGES}
     assert len(found) == len(messages.MESSAGES)
     received = {n for n, o in document["operations"].items() if o["action"] == "receive"}
-    taken = {f"{name}.{body.__name__}" for name, body in commands.ACTIONS.items()}
+    taken = {f"{name}.{body.__name__}" for name, body in messages.ACTIONS.items()}
     assert received == set(messages.CLIENT_MESSAGES) | taken
-    assert set(document["x-action-errors"]) == set(commands.ACTION_ERRORS)
+    assert set(document["x-action-errors"]) == set(codes.ACTION_ERRORS)
     assert set(document["x-errors"]) == set(codes.ERRORS)
     assert {int(code) for code in document["x-close-codes"]} == set(codes.CLOSE_CODES)
 

@@ -43,14 +43,13 @@ CHECKSUM_LEVELS: Final = 10
 LEVELS_MIN: Final = 5
 COMPARED_MIN: Final = 20
 
-SETTINGS = FeedSettings(
+SETTINGS = FeedSettings()
+LIMITS = FeedLimits(
     connect_timeout_s=0.6,
     reconnect_base_s=0.02,
     reconnect_max_s=1.0,
     silent_min_s=0.5,
     quiet_min_s=0.5,
-)
-LIMITS = FeedLimits(
     resync_base_s=0.02,
     resync_max_s=1.0,
     retry_offline_s=1.0,

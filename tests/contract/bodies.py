@@ -18,6 +18,7 @@ from functools import cache
 from random import Random
 from typing import Final
 
+from clocks import sleeping
 from onebook.client.failures import ServiceError
 from onebook.client.rest import RestClient
 from onebook.errors import ExchangeFailed
@@ -136,7 +137,7 @@ async def _soon(seconds: float) -> None:
 
 async def by_rest(url: str) -> str:
     """The client of the exchanges' lists and snapshots."""
-    async with Rest(sleep=_soon) as rest:
+    async with Rest(clock=sleeping(_soon)) as rest:
         try:
             body = await rest.get(f"{url}/list", total_s=TOTAL_S, bytes_max=BODY_BYTES_MAX)
         except ExchangeFailed as error:

@@ -40,7 +40,7 @@ from onebook.core.types import NumberError
 from onebook.errors import ConfigError, InvalidRequest
 from onebook.feeds.recording import RecordingError, read
 from onebook.files import TEXT_BYTES_MAX, read_toml
-from onebook.gateway import commands
+from onebook.gateway import commands, messages
 from onebook.inflate import (
     BodyReader,
     MessageInflater,
@@ -330,12 +330,12 @@ DECODERS: Final = (
     *(
         Decoder(
             f"action {name}",
-            ("gateway/commands.py",),
-            text(partial(commands.parse, action=name)),
-            *(commands.ActionRefused, 64 * KIB, "gateway.message_bytes_max"),
+            ("gateway/messages.py",),
+            text(partial(messages.decode, body=body)),
+            *(commands.CommandRefused, 64 * KIB, "gateway.message_bytes_max"),
             (b'{"action":"%s","exchange":"bybit","id":1}' % name.encode(),),
         )
-        for name in commands.ACTIONS
+        for name, body in messages.ACTIONS.items()
     ),
     Decoder(
         "answer of Bybit",
@@ -358,7 +358,7 @@ DECODERS: Final = (
         "request body",
         ("api/context.py", "api/transactions.py"),
         lambda content: TransactionsRequest.model_validate_json(content, strict=True),
-        *(ValidationError, MIB, "server.body_bytes_max"),
+        *(ValidationError, MIB, "BODY_BYTES_MAX"),
         (b'{"exchange":"bybit","transaction_types":["trades"],"limit":5}',),
     ),
     Decoder(
@@ -441,7 +441,6 @@ ELSEWHERE: Final = {
 OURS: Final = {
     "accounts/keys.py": "computes checksums only",
     "gateway/transactions.py": "an answer that this node encoded",
-    "gateway/messages.py": "encodes",
     "exchanges/kit/quality.py": "files of the package",
     "feeds/ccxt/client.py": "commands of our own connector",
     "web/*.py": "pages of the package",

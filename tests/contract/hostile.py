@@ -15,7 +15,6 @@ from google.protobuf import json_format
 from contract.oracle import Sides, decimal
 from contract.talk import Step, Talk
 from onebook.books import Books, LiveBook
-from onebook.config import FeedSettings
 from onebook.core import LEVELS_MAX, LevelShape
 from onebook.feeds.limits import FeedLimits
 from onebook.feeds.session import FeedSession
@@ -202,7 +201,6 @@ class Told:
             exchange,
             talk.instruments,
             books=self.books,
-            settings=FeedSettings(),
             limits=FeedLimits(faults_max=1_000),
             stats=self.stats,
         )

@@ -15,7 +15,6 @@ from contract.test_connectors import BOOK_CHANNELS, damaged
 from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS, Venue, greeted
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import LossDetection, SlowDown
 from onebook.exchanges.kit.limits import Limit
 from onebook.feeds.limits import LIMITS
@@ -70,11 +69,10 @@ class World:
             self.exchange,
             self.instruments,
             books=self.books,
-            settings=FeedSettings(),
             stats=self.stats,
             jitter=lambda: 0.5,
             cadences=self.cadences,
-            wall=lambda: WALL_MS / 1_000,
+            wall_ms=lambda: WALL_MS,
         )
         self.session.opened(self.now)
         for frame in greeting:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onebook.core import twin
+from onebook.core import reference
 from onebook.core.types import (
     PAIRS,
     ChecksumLayout,
@@ -71,7 +71,7 @@ COMPILED: Any = _compiled
 
 needs_compiled = pytest.mark.skipif(COMPILED is None, reason="the compiled core is not built here")
 EACH = [
-    pytest.param(twin, id="twin"),
+    pytest.param(reference, id="reference"),
     pytest.param(COMPILED, id="compiled", marks=needs_compiled),
 ]
 

@@ -30,5 +30,5 @@ import onebook.core._core as core
 assert core.__file__.startswith('$build'), core.__file__
 print('sanitized core:', core.__file__)
 "
-run -m pytest tests/core tests/gateway/test_direct.py -q -s -p no:cacheprovider
+run -m pytest tests/core tests/gateway/test_fanout.py -q -s -p no:cacheprovider
 echo "sanitize: no report"

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.both import COMPILED, EACH, needs_compiled
-from onebook.core import twin
-from onebook.core.twin.canonical import record_id, show
+from onebook.core import reference
+from onebook.core.reference.canonical import record_id, show
 from onebook.core.types import CHARS_MAX, EXPONENT_MAX, NumberError
 
 CANONICAL = re.compile(r"(?!-0$)-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?")
@@ -129,12 +129,12 @@ class TestNumbers:
     @example("-0.")
     @example("0.10")
     def test_both_say_the_same(self, value: Any) -> None:
-        assert said(COMPILED.canonical, value) == said(twin.canonical, value)
+        assert said(COMPILED.canonical, value) == said(reference.canonical, value)
 
     @needs_compiled
     @given(values=st.lists(numbers, max_size=5))
     def test_both_say_the_same_of_several(self, values: list[Any]) -> None:
-        assert said(COMPILED.canonicals, *values) == said(twin.canonicals, *values)
+        assert said(COMPILED.canonicals, *values) == said(reference.canonicals, *values)
 
     @pytest.mark.parametrize("core", EACH)
     def test_several_at_once(self, core: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import onebook.core
 from core.both import COMPILED, EACH, needs_compiled
-from onebook.core import twin, types
+from onebook.core import reference, types
 
 
 @needs_compiled
@@ -19,15 +19,15 @@ def test_the_compiled_core_is_taken_where_it_is_built() -> None:
     assert onebook.core.View is COMPILED.View
 
 
-def test_the_twin_is_taken_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reference_is_used_without_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = dict(vars(onebook.core))
     monkeypatch.setitem(sys.modules, "onebook.core._core", None)
     monkeypatch.delattr(onebook.core, "_core", raising=False)
     try:
         importlib.reload(onebook.core)
         assert onebook.core.COMPILED is False
-        assert onebook.core.Book is twin.Book
-        assert onebook.core.View is twin.View
+        assert onebook.core.Book is reference.Book
+        assert onebook.core.View is reference.View
     finally:
         vars(onebook.core).update(kept)
 

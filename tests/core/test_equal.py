@@ -1,4 +1,4 @@
-"""The compiled core and its twin: the same books, the same bytes, the same refusals."""
+"""The compiled core and its reference implementation: equal books, bytes and errors."""
 
 import random
 from typing import Any
@@ -27,7 +27,7 @@ from core.both import (
     varint,
 )
 from core.level_strategies import Change, Options, changes, options, steps
-from onebook.core import twin
+from onebook.core import reference
 from onebook.core.types import PAIRS, LevelError, LevelShape
 
 pytestmark = needs_compiled
@@ -82,8 +82,8 @@ def outcome(change: Any, *arguments: Any) -> str:
 @settings(max_examples=max(300, settings.default.max_examples))
 @given(life=steps(4, extremes=12), how=options(), levels_max=st.integers(1, 12))
 def test_any_life_gives_the_same_bytes(life: list[Any], how: Options, levels_max: int) -> None:
-    books = [[core.Book(levels_max) for _ in NAMES] for core in (twin, COMPILED)]
-    views = [core.View(NAMES, **how._asdict()) for core in (twin, COMPILED)]
+    books = [[core.Book(levels_max) for _ in NAMES] for core in (reference, COMPILED)]
+    views = [core.View(NAMES, **how._asdict()) for core in (reference, COMPILED)]
     for step in life:
         if isinstance(step, Change):
             note(f"{step.texts}")
@@ -111,7 +111,7 @@ def test_any_life_gives_the_same_bytes(life: list[Any], how: Options, levels_max
 
 @given(whole=changes(1, 12), more=st.lists(changes(1, 30), max_size=6))
 def test_a_refused_change_changes_neither(whole: Change, more: list[Change]) -> None:
-    books = [twin.Book(), COMPILED.Book()]
+    books = [reference.Book(), COMPILED.Book()]
     for step in (whole, *more):
         for book in books:
             before = state_of(book)
@@ -143,7 +143,7 @@ def test_mutated_real_text_is_refused_by_both_or_taken_alike(shape: LevelShape) 
     print(f"seed {FUZZ_SEED}")
     random_source = random.Random(FUZZ_SEED)
     own = [(text, right) for text, right in REAL_TEXTS if right is shape]
-    books = [twin.Book(), COMPILED.Book()]
+    books = [reference.Book(), COMPILED.Book()]
     taken = 0
     for _ in range(FUZZ_ROUNDS):
         text, right_shape = random_source.choice(REAL_TEXTS)
@@ -167,7 +167,7 @@ def test_mutated_real_text_is_refused_by_both_or_taken_alike(shape: LevelShape) 
 
 def test_a_deep_random_book_stays_equal() -> None:
     random_source = random.Random(FUZZ_SEED)
-    books = [twin.Book(2_000), COMPILED.Book(2_000)]
+    books = [reference.Book(2_000), COMPILED.Book(2_000)]
     for _ in range(150):
         levels = [
             f'["{random_source.randrange(1, 6_000) / 4}",{random_source.choice((0, 0, 1, 2.5))}]'

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from contract.recorded import bodies
 from core.both import COMPILED, EACH, SIDED, needs_compiled, pairs, sided, state_of
 from core.test_recorded import frames, raw
-from onebook.core import twin
+from onebook.core import reference
 from onebook.core.types import LEVELS_MAX, PAIRS, LevelError
 
 each_core = pytest.mark.parametrize("core", EACH)
@@ -251,7 +251,7 @@ def test_both_implementations_have_the_same_horizon(
     first: list[Any], script: list[Any], asked: int
 ) -> None:
     market, mid = Market(), 1_000
-    books = [core.Book() for core in (twin, COMPILED)]
+    books = [core.Book() for core in (reference, COMPILED)]
     market.change(mid, first)
     for book in books:
         bids, asks = (pairs(market.best(side, asked)) for side in (0, 1))

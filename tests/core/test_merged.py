@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.both import EACH, book_of
 from core.level_strategies import Change, Options, options, steps
-from onebook.core import twin
+from onebook.core import reference
 from onebook.core.types import LEVEL_FORM, PART_FORM, LevelError, Levels
 
 pytestmark = pytest.mark.parametrize("core", EACH)
@@ -129,7 +129,7 @@ def test_a_best_row_outlasts_changes_behind_it(core: Any) -> None:
     after = view.levels()
     assert after.best_bid == before.best_bid
     assert after.best_ask != before.best_ask
-    if core is not twin:
+    if core is not reference:
         assert after.best_bid is before.best_bid
 
 

@@ -64,7 +64,7 @@ def test_numbers_of_a_message_end_with_their_field(core: Any) -> None:
     assert book.top(9) == ([], [])
 
 
-@needs_compiled  # its twin takes seconds
+@needs_compiled  # the reference implementation takes seconds
 def test_a_message_has_at_most_as_many_levels_as_a_text() -> None:
     level = field(2, LEVEL)
     COMPILED.Book().apply(level * FRAME_LEVELS_MAX, b"", MESSAGE)

@@ -14,6 +14,8 @@ from alerts.test_rules import declared
 from e2e.test_tls import Authority
 from onebook.config import GatewaySettings, ServerSettings, Settings, catalogue
 from onebook.config.settings import ENV_DELIMITER, ENV_PREFIX
+from onebook.http.listeners import FILES_RESERVE
+from onebook.http.socket_limits import PROBES_MAX
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -80,7 +82,7 @@ def test_units_and_containers_wait_for_the_drain_and_allow_enough_files():
     gateway, server = GatewaySettings(), ServerSettings()
     stop_s = gateway.drain_s + Settings().accounts.final_flush_timeout_s
     files = gateway.connections_max + server.http_connections_max
-    files += server.probe_connections_max + server.files_reserve
+    files += PROBES_MAX + FILES_RESERVE
     unit = (DEPLOY / "systemd" / "onebook.service").read_text()
     compose = (DEPLOY / "docker" / "compose.yaml").read_text()
     for text, stop, limit in (

@@ -53,7 +53,7 @@ def test_quantities_follow_from_the_plan():
     assert table["Delivery, metered instead"][0] == delivered * MONTH_S / 10**9
     assert "| one process | 8.0 us |" in PAGE
     assert f"are {UPDATES_PER_S * Decimal('8.0') / 10**6:.0f} cores; 50 hosts of 4 cores" in PAGE
-    assert "| nats-server, CPU a frame | 38 us | 8 us | 4 us |" in PAGE
+    assert "| nats-server, CPU per frame | 38 us | 8 us | 4 us |" in PAGE
     assert f"at 4 us are {Decimal(400_000 * 4) / 10**6} cores; three servers of 2" in PAGE
     cores = [table[part][0] for part in ("Feeds nodes", "NATS", "Gateways", "PostgreSQL")]
     assert cores == [4 * 2, 3 * 2, 50 * 4, 2 * 8]

@@ -31,7 +31,7 @@ from .test_process import ended, listening, process, read_until
 
 RATE_HZ = 20.0
 DISK_BYTES = 8 << 20
-QUICK = {"flush_age_max_s": 3, "final_flush_timeout_s": 1}
+QUICK = {"final_flush_timeout_s": 1}
 HOLDER = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -10,7 +10,7 @@ from e2e.service import client_of, key_of, merged, node_on, shown
 from onebook import core
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import LossDetection
-from onebook.gateway import direct
+from onebook.gateway import fanout
 from onebook.simulator.kit.dialects import DIALECTS
 from onebook.simulator.kit.server import SimulatedExchanges
 from steady import PATIENCE_S, own_s
@@ -180,14 +180,14 @@ async def test_rest_and_websocket_share_one_port(node, client):
     ("module", "part"),
     [
         (core, "core"),
-        (direct, "last step to clients"),
+        (fanout, "last step to clients"),
         (None, None),
     ],
 )
 async def test_a_node_names_what_is_not_compiled(
     exchanges, tmp_path, monkeypatch, caplog, module, part
 ):
-    for each in (core, direct):
+    for each in (core, fanout):
         monkeypatch.setattr(each, "COMPILED", each is not module)
     async with node_on(exchanges.urls, tmp_path):
         pass

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import REGISTRY
 
+from clocks import sleeping
 from feeds.toy import TOY, parse_instruments
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.exchanges.kit import ROWS_MAX, Instruments, instrument_of
@@ -26,7 +27,7 @@ def rest(answer: Callable[[httpx.Request], httpx.Response]) -> Rest:
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(0)
 
-    return Rest(httpx.AsyncClient(transport=httpx.MockTransport(answer)), sleep=sleep)
+    return Rest(httpx.AsyncClient(transport=httpx.MockTransport(answer)), clock=sleeping(sleep))
 
 
 def empty(**options) -> Catalogue:
@@ -193,7 +194,7 @@ def test_a_suggestion_is_made_from_a_bounded_choice():
     assert len(normalised("A" * 100_000)) == 40
 
 
-class Clock:
+class Sleeps:
     """Sleeping that ends when the test says so."""
 
     def __init__(self) -> None:
@@ -229,7 +230,7 @@ def text(body: bytes) -> httpx.Response:
 
 async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog):
     caplog.set_level("INFO", "onebook.feeds")
-    clock = Clock()
+    sleeps = Sleeps()
     lists = Lists(
         toy=[text(b"BTC ETH")],
         other=[text(b"nonsense"), httpx.Response(404), text(b""), text(b"SOL")],
@@ -238,8 +239,9 @@ async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog)
         catalogue = Catalogue(
             EXCHANGES,
             rest=client,
-            settings=FeedSettings(reload_retry_s=60.0),
-            sleep=clock.sleep,
+            settings=FeedSettings(),
+            limits=FeedLimits(reload_retry_s=60.0),
+            clock=sleeping(sleeps.sleep),
             jitter=lambda: 0.5,
         )
         async with catalogue:
@@ -248,7 +250,7 @@ async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog)
             assert catalogue.unread() == {"other"}
             assert catalogue.pairs("toy") == ["BTC/USD", "ETH/USD"]
             assert not catalogue.loaded("other")
-            assert sorted(clock.asked) == [30.0, 3_780.0]
+            assert sorted(sleeps.asked) == [30.0, 3_780.0]
             only = catalogue._tasks["other"]
             assert not only.done()
     assert caplog.messages == ["Cannot read the instruments of other: invalid list: not a list."]
@@ -256,16 +258,18 @@ async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog)
 
 async def test_lists_are_read_again_and_an_empty_one_changes_nothing(caplog):
     caplog.set_level("INFO", "onebook.feeds")
-    clock = Clock()
+    sleeps = Sleeps()
     lists = Lists(toy=[text(b"BTC"), text(b""), httpx.Response(404), text(b"BTC ETH")])
     async with rest(lists) as client:
-        catalogue = Catalogue({"toy": TOY}, rest=client, settings=FeedSettings(), sleep=clock.sleep)
+        catalogue = Catalogue(
+            {"toy": TOY}, rest=client, settings=FeedSettings(), clock=sleeping(sleeps.sleep)
+        )
         async with catalogue:
             assert await catalogue.first_read()
             for _ in ("the empty list", "no list"):
-                await clock.next()
+                await sleeps.next()
                 assert catalogue.pairs("toy") == ["BTC/USD"]
-            await clock.next()
+            await sleeps.next()
             assert catalogue.pairs("toy") == ["BTC/USD", "ETH/USD"]
     assert caplog.messages == [
         "Cannot read the instruments of toy: invalid list: the list is empty.",
@@ -280,7 +284,7 @@ async def test_a_mistake_of_ours_in_reading_a_list_is_logged_and_the_start_goes_
     async with rest(Lists(toy=[text(b"BTC")])) as client:
         exchange = replace(TOY, parse_instruments=broken)
         async with Catalogue(
-            {"toy": exchange}, rest=client, settings=FeedSettings(), sleep=Clock().sleep
+            {"toy": exchange}, rest=client, settings=FeedSettings(), clock=sleeping(Sleeps().sleep)
         ) as catalogue:
             assert not await catalogue.first_read()
             assert not catalogue.loaded("toy")

@@ -49,7 +49,7 @@ def sorted_by(frame, *, joining=False, pending=False, budget=100):
 
     writing = Writing()
     writing.session = Asking(pending)
-    writing.clock = lambda: NOW
+    writing.monotonic = lambda: NOW
     writing.received = lambda message, now: calls.append((message, now))
     writing.joining = joining
     writing.bytes_max = BYTES_MAX
@@ -108,7 +108,7 @@ def test_an_error_of_the_reader_is_not_swallowed():
             """Without a socket."""
 
     failing = Failing()
-    failing.session, failing.clock, failing.joining = Asking(False), lambda: NOW, False
+    failing.session, failing.monotonic, failing.joining = Asking(False), lambda: NOW, False
     failing.bytes_max = BYTES_MAX
     failing.budget = 1_000
     failing.received = lambda message, now: 1 / 0

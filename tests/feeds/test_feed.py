@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -14,8 +13,10 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from clocks import sleeping
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, limited, snap
 from onebook.books import Books
+from onebook.clock import Clock, ManualClock
 from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges.coinbase_advanced import ADVANCED
@@ -116,7 +117,7 @@ class Rig:
         client: httpx.AsyncClient | None = None,
         recorder=None,
         quotas: Quotas | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock | None = None,
     ) -> None:
         self.moves: asyncio.Queue[tuple[str, Health, Reason | None]] = asyncio.Queue()
         self.books = Books()
@@ -133,7 +134,7 @@ class Rig:
         self.rest = Rest(
             client
             or httpx.AsyncClient(transport=httpx.MockTransport(bodies or (lambda request: None))),
-            sleep=self.sleep,
+            clock=sleeping(self.sleep),
         )
         self.feed = Feed(
             replace(exchange, ws_url=url),
@@ -145,8 +146,7 @@ class Rig:
             stats=self.stats,
             quotas=quotas or Quotas(exchange.limits),
             recorder=recorder,
-            clock=clock,
-            sleep=self.sleep,
+            clock=sleeping(self.sleep, clock),
             jitter=lambda: 0.5,
         )
 
@@ -311,8 +311,8 @@ async def test_fault_a_flood_without_data_ends_its_connection_and_no_other(serve
 
 
 async def test_fault_a_flood_of_data_is_read_in_portions(server):
-    settings = FeedSettings(frames_per_tick_max=100)
-    async with running(Rig(server.url, A, settings=settings)) as rig:
+    limits = FeedLimits(frames_per_tick_max=100)
+    async with running(Rig(server.url, A, limits=limits)) as rig:
         connection = await rig.live(server, "A")
         frame = b"\x81" + bytes([len(delta("A"))]) + delta("A")
         connection.transport.write(frame * 10_000)
@@ -322,10 +322,11 @@ async def test_fault_a_flood_of_data_is_read_in_portions(server):
 
 
 async def test_b2_a_socket_that_answers_pings_and_brings_no_data_is_given_up(server):
-    settings = FeedSettings(silent_min_s=0.6)
-    limits = FeedLimits(cadence_evidence_s=0.4, cadence_gaps_min=2, cadence_factor=1.5)
+    limits = FeedLimits(
+        silent_min_s=0.6, cadence_evidence_s=0.4, cadence_gaps_min=2, cadence_factor=1.5
+    )
     exchange = replace(TOY, silence_max_s=0.4)
-    rig = Rig(server.url, A, exchange=exchange, settings=settings, limits=limits)
+    rig = Rig(server.url, A, exchange=exchange, limits=limits)
     async with running(rig):
         connection = await rig.live(server, "A")
         for _ in range(30):
@@ -495,17 +496,15 @@ async def test_a_host_that_does_not_finish_the_handshake_is_left(polite):
     listening = await asyncio.start_server(answer, HOST, 0)
     async with listening:
         port = listening.sockets[0].getsockname()[1]
-        settings = FeedSettings(connect_timeout_s=0.2)
-        async with running(Rig(f"ws://{HOST}:{port}/", A, settings=settings)) as rig:
+        limits = FeedLimits(connect_timeout_s=0.2)
+        async with running(Rig(f"ws://{HOST}:{port}/", A, limits=limits)) as rig:
             await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_connection_that_comes_after_its_waiters_left_is_closed(server):
     rig = Rig(server.url, A)
-    session = feed_module.FeedSession(
-        TOY, [A], books=rig.books, settings=FeedSettings(), stats=rig.stats
-    )
+    session = feed_module.FeedSession(TOY, [A], books=rig.books, stats=rig.stats)
     connection = rig.feed._link(session, server.url)
     connection.abandoned = True
     with pytest.raises(ConnectionResetError):
@@ -683,7 +682,7 @@ async def test_a_delta_costs_no_await(server):
         await rig.live(server, "A")
         connection = rig.feed._connection
         assert connection is not None
-        connection.received(delta("A"), connection.clock())
+        connection.received(delta("A"), connection.monotonic())
         assert rig.stats.frames == 2
         assert best(rig) == ("100", "101")
 
@@ -873,7 +872,7 @@ async def test_a_limit_of_the_address_is_shared_by_two_feeds_of_one_exchange(ser
     exchange = limited(TOY, messages=(Limit(30, 1.0, Scope.ADDRESS),))  # a burst of six
     quotas = Quotas(exchange.limits)
     first, second = (
-        Rig(server.url, each, exchange=exchange, quotas=quotas, clock=lambda: 1_000.0)
+        Rig(server.url, each, exchange=exchange, quotas=quotas, clock=ManualClock(1_000.0))
         for each in (A, B)
     )
     async with running(first):
@@ -915,7 +914,7 @@ async def test_an_exchange_of_one_market_per_socket_has_a_socket_for_each_book(s
         rest=rest,
         catalogue=Catalogue(exchanges, rest=rest, settings=settings),
         settings=settings,
-        sleep=short,
+        clock=sleeping(short),
     )
 
     async def moved(instrument: Instrument, health: Health) -> None:

@@ -5,17 +5,15 @@ from msgspec.structs import replace
 
 from feeds.toy import TOY, A, B
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import Snapshot
+from onebook.feeds.limits import LIMITS
 from onebook.feeds.liveness import NO_DATA, NO_HEARTBEAT, Liveness
 from onebook.feeds.subscriptions import Cadences, Watch
 from onebook.model import Health, Instrument, Reason
 
-SETTINGS = FeedSettings()
-
 
 def liveness(**facts: float) -> Liveness:
-    made = Liveness(replace(TOY, **facts), SETTINGS, Cadences())
+    made = Liveness(replace(TOY, **facts), Cadences())
     made.opened(0.0)
     return made
 
@@ -66,8 +64,8 @@ def test_books_that_always_moved_and_stand_still_are_the_end_though_pongs_come()
     watch = live(made)
     last = moved(made, watch, 60)
     assert made.check([watch], last + 1) is None
-    assert made.check([watch], last + SETTINGS.silent_min_s + 5) == NO_DATA
-    assert made.overdue([watch], last + SETTINGS.silent_min_s + 5) == [watch]
+    assert made.check([watch], last + LIMITS.silent_min_s + 5) == NO_DATA
+    assert made.overdue([watch], last + LIMITS.silent_min_s + 5) == [watch]
 
 
 def test_without_evidence_a_silence_means_nothing() -> None:
@@ -81,7 +79,7 @@ def test_one_quiet_book_is_checked_by_its_own_gaps_and_the_verdict_teaches() -> 
     made = liveness(quiet_max_s=1e9)
     watch, other = live(made), live(made, B)
     last = moved(made, watch, 60)
-    silent = last + SETTINGS.quiet_min_s + 1
+    silent = last + LIMITS.quiet_min_s + 1
     assert made.is_quiet(watch, silent)
     assert not made.is_quiet(other, silent), "nothing is known of it"
     assert not made.is_quiet(watch, silent), "so long a silence has happened now"
@@ -166,7 +164,7 @@ def test_without_its_busy_book_a_connection_is_measured_anew(gone: str) -> None:
 def test_the_next_connection_is_not_dead_before_its_busy_book_is_there() -> None:
     made = liveness(silence_max_s=1e9)
     busy, slow = beside(made)
-    later = Liveness(TOY, SETTINGS, made.cadences)
+    later = Liveness(TOY, made.cadences)
     later.opened(100.0)
     lose(busy, 100.0, Health.SYNCING)
     slow.book.updated_at = 100.5

@@ -79,8 +79,8 @@ def test_bodies_are_asked_for_at_once_and_only_once() -> None:
 
 def test_a_frame_that_names_its_time_is_written_when_it_leaves() -> None:
     exchange = limited(TOY, messages=(Limit(1, 1.0),))
-    wall = iter([1_700_000_000.0, 1_700_000_001.5])
-    box = Outbox(Quotas(exchange.limits), frames_max=9, wake=lambda: None, wall=lambda: next(wall))
+    wall = iter([1_700_000_000_000, 1_700_000_001_500])
+    box = Outbox(Quotas(exchange.limits), frames_max=9, wake=lambda: None, wall_ms=wall.__next__)
     for word in ("a", "b"):
         assert box.send(send(Dated(lambda now_ms, word=word: {word: now_ms})))
     assert box.drain(0.0) == [Transmit(b'{"a":1700000000000}')]

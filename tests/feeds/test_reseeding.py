@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.binance import BOOKS
 from onebook.exchanges.kit.channel import (
@@ -67,7 +66,6 @@ class Talk:
             exchange,
             instruments,
             books=self.books,
-            settings=FeedSettings(),
             limits=limits,
             stats=self.stats,
             jitter=lambda: 0.5,

@@ -11,7 +11,6 @@ from prometheus_client import REGISTRY
 
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, limited, snap
 from onebook.books import SAME_BOOK, Books
-from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import Exchange, Send
 from onebook.exchanges.kit.limits import Limit, Quotas, Scope
 from onebook.feeds.limits import LIMITS, FeedLimits
@@ -45,7 +44,6 @@ class Talk:
             exchange,
             instruments,
             books=self.books,
-            settings=FeedSettings(),
             limits=limits,
             stats=self.stats,
             jitter=lambda: jitter,
@@ -781,7 +779,6 @@ def reconnected(talk: Talk, cadences: Cadences) -> Talk:
         TOY,
         [A],
         books=talk.books,
-        settings=FeedSettings(),
         stats=talk.stats,
         jitter=lambda: 0.5,
         cadences=cadences,

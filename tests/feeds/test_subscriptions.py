@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from feeds.toy import A
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.feeds.limits import LIMITS
 from onebook.feeds.subscriptions import (
     CADENCE_WINDOW_S,
@@ -140,7 +139,7 @@ def test_a_quiet_book_that_was_silent_for_25_s_is_never_overdue():
         cadence.restart(at)
         for _ in range(600):
             gap_s = min(25.8, source.lognormvariate(0.6, 1.1))
-            assert gap_s < cadence.limit_s(LIMITS, FeedSettings().quiet_min_s), (seed, gap_s)
+            assert gap_s < cadence.limit_s(LIMITS, LIMITS.quiet_min_s), (seed, gap_s)
             at += gap_s
             cadence.observe(at)
 

@@ -8,8 +8,10 @@ import pytest
 from msgspec.structs import force_setattr, replace
 from prometheus_client import REGISTRY
 
+from clocks import sleeping
 from feeds.toy import TOY, limited
 from onebook.books import Books
+from onebook.clock import ManualClock
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.errors import ConfigError
 from onebook.feeds import Catalogue, Supervisor
@@ -35,8 +37,8 @@ async def for_ever(seconds: float) -> None:
 
 
 class Rig:
-    def __init__(self, **options) -> None:
-        self.now = 1_000.0
+    def __init__(self, sleep=for_ever) -> None:
+        self.clock = sleeping(sleep, ManualClock(1_000.0, epoch_us=1_699_999_000_000_000))
         self.books = Books()
         self.rest = Rest(httpx.AsyncClient(transport=httpx.MockTransport(lambda request: None)))
         self.catalogue = Catalogue(EXCHANGES, rest=self.rest, settings=SETTINGS)
@@ -46,9 +48,7 @@ class Rig:
             rest=self.rest,
             catalogue=self.catalogue,
             settings=SETTINGS,
-            clock=lambda: self.now,
-            wall=lambda: 1_700_000_000.0,
-            **{"sleep": for_ever, **options},
+            clock=self.clock,
         )
 
     def packed(self, name: str = "toy") -> list[list[str]]:
@@ -81,8 +81,8 @@ async def test_no_more_connections_are_open_than_an_exchange_takes_from_one_addr
     assert rig.health(third) == rig.health(fourth) == (Health.OFFLINE, Reason.RATE_LIMITED)
     for each in (first, third):
         rig.supervisor.release(each)
-    rig.now += SETTINGS.linger_s
-    rig.supervisor.sweep(rig.now)
+    rig.clock.now_s += SETTINGS.linger_s
+    rig.supervisor.sweep(rig.clock.now_s)
     await settled()
     assert rig.packed("few") == [["1"], ["3"]]
 
@@ -119,18 +119,18 @@ async def test_wants_are_counted_and_the_last_book_lingers(rig):
         rig.supervisor.acquire(each)
     await settled()
     rig.supervisor.release(one)
-    rig.supervisor.sweep(rig.now + 1_000)
+    rig.supervisor.sweep(rig.clock.now_s + 1_000)
     assert rig.packed() == [["0", "1"]]
     rig.supervisor.release(one)
-    rig.now += SETTINGS.linger_s - 1
-    rig.supervisor.sweep(rig.now)
+    rig.clock.now_s += SETTINGS.linger_s - 1
+    rig.supervisor.sweep(rig.clock.now_s)
     assert rig.packed() == [["0", "1"]]
     rig.supervisor.acquire(one)
     rig.supervisor.release(one)
-    rig.now += SETTINGS.linger_s
+    rig.clock.now_s += SETTINGS.linger_s
     gone: list[str] = []
     rig.books.subscribe(on_health=lambda book, previous: gone.append(book.reason))
-    rig.supervisor.sweep(rig.now)
+    rig.supervisor.sweep(rig.clock.now_s)
     assert rig.packed() == [["1"]]
     assert rig.health(one) is None
     assert gone == [Reason.NOT_WANTED]
@@ -142,7 +142,7 @@ async def test_the_last_instrument_takes_its_feed_along(rig):
     await settled()
     [running] = rig.supervisor._running["toy"]
     rig.supervisor.release(one)
-    rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
+    rig.supervisor.sweep(rig.clock.now_s + SETTINGS.linger_s)
     assert rig.packed() == []
     await asyncio.gather(running.task, return_exceptions=True)
     await settled()
@@ -159,11 +159,11 @@ async def test_an_exchange_without_a_wanted_book_is_in_no_trouble(rig):
     assert rig.packed() == [["0", "1", "2"], ["3"]]
     rig.supervisor.stats["toy"].trouble = MAINTENANCE
     rig.supervisor.release(last)
-    rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
+    rig.supervisor.sweep(rig.clock.now_s + SETTINGS.linger_s)
     assert rig.supervisor.state("toy") == MAINTENANCE  # the other connection still tries
     for each in others:
         rig.supervisor.release(each)
-    rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
+    rig.supervisor.sweep(rig.clock.now_s + SETTINGS.linger_s)
     assert rig.packed() == []
     assert rig.supervisor.state("toy") == ACTIVE
 
@@ -172,7 +172,7 @@ async def test_what_was_dropped_before_it_was_placed_gets_no_feed(rig):
     [one] = instruments("toy", 1)
     rig.supervisor.acquire(one)
     rig.supervisor.release(one)
-    rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
+    rig.supervisor.sweep(rig.clock.now_s + SETTINGS.linger_s)
     await settled()
     assert rig.packed() == []
 

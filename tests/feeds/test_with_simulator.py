@@ -24,20 +24,27 @@ from onebook.simulator.kit.server import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
 WAIT_S = 120.0
-SETTINGS = FeedSettings(reconnect_base_s=0.02, silent_min_s=0.8)
-QUICK = FeedLimits(resync_base_s=0.02, resync_max_s=1.0, cadence_evidence_s=0.5, cadence_gaps_min=2)
+SETTINGS = FeedSettings()
+QUICK = FeedLimits(
+    reconnect_base_s=0.02,
+    resync_base_s=0.02,
+    resync_max_s=1.0,
+    silent_min_s=0.8,
+    cadence_evidence_s=0.5,
+    cadence_gaps_min=2,
+)
 NAMES = tuple(EXCHANGES)
 # Silence is noticed sooner. Also a pause of a busy machine is, so only for tests of silence.
-PROMPT = (
-    FeedSettings(
-        silent_min_s=0.4,
-        reconnect_base_s=0.2,  # not before a test has ended the silence
-    ),
-    replace(QUICK, cadence_evidence_s=0.2, cadence_factor=2.0),
+PROMPT = replace(
+    QUICK,
+    silent_min_s=0.4,
+    reconnect_base_s=0.2,  # not before a test has ended the silence
+    cadence_evidence_s=0.2,
+    cadence_factor=2.0,
 )
 SPEAKS_S = 0.8  # then its silence is noticed
 # One book is judged before its whole connection.
-ONE_BOOK = (FeedSettings(reconnect_base_s=0.02, quiet_min_s=0.8, silent_min_s=20.0), QUICK)
+ONE_BOOK = replace(QUICK, quiet_min_s=0.8, silent_min_s=20.0)
 
 
 class Rig:
@@ -87,9 +94,7 @@ def normal(levels: list[tuple[str, str]]) -> list[tuple[float, float]]:
 
 @pytest.fixture(params=NAMES)
 async def rig(request) -> AsyncIterator[tuple[Rig, Instrument]]:
-    name, (settings, limits) = (
-        request.param if isinstance(request.param, tuple) else (request.param, (SETTINGS, QUICK))
-    )
+    name, limits = request.param if isinstance(request.param, tuple) else (request.param, QUICK)
     async with SimulatedExchanges([name], seed=7, rate_hz=0) as simulated, Rest() as rest:
         simulated[name].admit_all()
         exchanges = {
@@ -97,14 +102,14 @@ async def rig(request) -> AsyncIterator[tuple[Rig, Instrument]]:
             for each, exchange in simulated.exchanges().items()
         }
         books = Books()
-        async with Catalogue(exchanges, rest=rest, settings=settings) as catalogue:
+        async with Catalogue(exchanges, rest=rest, settings=SETTINGS) as catalogue:
             assert await catalogue.first_read()
             supervisor = Supervisor(
                 exchanges,
                 books=books,
                 rest=rest,
                 catalogue=catalogue,
-                settings=settings,
+                settings=SETTINGS,
                 limits=limits,
                 jitter=random.Random(7).random,
             )
@@ -282,7 +287,7 @@ async def seeded(request) -> AsyncIterator[tuple[Rig, Instrument]]:
                 books=books,
                 rest=rest,
                 catalogue=catalogue,
-                settings=FeedSettings(reconnect_base_s=0.02),
+                settings=SETTINGS,
                 limits=SEEDED,
             )
             async with supervisor:

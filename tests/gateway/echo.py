@@ -10,11 +10,10 @@ from functools import partial
 
 import uvicorn
 
-from onebook.clock import SystemClock
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
-from onebook.gateway import direct, frames
-from onebook.gateway.authentication import Authenticator
-from onebook.gateway.charges import Charges
+from onebook.gateway import frames
+from onebook.gateway.authentication import Authenticator, Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.lifecycle import ConnectionEvent, ConnectionState
@@ -36,12 +35,10 @@ OPEN_WIDE = GatewaySettings(
 
 def echoing(settings=OPEN_WIDE):
     """A protocol of connections that echo; the parts that know accounts and books are left out."""
-    clock, connections = SystemClock(), ConnectionRegistry()
+    clock, connections = Clock(), ConnectionRegistry()
     loop = asyncio.get_running_loop()
     charges = Charges(meter=None, connections=connections, clock=clock)
-    fanout = Fanout(
-        join_bytes_max=1, monotonic=clock.monotonic, write_each=direct.write_each_by_transport
-    )
+    fanout = Fanout(join_bytes_max=1, monotonic=clock.monotonic)
     offenders = Offenders(0.0, 0.0)
     parts = ConnectionParts(
         settings=settings,

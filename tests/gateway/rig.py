@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosedError
 from databases import migrated
 from onebook.accounts import Accounts, Admin, Peppers
 from onebook.books import Books
-from onebook.clock import SystemClock
+from onebook.clock import Clock
 from onebook.config import AccountsSettings, GatewaySettings
 from onebook.errors import InvalidRequest
 from onebook.exchanges import EXCHANGES
@@ -29,7 +29,7 @@ SYMBOL = "BTC/USDT"
 BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
 
 
-class MovableClock(SystemClock):
+class MovableClock(Clock):
     """The real clock, which a test can put forward, and whose wall clock it can set."""
 
     def __init__(self):

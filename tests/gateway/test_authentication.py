@@ -2,12 +2,17 @@
 
 import asyncio
 from collections import Counter
+from contextlib import AsyncExitStack
 
 import pytest
 
-from gateway.rig import gateway, settled
+from gateway.attack import raw
+from gateway.rig import PATIENCE_S, SYMBOL, gateway, settled
+from onebook import sockets
 from onebook.accounts.keys import new_key
-from onebook.model import Tier
+from onebook.gateway import frames
+from onebook.model import GIB_BYTES, Tier
+from onebook.store import AuditedChange
 
 
 @pytest.mark.parametrize("text", ["nonsense", "", "ob_live_" + "x" * 49])
@@ -223,3 +228,273 @@ async def test_stopping_ends_the_verification_of_keys(node, key):
         await asked.wait()
         await node.gateway.authenticator.stop()
         assert not node.gateway.authenticator.tasks
+
+
+# Every delivered byte is charged once, as it was sent
+
+
+async def test_payload_bytes_are_counted_as_sent_after_compression(node, key):
+    async with node.client(key, compression="deflate") as client:
+        node.snapshot("okx", [(str(1_000 - n), "1") for n in range(100)], [])
+        await client.ask(type="subscribe_aggregated", symbol=SYMBOL, depth=500)
+        text = await client.socket.recv()
+        await node.acknowledged()
+        await node.accounts.meter.flush()
+        (key_id,) = node.gateway.connections.by_key
+        used = node.accounts.meter.used(key_id, node.clock.wall_ms())
+        assert 0 < used < len(text) / 2
+
+
+async def test_every_byte_of_a_plain_client_is_counted_once_also_at_the_end(node, key):
+    async with node.client() as client:
+        (await client.next())["type"]
+        await client.say(type="authenticate", api_key=key)
+        node.snapshot("okx")
+        texts = [await client.socket.recv()]
+        await client.say(type="subscribe_aggregated", symbol=SYMBOL)
+        texts += [await client.socket.recv(), await client.socket.recv()]
+        (key_id,) = node.gateway.connections.by_key
+        (connection,) = node.gateway.connections
+    await settled(lambda: connection.lost)
+    used = node.accounts.meter.used(key_id, node.clock.wall_ms())
+    assert used == sum(len(text.encode()) for text in texts)
+
+
+async def test_data_limit_warning_at_authentication_above_80_percent(tmp_path):
+    async with gateway(tmp_path, allowance_bytes=10_000) as node:
+        key = await node.key()
+        async with node.client(key) as client:
+            (key_id,) = node.gateway.connections.by_key
+            node.accounts.meter.add(key_id, 8_000)
+            await node.accounts.meter.flush()
+            assert (await client.next())["type"] == "data_limit_warning"
+        async with node.client(key) as returned:
+            warning = await returned.next()
+            assert warning["type"] == "data_limit_warning"
+            assert warning["reset_date"].endswith("Z")
+
+
+async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_within_it(node, key):
+    async with node.client(key) as client:
+        (connection,) = node.gateway.connections
+        before = connection.output.sent + connection.output.total
+        first, second = (frames.text_frame(each) for each in (b"x" * 500, b"y" * 70_000))
+        connection.output.sent += 500 + 70_000
+        connection.output.out = (first, second)
+        connection.end(4200, "test")
+        assert connection.output.sent + connection.output.total == before
+        assert await client.closed() == 4200
+
+
+async def test_bytes_that_wait_for_their_acknowledgement_are_not_charged_to_the_next_key(
+    node, key, monkeypatch
+):
+    """The kernel acknowledges late: the welcome before a key is free, and each key pays its own."""
+    other = await node.key()
+    unacknowledged = [100]
+    monkeypatch.setattr(sockets, "unacknowledged", lambda fd: unacknowledged[0])
+    shares = []
+    async with node.client() as client:
+        await client.next()
+        for text in (key, other):
+            await client.say(type="authenticate", api_key=text)
+            welcome = await client.socket.recv()
+            await client.say(type="get_subscriptions")
+            shares.append(len(welcome.encode()) + len((await client.socket.recv()).encode()))
+        unacknowledged[0] = 0
+        (connection,) = node.gateway.connections
+    await settled(lambda: connection.lost)
+    report, now_ms = node.accounts.meter.used, node.clock.wall_ms()
+    keys = {row.prefix: row.key_id for row in await node.store.accounts.list_keys()}
+    assert [report(keys[text[: len(next(iter(keys)))]], now_ms) for text in (key, other)] == shares
+
+
+# Dead sockets of a key make room for a new one: half-open peers over real sockets
+
+
+BASIC_CONNECTIONS = 5
+
+
+async def half_open(node, key, stack):
+    """All the connections that a basic key may have, of peers that never answer again."""
+    return [await stack.enter_async_context(raw(node, key)) for _ in range(BASIC_CONNECTIONS)]
+
+
+async def test_a_connection_with_an_old_unanswered_ping_gives_way_at_once(node, key):
+    async with AsyncExitStack() as stack:
+        await half_open(node, key, stack)
+        node.clock.put_forward(3.1)
+        async with node.client(key) as client:
+            assert (await client.ask(type="ping"))["type"] == "pong"
+            (group,) = node.gateway.connections.by_key.values()
+            assert len(group) == BASIC_CONNECTIONS
+
+
+async def test_one_that_answered_before_is_asked_again_and_gives_way(tmp_path):
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(gateway(tmp_path, liveness_wait_s=0.2))
+        key = await node.key()
+        await half_open(node, key, stack)
+        for each in node.gateway.connections:
+            each.keepalive.ping_at = 0.0  # as if it had answered, and broke then
+        async with asyncio.timeout(PATIENCE_S), node.client(key) as client:
+            assert (await client.ask(type="ping"))["type"] == "pong"
+        assert sorted(each.code for each in node.gateway.connections) == [1006] * 4
+
+
+async def test_a_connection_that_is_closing_gives_way_at_once(node, key):
+    async with AsyncExitStack() as stack:
+        await half_open(node, key, stack)
+        closing = next(iter(node.gateway.connections))
+        closing.end(4108, "nothing was read")
+        async with node.client(key) as client:
+            assert (await client.ask(type="ping"))["type"] == "pong"
+        await settled(lambda: closing.lost)
+        assert closing.code == 4108
+
+
+async def test_connections_that_answer_keep_their_places(tmp_path):
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(gateway(tmp_path))
+        key = await node.key()
+        for _ in range(BASIC_CONNECTIONS):
+            await stack.enter_async_context(node.client(key))
+        node.clock.put_forward(60)
+        for each in node.gateway.connections:
+            each.keepalive.ping_at = 0.0
+        client = await stack.enter_async_context(node.client())
+        await client.next()
+        refusal = await client.ask(type="authenticate", api_key=key)
+        assert refusal["error"] == "connection_limit_exceeded"
+        assert await client.closed() == 4004
+
+
+async def test_a_key_suspended_while_it_waits_for_room_is_not_admitted(tmp_path):
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(gateway(tmp_path, liveness_wait_s=5.0))
+        key = await node.key()
+        await half_open(node, key, stack)
+        for each in node.gateway.connections:
+            each.keepalive.ping_at = 0.0
+        client = await stack.enter_async_context(node.client())
+        await client.next()
+        await client.say(type="authenticate", api_key=key)
+        await settled(lambda: node.gateway.authenticator.waiting)
+        await node.admin.move_key(key, "suspend", node.change())
+        await node.accounts.poll(node.clock.wall_ms())
+        for each in node.gateway.connections:
+            each.keepalive.ping_at = 0.0
+        node.gateway.authenticator.answered()  # which ends the wait
+        assert (await client.next())["error"] == "api_key_disabled"
+        assert await client.closed() == 4002
+
+
+# Open connections follow their key: suspension, rotation, allowance
+
+
+@pytest.mark.parametrize("whose", ["key", "account"])
+async def test_a_key_suspended_and_resumed_between_two_polls_closes_its_sockets(node, key, whose):
+    [row] = await node.store.accounts.list_keys()
+    move = node.admin.move_key if whose == "key" else node.admin.move_account
+    name = row.key_id if whose == "key" else row.username
+    async with node.client(key) as client:
+        await node.accounts.poll(node.clock.wall_ms())
+        await move(name, "suspend", node.change())
+        await move(name, "resume", node.change())
+        await node.accounts.poll(node.clock.wall_ms())
+        assert (await client.next())["error"] == "api_key_disabled"
+        assert await client.closed() == 4002
+    async with node.client(key) as again:
+        await node.admin.rotate_key(row.key_id, node.change(), overlap_ms=60_000)
+        await node.accounts.poll(node.clock.wall_ms())
+        assert (await again.ask(type="ping"))["type"] == "pong"
+
+
+async def test_a_key_suspended_meanwhile_closes_its_sockets_4002(node, key):
+    other = await node.key()
+    async with node.client(key) as client, node.client(other) as bystander:
+        await node.admin.move_key(
+            key, "suspend", AuditedChange(node.clock.wall_ms(), "operator", "test")
+        )
+        await node.accounts.poll(node.clock.wall_ms())
+        refusal = await client.next()
+        assert (refusal["type"], refusal["error"]) == ("authentication_error", "api_key_disabled")
+        assert await client.closed() == 4002
+        assert (await bystander.ask(type="ping"))["type"] == "pong"
+
+
+async def test_an_immediate_rotation_closes_what_the_old_text_opened_and_nothing_else(node, key):
+    async with node.client(key) as old:
+        made = await node.admin.rotate_key(key, node.change(), overlap_ms=0)
+        async with node.client(made.text) as new:
+            await node.accounts.poll(node.clock.wall_ms())
+            refusal = await old.next()
+            assert (refusal["type"], refusal["error"]) == (
+                "authentication_error",
+                "invalid_api_key",
+            )
+            assert await old.closed() == 4002
+            assert (await new.ask(type="ping"))["type"] == "pong"
+
+
+async def test_a_rotation_with_an_overlap_closes_nothing_and_each_text_is_shown_as_sent(node, key):
+    async with node.client(key) as old:
+        made = await node.admin.rotate_key(key, node.change(), overlap_ms=60_000)
+        await node.accounts.poll(node.clock.wall_ms())
+        assert (await old.ask(type="ping"))["type"] == "pong"
+        async with node.client(key) as again:
+            for client, text in ((old, key), (again, key), (again, made.text)):
+                welcome = await client.ask(type="authenticate", api_key=text)
+                assert welcome["authentication"]["api_key"] == f"{text[:12]}..."
+
+
+async def test_over_the_allowance_all_sockets_get_data_limit_exceeded_and_4003(tmp_path):
+    async with gateway(tmp_path, allowance_bytes=2_000) as node:
+        key = await node.key()
+        async with node.client(key) as first, node.client(key) as second:
+            node.snapshot("okx", [(str(1_000 - n), "1") for n in range(50)], [])
+            await first.ask(type="subscribe_aggregated", symbol=SYMBOL, depth=50)
+            await first.next()
+            await node.acknowledged()
+            await node.accounts.meter.flush()
+            for client in (first, second):
+                assert (await client.next())["type"] == "data_limit_warning"
+                notice = await client.next()
+                assert notice["type"] == "data_limit_exceeded"
+                assert notice["data_usage"]["bytes_limit"] == 2_000
+                assert notice["reset_date"].endswith("Z")
+                assert await client.closed() == 4003
+        async with node.client() as again:
+            await again.next()
+            assert (await again.ask(type="authenticate", api_key=key))["session_id"]
+            assert (await again.next())["type"] == "data_limit_exceeded"
+            assert await again.closed() == 4003
+
+
+async def test_data_limit_warning_at_80_percent(tmp_path):
+    async with gateway(tmp_path, allowance_bytes=10_000) as node:
+        key = await node.key()
+        async with node.client(key) as client:
+            (key_id,) = node.gateway.connections.by_key
+            node.accounts.meter.add(key_id, 8_000)
+            await node.accounts.meter.flush()
+            warning = await client.next()
+            assert warning["type"] == "data_limit_warning"
+            assert warning["data_usage"]["usage_percentage"] >= 80
+            assert warning["data_usage"]["exceeded_by_gb"] == 0
+            assert "interval_ms" in warning["action_required"]
+            assert (await client.ask(type="ping"))["type"] == "pong"
+
+
+async def test_usage_that_jumps_over_the_allowance_is_warned_of_before_the_end(tmp_path):
+    async with gateway(tmp_path, allowance_bytes=10_000) as node:
+        key = await node.key()
+        async with node.client(key) as client:
+            (key_id,) = node.gateway.connections.by_key
+            node.accounts.meter.add(key_id, 10_000 + (GIB_BYTES << 1))
+            await node.accounts.meter.flush()
+            warning, end = await client.next(), await client.next()
+            assert (warning["type"], end["type"]) == ("data_limit_warning", "data_limit_exceeded")
+            assert warning["data_usage"] == end["data_usage"] | {"exceeded_by_gb": 2.0}
+            assert "larger allowance" in warning["action_required"]
+            assert await client.closed() == 4003

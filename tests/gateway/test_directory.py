@@ -1,15 +1,18 @@
 """Lists of exchanges and pairs in replies: only those that the settings switch on."""
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gateway.conversation import AWAY, SUPPORTED, Conversation, Listed, assert_error
 from onebook.core import MEMBERS_MAX, View
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import FetchBook
 from onebook.gateway.processor import NONE_SUBSCRIBED
+from onebook.streams.fill import FillSizes
 
 
 def test_get_exchanges_states_supported_active_and_status(alice):
@@ -301,7 +304,7 @@ def test_options_are_applied_and_reported(alice, options):
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", **options)
     ((name, value),) = options.items()
     assert response["options"][name] == value
-    assert getattr(opened.key, name) == value
+    assert getattr(opened.key.options, name) == value
 
 
 @pytest.mark.parametrize(
@@ -310,7 +313,7 @@ def test_options_are_applied_and_reported(alice, options):
 )
 def test_equal_price_steps_are_one_stream(alice, sent, shortest):
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", group=sent)
-    assert opened.key.group == response["options"]["group"] == shortest
+    assert opened.key.options.group == response["options"]["group"] == shortest
 
 
 def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(alice):
@@ -322,16 +325,79 @@ def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(ali
     ask = {"type": "get_aggregated_orderbook", "symbol": "BTC/USDT"}
     assert alice.says(**ask) == [FetchBook(opened.key, None)]
     assert alice.says(**ask, depth=9, group=None) == [
-        FetchBook(opened.key._replace(depth=9, group=""), None)
+        FetchBook(
+            opened.key._replace(options=replace(opened.key.options, depth=9, group=None)), None
+        )
     ]
     (everywhere,) = alice.says(**ask, exchanges="all")
     assert everywhere.key.exchanges != opened.key.exchanges
     (other,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD")
-    assert (other.key.depth, other.key.levels) == (20, "object")
+    assert (other.key.options.depth, other.key.options.levels) == (20, "object")
 
 
 def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
     fill = {"amounts": ["2", "0.50", "2.0"], "notionals": ["10000"]}
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", fill=fill)
     assert response["options"]["fill"] == {"amounts": ["0.5", "2"], "notionals": ["10000"]}
-    assert opened.key.fill == (("0.5", "2"), ("10000",))
+    assert opened.key.options.fill == FillSizes(("0.5", "2"), ("10000",))
+
+
+# Ids are public and must outlive every release, as must the order of the reply's members.
+BARE = (
+    b'"depth":20,"interval_ms":100,"mode":"full","levels":"object","split":false,"group":null,'
+    b'"ages":false,"coverage":false,"fill":null'
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "stream_id", "replied"),
+    [
+        ({}, b"sub_95de91600852", BARE),
+        (
+            {"depth": 5, "interval_ms": 250, "mode": "delta", "levels": "array", "split": True}
+            | {"group": "0.50"},
+            b"sub_06793689aa53",
+            b'"depth":5,"interval_ms":250,"mode":"delta","levels":"array","split":true,'
+            b'"group":"0.5","ages":false,"coverage":false,"fill":null',
+        ),
+        ({"ages": True}, b"sub_518e6b0adbd4", BARE.replace(b'ages":false', b'ages":true')),
+        (
+            {"coverage": True},
+            b"sub_e5e7e9e85f83",
+            BARE.replace(b'coverage":false', b'coverage":true'),
+        ),
+        (
+            {"fill": {"amounts": ["2", "0.50"]}},
+            b"sub_44f760d1483d",
+            BARE.replace(b'fill":null', b'fill":{"amounts":["0.5","2"],"notionals":[]}'),
+        ),
+        (
+            {"fill": {"notionals": ["10000"]}, "ages": True, "coverage": True},
+            b"sub_0f71cd836d69",
+            BARE.replace(b'fill":null', b'fill":{"amounts":[],"notionals":["10000"]}')
+            .replace(b'ages":false', b'ages":true')
+            .replace(b'coverage":false', b'coverage":true'),
+        ),
+    ],
+)
+def test_ids_and_replies_of_options_are_the_same_bytes_in_every_release(
+    alice, options, stream_id, replied
+):
+    message = {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "exchanges": ["okx", "mtgox"]}
+    text = json.dumps(message | {"id": 1} | options)
+    response, _ = alice.client.received(text, now=alice.now)
+    assert response.payload == (
+        b'{"type":"aggregated_subscription_response","symbol":"BTC/USDT","exchanges":["okx"],'
+        b'"requested":["okx","mtgox"],"success":true,'
+        b'"message":"Subscribed to BTC/USDT on 1 exchange.","subscription_id":"%b",'
+        b'"rejected":[{"exchange":"mtgox","reason":"unknown_exchange",'
+        b'"detail":"Unknown exchange \\"mtgox\\"."}],"options":{%b},'
+        b'"expected_gb_per_30_days":null,"id":1}' % (stream_id, replied)
+    )
+    (listed,) = alice.client.received('{"type":"get_subscriptions"}', now=alice.now)
+    assert listed.payload == (
+        b'{"type":"subscriptions_data","data":{"subscriptions":[{"symbol":"BTC/USDT",'
+        b'"exchanges":["okx"],"subscription_id":"%b","options":{%b},'
+        b'"expected_gb_per_30_days":null}],"total":1},'
+        b'"timestamp":"2025-11-20T10:00:00.000000Z"}' % (stream_id, replied)
+    )

@@ -6,9 +6,9 @@ from typing import get_args
 import pytest
 
 from onebook.config import GatewaySettings
+from onebook.gateway.commands import CommandRefused
 from onebook.gateway.connection import EFFECTS
 from onebook.gateway.effects import (
-    CommandRefused,
     Effect,
     EndConnection,
     MessageTime,
@@ -17,10 +17,10 @@ from onebook.gateway.effects import (
     attempts_limit,
     authentication_timeout,
     connection_limit,
-    error_payload,
     key_refused,
     keys_unavailable,
 )
+from onebook.gateway.messages import encode_refusal
 
 
 def test_every_effect_is_executed():
@@ -87,6 +87,6 @@ def test_an_address_with_too_many_wrong_keys_is_sent_away():
 def test_an_error_repeats_no_key():
     key = "ob_live_" + "S3cr3t" * 9
     refusal = CommandRefused("invalid_symbol", f"None of these exchanges trades {key}.", symbol=key)
-    assert key.encode() not in error_payload(refusal, key, NOW).replace(
+    assert key.encode() not in encode_refusal(refusal, key, NOW.wall_us).replace(
         b'"id":"' + key.encode(), b""
     )

@@ -1,6 +1,11 @@
 """One frame for all clients of a view, one write for each client and tick."""
 
 import asyncio
+import json
+import random
+import socket
+import struct
+import sys
 
 import pytest
 import uvloop
@@ -8,6 +13,7 @@ import uvloop
 from gateway.attack import raw, text
 from gateway.helpers import Watched
 from gateway.rig import SYMBOL, gateway, settled
+from onebook.gateway import fanout, frames
 
 
 async def test_the_same_view_is_one_stream_and_a_newcomer_gets_its_newest_book(node, key):
@@ -208,3 +214,367 @@ async def test_a_client_that_reads_pays_for_every_byte_within_a_beat(node, key):
         (connection,) = node.gateway.connections
         await node.acknowledged()
         assert 0 < used(node) <= connection.output.total
+
+
+# Bytes to a client keep their order and none is lost, whichever way they take to the socket
+
+
+CLIENTS = 6
+STEPS = 1_200
+LEAVE_AT = (STEPS // 3, STEPS // 2)
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+WAYS = {
+    "by send()": (fanout.spread, fanout.write_each),
+    "by transport": (fanout.spread_purely, fanout.write_each_by_transport),
+}
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
+
+
+class Peer:
+    """A raw client that reads in small bites, stalls on command and keeps what it got."""
+
+    def __init__(self, node, key):
+        self.node, self.key = node, key
+        self.sock = socket.socket()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        self.sock.setblocking(False)
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.gone = False
+        self.data = b""
+        self.expected = []  # numbers of what was written to it
+        self.bites = random.Random(0)
+
+    async def connect(self):
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(self.sock, ("127.0.0.1", self.node.port))
+        await loop.sock_sendall(
+            self.sock,
+            b"GET /api/v1/ws?api_key=%s HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" % self.key.encode(),
+        )
+        while b"\r\n\r\n" not in self.data:
+            self.data += await loop.sock_recv(self.sock, 4_096)
+        self.data = self.data.partition(b"\r\n\r\n")[2]
+        address = self.sock.getsockname()
+        (self.connection,) = (
+            each
+            for each in self.node.gateway.connections
+            if each.transport.get_extra_info("peername") == address
+        )
+        self.buffer(4_096)
+        await settled(lambda: self.connection.processor.key is not None)
+
+    def buffer(self, size):
+        """Set what the kernel holds between the two."""
+        server = self.connection.transport.get_extra_info("socket")
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+
+    async def read(self):
+        loop = asyncio.get_running_loop()
+        while True:
+            await self.reads.wait()
+            data = await loop.sock_recv(self.sock, self.bites.choice((1_000, 3_000, 60_000)))
+            if not data:
+                return
+            self.data += data
+
+    def vanish(self):
+        """Leave with a reset and bytes unread."""
+        self.gone = True
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.sock.close()
+
+    def frames(self):
+        """The payloads of all whole text messages, and what is left over."""
+        texts, start = [], 0
+        while end := frames.frame_end(self.data, start, 1 << 20):
+            frame = self.data[start:end]
+            assert frame[0] in (frames.TEXT, frames.PING)  # or bytes were mixed up
+            if frame[0] == frames.TEXT:
+                texts.append(frame[len(frame) - frames.payload_length(frame) :])
+            start = end
+        return texts, self.data[start:]
+
+    def has_all_that_was_metered(self):
+        metered = self.connection.output.sent + self.connection.output.total
+        return sum(map(len, self.frames()[0])) == metered
+
+    def numbers(self):
+        return [m["n"] for m in map(json.loads, self.frames()[0]) if m["type"] == "numbered"]
+
+
+class Storm:
+    """Everything that writes to clients, in random order."""
+
+    def __init__(self, node, peers, dice):
+        self.node, self.peers, self.dice = node, peers, dice
+        self.fanout = node.gateway.fanout
+        self.streams = list(node.streams._open.values())
+        self.count = self.amount = 0
+        self.fell_behind = False
+
+    def payload(self):
+        self.count += 1
+        size = self.dice.choice((10, 1_000, 12_000, 40_000))
+        return json.dumps({"type": "numbered", "n": self.count, "x": "x" * size}).encode()
+
+    def listening(self):
+        return [p for p in self.peers if not p.connection.output.ended]
+
+    def say(self):
+        for peer in self.dice.sample(self.peers, 2):
+            if not peer.connection.output.ended:
+                peer.connection.output.send_text(self.payload())
+                peer.expected.append(self.count)
+
+    def ping(self):
+        for peer in self.listening():
+            peer.connection.ping(1.0)
+
+    def tell(self):
+        """Several frames of a tick, as statuses and as updates, and one flush."""
+        for _ in range(self.dice.choice((1, 1, 3))):
+            payload = self.payload()
+            for peer in self.listening():
+                if not peer.connection.output.behind:
+                    peer.expected.append(self.count)
+            stream = self.dice.choice(self.streams)
+            if self.dice.random() < 0.5:
+                self.fanout.status(stream, payload)
+            else:
+                self.fanout.publish(stream, payload, stream.full)
+        self.fanout.flush()
+        self.fell_behind |= any(peer.connection.output.behind for peer in self.listening())
+
+    def stall(self):
+        self.dice.choice(self.peers).reads.clear()
+
+    def resume(self):
+        self.dice.choice(self.peers).reads.set()
+
+    async def rage(self, reading):
+        doings = (self.tell, self.tell, self.say, self.ping, self.stall, self.resume, self.resume)
+        for step in range(STEPS):
+            self.dice.choice(doings)()
+            if self.dice.random() < 0.5:
+                await asyncio.sleep(0)
+            if step in LEAVE_AT:
+                leaver = self.peers[LEAVE_AT.index(step)]
+                reading[leaver].cancel()
+                await asyncio.gather(reading[leaver], return_exceptions=True)
+                leaver.vanish()
+
+
+async def storm(folder, seed):
+    async with gateway(folder, unsent_bytes_max=4_096) as node:
+        node.snapshot("okx")
+        node.snapshot("kraken")
+        keys = [await node.key(name=f"a{n}") for n in range(CLIENTS)]
+        peers = [Peer(node, key) for key in keys]
+        for peer in peers:
+            await peer.connect()
+            for exchange in ("okx", "kraken"):
+                message = {
+                    "type": "subscribe_aggregated",
+                    "symbol": SYMBOL,
+                    "exchanges": [exchange],
+                    "interval_ms": 10,
+                    "id": exchange,
+                }
+                peer.connection.command(json.dumps(message))
+        raging = Storm(node, peers, random.Random(seed))
+        reading = {peer: asyncio.create_task(peer.read()) for peer in peers}
+        try:
+            await raging.rage(reading)
+            await judge(raging)
+        finally:
+            for task in reading.values():
+                task.cancel()
+            await asyncio.gather(*reading.values(), return_exceptions=True)
+            for peer in peers:
+                peer.sock.close()
+
+
+async def judge(raging):
+    """Each peer got all that was written to it, in order; closed peers are removed."""
+    stayed = [peer for peer in raging.peers if not peer.gone]
+    for peer in stayed:
+        peer.buffer(1 << 20)  # small windows are slow to empty
+        peer.reads.set()
+    await settled(lambda: all(p.connection.lost for p in raging.peers if p.gone))
+    await settled(lambda: not any(p.connection.transport.get_write_buffer_size() for p in stayed))
+    for peer in stayed:
+        await settled(peer.has_all_that_was_metered)
+        assert peer.numbers() == peer.expected
+        assert not peer.frames()[1]
+        assert not peer.connection.output.behind
+        assert not raging.fanout.missed(peer.connection.output)
+    assert raging.fell_behind, "the test must reach flow control"
+    assert raging.fanout.conflated_total, "the test must reach skipped updates"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch, loop, way):
+    spread, write_each = WAYS[way]
+    monkeypatch.setattr(fanout, "spread", spread)
+    monkeypatch.setattr(fanout, "write_each", write_each)
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(storm(tmp_path, seed))
+
+
+WITHOUT_COMPILER = """
+import sys
+sys.modules["onebook.gateway._direct"] = None
+import pytest
+from onebook.gateway import fanout
+from onebook.gateway.fanout import ClientOutput
+assert not fanout.COMPILED
+assert issubclass(ClientOutput, fanout.PurePeer)
+words = ["-k", "overtake and transport", "--no-cov", "-p", "no:cacheprovider"]
+# anyio is a plugin of pytest and is imported here before it.
+words += ["-W", "ignore:Module already imported"]
+sys.exit(pytest.main([sys.argv[1], *words]))
+"""
+
+
+async def test_the_same_holds_where_nothing_is_compiled():
+    """In a process of its own, because a class has its base for life."""
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WITHOUT_COMPILER, __file__, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await running.communicate()
+    assert running.returncode == 0, said.decode()
+    assert b"2 passed" in said
+
+
+class Transport:
+    """What a peer's transport is given when its socket does not take everything."""
+
+    def __init__(self):
+        self.given = b""
+
+    def write(self, data):
+        self.given += data
+
+    def get_write_buffer_size(self):
+        return len(self.given)
+
+
+def peer_of(sock, *frames_):
+    """A peer with one end of a pair of sockets, and frames to get."""
+    peer = fanout.Peer()
+    peer.transport = Transport()
+    peer.direct_fd = sock.fileno()
+    peer.out = frames_
+    return peer
+
+
+@pytest.fixture
+def write_each():
+    return fanout.write_each
+
+
+@pytest.fixture
+def pairs():
+    """Pairs of sockets: ours, which never waits, and the client's."""
+    made = []
+
+    def pair():
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        made.extend((ours, theirs))
+        return ours, theirs
+
+    yield pair
+    for each in made:
+        each.close()
+
+
+def all_of(sock):
+    heard = b""
+    try:
+        while data := sock.recv(1 << 16):
+            heard += data
+    except BlockingIOError:
+        pass
+    return heard
+
+
+def test_a_socket_with_room_gets_everything_and_its_transport_nothing(write_each, pairs):
+    ours, theirs = pairs()
+    peer = peer_of(ours, b"one", b"two")
+    write_each([peer])
+    assert all_of(theirs) == b"onetwo"
+    assert (peer.transport.given, peer.out, peer.buffered) == (b"", None, False)
+
+
+def test_what_a_full_socket_does_not_take_goes_to_its_transport_in_order(write_each, pairs):
+    ours, theirs = pairs()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    frame = bytes(range(256)) * 4_096
+    peer = peer_of(ours, frame)
+    write_each([peer])
+    taken = all_of(theirs)
+    assert peer.buffered
+    assert taken + peer.transport.given == frame
+    # While its transport holds bytes, nothing may overtake them.
+    peer.out = (b"next",)
+    write_each([peer])
+    assert all_of(theirs) == b""
+    assert peer.transport.given.endswith(b"next")
+    # And once it holds none, the socket is written to again.
+    peer.transport.given = b""
+    peer.out = (b"last",)
+    write_each([peer])
+    assert all_of(theirs) == b"last"
+    assert not peer.buffered
+
+
+def test_a_broken_socket_is_left_to_its_transport_and_affects_no_other(write_each, pairs):
+    broken, their_end = pairs()
+    their_end.close()
+    ours, theirs = pairs()
+    peers = [peer_of(broken, b"lost"), peer_of(ours, b"kept")]
+    write_each(peers)
+    assert peers[0].transport.given == b"lost"
+    assert all_of(theirs) == b"kept"
+
+
+def test_a_peer_that_ended_or_has_nothing_to_get_is_passed_over(write_each, pairs):
+    ours, theirs = pairs()
+    ended, without = peer_of(ours, b"too late"), peer_of(ours, b"")
+    ended.ended, without.out = True, None
+    write_each([ended, without])
+    write_each([])
+    assert all_of(theirs) == b""
+    assert ended.transport.given == without.transport.given == b""
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 700])
+def test_any_number_of_peers_get_each_what_is_theirs(write_each, pairs, count):
+    ends = [pairs() for _ in range(count)]
+    texts = [b"%d" % (number // 3) for number in range(count)]
+    write_each([peer_of(ours, text) for (ours, _), text in zip(ends, texts, strict=True)])
+    assert [all_of(theirs) for _, theirs in ends] == texts
+
+
+async def open_fds(folder, **options):
+    async with gateway(folder, **options) as node, node.client():
+        return [connection.output.direct_fd for connection in node.gateway.connections]
+
+
+@pytest.mark.parametrize(("allowed", "direct_sockets"), [(True, 1), (False, 0)])
+async def test_direct_send_allowed_decides_who_has_a_direct_socket(
+    tmp_path, allowed, direct_sockets
+):
+    fds = await open_fds(tmp_path, direct_send_allowed=allowed)
+    assert sum(fd >= 0 for fd in fds) == direct_sockets

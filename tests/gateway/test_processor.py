@@ -19,7 +19,7 @@ from onebook.gateway.effects import (
 from onebook.gateway.messages import CLIENT_MESSAGES
 from onebook.gateway.processor import NONE_SUBSCRIBED, CommandLimits, KeyViews
 from onebook.model import Tier
-from onebook.streams import StreamKey
+from onebook.streams import StreamKey, ViewOptions
 
 
 def test_authenticate_verifies_the_key_and_never_shows_it(stranger):
@@ -140,7 +140,7 @@ def test_keys_and_tokens_are_never_repeated(stranger, alice, message, secret):
 def test_subscribing_again_to_a_symbol_replaces_its_exchanges_and_options(alice):
     _, first = alice.says(type="subscribe_aggregated", symbol="BTC/USDT")
     _, second = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", depth=5)
-    assert second == OpenView(first.key._replace(depth=5), first.key)
+    assert second == OpenView(first.key._replace(options=ViewOptions(depth=5)), first.key)
     assert list(alice.client.subscriptions.values()) == [second.key]
 
 
@@ -182,7 +182,7 @@ def test_resync_sends_a_fresh_full_book_on_that_subscription(alice):
 
 def test_get_aggregated_orderbook_works_without_a_subscription(alice):
     (look,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD", depth=5, id=1)
-    assert look == FetchBook(StreamKey("BTC/USD", ("coinbase", "kraken"), depth=5), 1)
+    assert look == FetchBook(StreamKey("BTC/USD", ("coinbase", "kraken"), ViewOptions(depth=5)), 1)
     assert alice.client.subscriptions is NONE_SUBSCRIBED
 
 
@@ -272,6 +272,25 @@ def test_rate_limit_warning_at_90_percent_of_a_minutes_messages_once(alice):
     }
     alice.now_s += 30
     assert [len(alice.says(type="ping")) for _ in range(300)].count(2) == 1
+
+
+@pytest.mark.parametrize("refused", [{"type": "dance"}, {"action": "transfer"}])
+def test_a_refused_command_is_warned_of_the_rate_limit_too(alice, refused):
+    for _ in range(539):
+        alice.says(type="ping")
+    warning, error = alice.says(**refused)
+    assert (warning["type"], error["type"]) == ("rate_limit_warning", "error")
+
+
+@pytest.mark.parametrize(
+    ("message", "number"), [({"type": "ping"}, None), ({"action": "get_exchanges"}, 4005)]
+)
+def test_a_message_over_the_rate_limit_has_the_number_of_its_family(alice, message, number):
+    for _ in range(600):
+        alice.says(type="ping")
+    (refused,) = alice.says(**message)
+    assert (refused["error"], refused["window"]) == ("rate_limit_exceeded", "per_minute")
+    assert refused.get("code") == number
 
 
 def test_a_message_flood_after_the_rate_limit_closes_4113(alice):

@@ -13,7 +13,7 @@ from pathlib import Path
 from onebook.exchanges import NAMES
 
 ROOT = Path(__file__).parents[2] / "src/onebook"
-REFERENCES = "core/twin"
+REFERENCES = "core/reference"
 COMPILED = "core/_core.pyi"
 
 

@@ -20,7 +20,6 @@ QUICK = {
     "header_timeout_s": 0.5,
     "body_timeout_s": 0.5,
     "write_timeout_s": 0.5,
-    "keep_alive_timeout_s": 1,
 }
 
 
@@ -94,6 +93,7 @@ async def served(
     turn_s=0.001,
     tls=None,
     answer_timeout_s=60.0,
+    keep_alive_timeout_s=1.0,
     **settings,
 ):
     """A port; its clients are strangers unless they are to be trusted."""
@@ -115,6 +115,7 @@ async def served(
             forwarded_from=(),
             tls=tls,
             answer_timeout_s=answer_timeout_s,
+            keep_alive_timeout_s=keep_alive_timeout_s,
             settings=ServerSettings(**{**QUICK, **settings}),
         ):
             yield listener.getsockname()[1]

@@ -9,6 +9,8 @@ from in_process import in_process
 from onebook import http
 from onebook.config import ServerSettings
 from onebook.errors import ConfigError
+from onebook.http.listeners import FILES_RESERVE
+from onebook.http.socket_limits import PROBES_MAX
 from steady import PATIENCE_S
 
 
@@ -51,11 +53,8 @@ def test_files_are_reserved_for_all_sockets_probes_and_a_reserve(monkeypatch):
     asked = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (0, 1 << 20))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    settings = ServerSettings(
-        http_connections_max=100, probe_connections_max=10, files_reserve=1_000
-    )
-    http.reserve_files(settings, 5_000)
-    assert asked == [(6_110, 1 << 20)]
+    http.reserve_files(ServerSettings(http_connections_max=100), 5_000)
+    assert asked == [(5_100 + PROBES_MAX + FILES_RESERVE, 1 << 20)]
 
 
 def test_a_process_without_files_says_that_it_accepts_nothing_and_when_it_does_again():

@@ -7,11 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from longtail import without_connector
 from onebook.books import Books, LiveBook
 from onebook.config import CcxtSettings, ExchangeSettings, FeedSettings
 from onebook.exchanges import EXCHANGES
+from onebook.exchanges.kit import Exchange, Limit, Scope
 from onebook.feeds import Catalogue, Library, Supervisor, enabled
 from onebook.feeds.ccxt.library import THREAD
 from onebook.feeds.limits import FeedLimits
@@ -25,10 +27,16 @@ SYMBOL, OTHER = "BTC/USDT", "ETH/USDT"
 WAIT_S = 60.0
 STEP_S = 0.01
 DEPTH = 100
-FAST = FeedSettings(reconnect_base_s=0.05, reconnect_max_s=1.0)
-THROUGH = CcxtSettings(depth=DEPTH, interval_s=0.01, connects_per_minute=1_000)
+FAST = FeedLimits(reconnect_base_s=0.05, reconnect_max_s=1.0, resync_base_s=0.02, resync_max_s=1.0)
+THROUGH = CcxtSettings(depth=DEPTH, interval_s=0.01)
 
 Levels = list[tuple[Decimal, Decimal]]
+
+
+def _unpaced(exchange: Exchange) -> Exchange:
+    """An exchange whose clients may be started as often as a test needs."""
+    connects = (Limit(1_000, 60.0, Scope.ADDRESS),)
+    return replace(exchange, limits=replace(exchange.limits, connects=connects))
 
 
 class Rig:
@@ -37,7 +45,10 @@ class Rig:
     def __init__(self, simulated: SimulatedExchanges, settings: FeedSettings) -> None:
         self.simulated = simulated
         self.settings = settings
-        self.known = enabled(EXCHANGES, settings)
+        self.known = {
+            name: _unpaced(each) if each.via else each
+            for name, each in enabled(EXCHANGES, settings).items()
+        }
         self.books = Books()
         self.moves: list[tuple[str, Health, Reason | None]] = []
         self.books.subscribe(
@@ -63,7 +74,7 @@ class Rig:
                 rest=rest,
                 catalogue=self.catalogue,
                 settings=settings,
-                limits=FeedLimits(resync_base_s=0.02, resync_max_s=1.0),
+                limits=FAST,
                 library=library,
                 jitter=lambda: 0.0,
             )
@@ -139,13 +150,9 @@ async def market(
             for each, urls in simulated.urls.items()
         }
         limits = {"exchanges": (name,), "quiet_max_s": quiet_max_s}
-        native = FAST.model_copy(update={"exchanges": (name,), "overrides": places})
-        through = FAST.model_copy(
-            update={
-                "exchanges": others,
-                "overrides": places,
-                "ccxt": THROUGH.model_copy(update=limits),
-            }
+        native = FeedSettings(exchanges=(name,), overrides=places)
+        through = FeedSettings(
+            exchanges=others, overrides=places, ccxt=THROUGH.model_copy(update=limits)
         )
         own = Rig(simulated, native)
         with without_connector(name):

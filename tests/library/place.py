@@ -14,13 +14,13 @@ SYMBOL = "BTC/USDT"
 Rows = list[tuple[Decimal, Decimal]]
 
 
-def feeds(sim: SimulatedExchanges, **limits: Any) -> FeedSettings:
-    """Addresses of the simulator, and waits that a test has time for."""
+def feeds(sim: SimulatedExchanges, **others: Any) -> FeedSettings:
+    """Settings with the addresses of the simulator."""
     overrides = {
         name: ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
         for name, urls in sim.urls.items()
     }
-    return FeedSettings(**{"overrides": overrides, "reconnect_base_s": 0.01, **limits})
+    return FeedSettings(**{"overrides": overrides, **others})
 
 
 def shown(update: BookUpdate) -> tuple[Rows, Rows]:

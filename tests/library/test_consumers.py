@@ -8,16 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from onebook.books import Books
-from onebook.clock import SystemClock
+from onebook.clock import Clock, ManualClock
 from onebook.config import StreamSettings
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.library import BookUpdate
 from onebook.library.book import options_of
 from onebook.library.consumers import BookCallbacks, BookUpdates
-from onebook.library.player import RecordedClock
 from onebook.library.source import BookSource, Wiring
 from onebook.model import Health, Instrument, Reason
-from onebook.streams.ports import Clock
 
 OPTIONS = options_of(5, 0, None, split=False)
 PACED = options_of(5, 1_000, None, split=False)
@@ -60,7 +58,7 @@ async def turn() -> None:
 
 
 async def test_a_callback_never_sees_a_book_that_its_frame_goes_on_to_refuse() -> None:
-    clock = SystemClock()
+    clock = Clock()
     desk = Desk(clock)
     desk.fill()
     seen: list[BookUpdate] = []
@@ -88,20 +86,20 @@ def read_one(updates: BookUpdates) -> Callable[[], int | None]:
 
 
 def test_an_interval_holds_changes_back_but_no_loss_of_health() -> None:
-    clock = RecordedClock()
-    clock.move(100.0)
+    clock = ManualClock()
+    clock.move_to(100.0)
     desk = Desk(clock)
     desk.fill()
     updates = BookUpdates([desk.source], PACED, clock)
     read = read_one(updates)
     assert (read(), read()) == (1, None)
-    clock.move(100.25)
+    clock.move_to(100.25)
     desk.change()
     desk.change()
     assert read() is None
-    clock.move(100.999)
+    clock.move_to(100.999)
     assert read() is None
-    clock.move(101.0)
+    clock.move_to(101.0)
     assert (read(), read()) == (3, None)
     desk.change()
     assert read() is None
@@ -111,14 +109,14 @@ def test_an_interval_holds_changes_back_but_no_loss_of_health() -> None:
     assert not lost.live
     desk.fill()
     assert read() == 1, "a book that is live again is shown at once too"
-    clock.move(110.0)
+    clock.move_to(110.0)
     desk.change()
     assert read() == 5, "after a longer pause nothing is held back"
     updates.close()
 
 
 def test_without_a_visible_change_there_is_no_update() -> None:
-    clock = RecordedClock()
+    clock = ManualClock()
     desk = Desk(clock)
     desk.fill()
     updates = BookUpdates([desk.source], options_of(1, 0, None, split=False), clock)
@@ -129,7 +127,7 @@ def test_without_a_visible_change_there_is_no_update() -> None:
 
 
 async def test_an_iterator_that_was_left_is_let_go_after_one_change() -> None:
-    clock = SystemClock()
+    clock = Clock()
     desk = Desk(clock)
     desk.fill()
     left = []
@@ -146,7 +144,7 @@ async def test_an_iterator_that_was_left_is_let_go_after_one_change() -> None:
 
 
 async def test_two_tasks_may_not_wait_for_one_iterator() -> None:
-    clock = SystemClock()
+    clock = Clock()
     desk = Desk(clock)
     desk.fill()
     updates = BookUpdates([desk.source], OPTIONS, clock)

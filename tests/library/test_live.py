@@ -12,6 +12,7 @@ import pytest
 import onebook
 from library.place import PATIENCE_S, SYMBOL, feeds, shown, truth, until
 from onebook.exchanges import EXCHANGES
+from onebook.feeds.limits import FeedLimits
 from onebook.library import (
     BookClosed,
     BookUpdate,
@@ -24,6 +25,9 @@ from onebook.library import (
     UnknownExchange,
     UnknownSymbol,
 )
+from onebook.library.consumers import BookUpdates
+from onebook.library.engine import BookEngine
+from onebook.library.source import BookOptions
 from onebook.simulator.kit.server import SimulatedExchanges
 
 NAMES = ["okx", "kraken"]
@@ -280,10 +284,13 @@ async def test_an_exchange_that_does_not_list_the_symbol_is_reported(
 
 async def test_an_exchange_whose_list_comes_late_joins(sim: SimulatedExchanges) -> None:
     sim["okx"].fail_rest(404)
-    async with onebook.order_book(
-        SYMBOL, exchanges=NAMES, depth=DEPTH, feeds=feeds(sim, reload_retry_s=1.0)
-    ) as book:
-        update = await until(aiter(book), lambda each: each.stale == ())
+    limits = FeedLimits(reload_retry_s=1.0)
+    engine = BookEngine(NAMES, feeds=feeds(sim), streams=StreamSettings(), limits=limits)
+    async with engine:
+        sources = [engine.source(SYMBOL, NAMES)]
+        options = BookOptions(DEPTH, None, split=False, interval_s=0.0)
+        updates = BookUpdates(sources, options, engine.clock)
+        update = await until(updates, lambda each: each.stale == ())
         assert shown(update) == truth(sim, NAMES, DEPTH)
 
 

@@ -14,7 +14,7 @@ from onebook.client import AsyncOnebook, Onebook, watch
 from onebook.library import BookLevel, ExchangeSettings, FeedSettings, Fill
 from onebook.library import NoLiveBook, StreamSettings
 
-feeds = FeedSettings(reconnect_max_s=30.0, overrides={"okx": ExchangeSettings(channel="books")})
+feeds = FeedSettings(linger_s=60.0, overrides={"okx": ExchangeSettings(channel="books")})
 streams = StreamSettings()
 
 

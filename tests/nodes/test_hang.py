@@ -8,10 +8,9 @@ import pytest
 from nodes.servers import nats_server
 from nodes.test_cluster import Pipe
 from onebook.config import NatsSettings
-from onebook.nodes.nats import CLOSE_S, FLUSH_S, HUNG_S, RECONNECT_WAIT_S, NatsBus
+from onebook.nodes.nats import CLOSE_S, FLUSH_S, HUNG_S, OUTBOX_BYTES_MAX, RECONNECT_WAIT_S, NatsBus
 from steady import PATIENCE_S, own_s
 
-OUTBOX_BYTES = 16 << 20
 CHUNK = bytes(500_000)
 SLACK_S = 1.0
 
@@ -22,7 +21,7 @@ async def hanging():
     with nats_server() as port:
         async with Pipe(port) as pipe:
             url = f"nats://127.0.0.1:{pipe.port}"
-            settings = NatsSettings(servers=(url,), outbox_bytes_max=OUTBOX_BYTES)
+            settings = NatsSettings(servers=(url,))
             async with NatsBus(settings, name="test") as bus:
                 found = []
                 bus.subscribe("a", lambda payload, reply: found.append(payload))
@@ -40,7 +39,7 @@ async def heard(bus, found, payload):
 
 async def fill(bus):
     """Publish more than the kernel and the proxy hold."""
-    for _ in range(OUTBOX_BYTES // len(CHUNK)):
+    for _ in range(OUTBOX_BYTES_MAX // len(CHUNK)):
         bus.publish("b", CHUNK)
         await asyncio.sleep(0)
 

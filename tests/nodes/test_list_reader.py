@@ -67,9 +67,7 @@ async def gateway(answer, timeout_s):
     """A gateway's catalogue, and the feeds node whose lists it reads."""
     with nats_server() as port:
         settings = NatsSettings(servers=(f"nats://127.0.0.1:{port}",))
-        node = NodeSettings(
-            heartbeat_timeout_s=NEVER_S, isolated_s=NEVER_S, request_timeout_s=timeout_s
-        )
+        node = NodeSettings(heartbeat_timeout_s=NEVER_S, isolated_s=NEVER_S)
         async with (
             NatsBus(settings, name="feeds") as there,
             NatsBus(settings, name="gateway") as bus,
@@ -77,7 +75,12 @@ async def gateway(answer, timeout_s):
         ):
             catalogue = RemoteCatalogue(rest=rest, settings=FeedSettings(exchanges=NAMES))
             supervisor = RemoteSupervisor(
-                1, bus=bus, books=Books(), catalogue=catalogue, settings=node
+                1,
+                bus=bus,
+                books=Books(),
+                catalogue=catalogue,
+                settings=node,
+                request_timeout_s=timeout_s,
             )
             feeds = FeedsNode(there, answer)
             async with supervisor:

@@ -11,7 +11,7 @@ from steady import PATIENCE_S
 
 MESSAGES = 2_000
 PAYLOAD_MAX = 1 << 20  # of nats-server where nothing else is set
-OUTBOX_BYTES = 1 << 20  # the least that may be set
+OUTBOX_BYTES = 1 << 20
 
 
 async def test_messages_of_many_subjects_come_in_order_in_the_task_that_reads():
@@ -70,8 +70,8 @@ async def test_a_callback_that_fails_ends_nothing_and_a_request_is_answered(capl
 async def test_what_is_too_large_or_does_not_fit_is_dropped_and_counted_and_the_rest_comes(caplog):
     with nats_server() as port:
         url = f"nats://127.0.0.1:{port}"
-        settings = NatsSettings(servers=(url,), outbox_bytes_max=OUTBOX_BYTES)
-        async with NatsBus(settings, name="test") as bus:
+        settings = NatsSettings(servers=(url,))
+        async with NatsBus(settings, name="test", outbox_bytes_max=OUTBOX_BYTES) as bus:
             found, ready, last = [], asyncio.Event(), asyncio.Event()
 
             def received(payload, reply):

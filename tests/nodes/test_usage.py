@@ -92,7 +92,6 @@ async def served(folder, url, rate_hz=20):
                 nats={"servers": (f"nats://127.0.0.1:{port}",)},
                 store={"url": url},
                 gateway={"drain_s": 0, "connects_per_minute": 0},
-                accounts={"flush_age_max_s": 3},
             )
 
         published = Published(simulated, SYMBOLS)
@@ -170,7 +169,7 @@ async def test_both_gateways_stream_while_postgresql_is_away_and_bill_every_byte
         await until_ready(service.nodes, 200)
         await proxy.cut()
         cut_at = service.received_bytes
-        await until_ready(service.nodes, 503)  # no usage was taken for `flush_age_max_s`
+        await until_ready(service.nodes, 503)  # no usage was taken for `FLUSH_AGE_MAX_S`
         files = list(tmp_path.glob("*.usage-*"))
         assert len(files) == len(service.nodes)
         await eventually(lambda: all(each.read_bytes().strip(b"\0") for each in files))

@@ -11,7 +11,7 @@ from core.both import SHAPES
 from core.level_strategies import AMOUNTS, PRICES
 from onebook import core
 from onebook.books import Books, LiveBook
-from onebook.core import twin
+from onebook.core import reference
 from onebook.core.types import LEVELS_MAX, PAIRS
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
@@ -88,7 +88,7 @@ def test_another_version_is_refused():
 rows_of = st.lists(st.tuples(st.sampled_from(PRICES), st.sampled_from(AMOUNTS)), max_size=12)
 
 
-@pytest.mark.parametrize("implementation", [core, twin], ids=["compiled", "reference"])
+@pytest.mark.parametrize("implementation", [core, reference], ids=["compiled", "reference"])
 @given(
     bids=rows_of,
     asks=rows_of,

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from msgspec.structs import asdict
+
 from onebook.accounts import Key
 from onebook.gateway.effects import CloseView, FetchBook, OpenView, ResendBook, SendText
 from onebook.gateway.fanout import ClientOutput
 from onebook.gateway.gateway import Gateway
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.model import KeyStatus, Tier
-from onebook.streams import StreamKey
+from onebook.streams import StreamKey, ViewOptions
 from proofs.viewer import Broken, Viewer
 
 BUFFER_BYTES_MAX = 20_000  # unread bytes before a client counts as slow
@@ -115,17 +117,9 @@ class Client:
         kind, symbol = message["type"], message.get("symbol")
         if kind == "aggregated_subscription_response":
             self._ids[symbol] = message["subscription_id"]
-            options = message["options"]
-            self.viewers[symbol] = Viewer(
-                StreamKey(
-                    symbol,
-                    tuple(message["exchanges"]),
-                    depth=int(options["depth"]),
-                    mode=options["mode"],
-                    levels=options["levels"],
-                    split=options["split"],
-                )
-            )
+            replied = message["options"]
+            options = ViewOptions(**replied | {"depth": int(replied["depth"])})
+            self.viewers[symbol] = Viewer(StreamKey(symbol, tuple(message["exchanges"]), options))
         elif kind == "unsubscribe_response":
             self.viewers.pop(symbol, None)
         elif kind in UPDATES:
@@ -153,15 +147,8 @@ class Client:
     ) -> None:
         message: dict[str, Any] = {"type": kind, "symbol": symbol}
         if key is not None:
-            message |= {
-                "symbol": key.symbol,
-                "exchanges": list(key.exchanges),
-                "depth": key.depth,
-                "levels": key.levels,
-                "split": key.split,
-            }
-            if kind.startswith("subscribe"):
-                message |= {"interval_ms": key.interval_ms, "mode": key.mode}
+            message |= {"symbol": key.symbol, "exchanges": list(key.exchanges)}
+            message |= asdict(key.options)
         if number is not None:
             message["id"] = number
         parts = self._gateway.parts

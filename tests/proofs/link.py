@@ -8,6 +8,7 @@ from random import Random
 from urllib.parse import parse_qsl, urlsplit
 
 from onebook.books import Books
+from onebook.clock import Handle, ManualClock
 from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import Fetch, FrameForm, Seeded
 from onebook.feeds.connection import TICK_S
@@ -17,7 +18,6 @@ from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.inflate import inflated
 from onebook.model import Health, Instrument
-from proofs.clock import Timer, VirtualClock
 from proofs.venue import Dropped, Venue, Wire
 
 DELAY_S = (0.001, 0.08)
@@ -29,7 +29,7 @@ class Link:
     """One exchange's connection, opened again whenever it ends."""
 
     def __init__(
-        self, venue: Venue, books: Books, clock: VirtualClock, rng: Random, limits: FeedLimits
+        self, venue: Venue, books: Books, clock: ManualClock, rng: Random, limits: FeedLimits
     ) -> None:
         self._mute = False
         self._deaf = False
@@ -47,7 +47,7 @@ class Link:
         self._epoch = 0
         self._arrives_s = 0.0
         self._connecting = False
-        self._ticker: Timer | None = None
+        self._ticker: Handle | None = None
 
     def acquire(self, instrument: Instrument) -> None:
         """Carry one more instrument, whose book is open."""
@@ -87,7 +87,10 @@ class Link:
 
     def _connect_later(self, delay_s: float) -> None:
         self._connecting = True
-        self._clock.call_later(delay_s, self._connect)
+        self._after(delay_s, self._connect)
+
+    def _after(self, delay_s: float, callback: Callable[[], None]) -> Handle:
+        return self._clock.call_at(self._clock.now_s + delay_s, callback)
 
     def _connect(self) -> None:
         self._connecting = False
@@ -104,7 +107,6 @@ class Link:
             self._venue.exchange,
             list(self._instruments),
             books=self._books,
-            settings=self._settings,
             limits=self._limits,
             stats=self._stats,
             jitter=self._rng.random,
@@ -172,7 +174,7 @@ class Link:
             except Dropped as dropped:
                 self._put(dropped)
 
-        self._clock.call_later(DELAY_S[0], reach)
+        self._after(DELAY_S[0], reach)
 
     def _pong(self) -> None:
         """The machine at the other end answers pings, however dead the exchange behind it is."""
@@ -183,7 +185,7 @@ class Link:
                 self._session.received_control(self._clock.now_s)
 
         if not self._deaf:
-            self._clock.call_later(self._rng.uniform(*DELAY_S), answer)
+            self._after(self._rng.uniform(*DELAY_S), answer)
 
     def _fetch(self, fetch: Fetch) -> None:
         epoch = self._epoch
@@ -191,7 +193,7 @@ class Link:
         def reach() -> None:
             url = urlsplit(fetch.path)
             answer = self._venue.front.get(url.path, dict(parse_qsl(url.query)))
-            self._clock.call_later(self._rng.uniform(*DELAY_S), lambda: back(answer))
+            self._after(self._rng.uniform(*DELAY_S), lambda: back(answer))
 
         def back(answer) -> None:
             if epoch != self._epoch or self._session is None:
@@ -202,7 +204,7 @@ class Link:
                 self._session.fetched(fetch.instrument, answer.body, self._clock.now_s)
             self._execute()
 
-        self._clock.call_later(self._rng.uniform(*REST_DELAY_S), reach)
+        self._after(self._rng.uniform(*REST_DELAY_S), reach)
 
     def _tick_later(self, epoch: int) -> None:
         def tick() -> None:
@@ -212,7 +214,7 @@ class Link:
             self._execute()
             self._tick_later(epoch)
 
-        self._clock.call_later(TICK_S, tick)
+        self._after(TICK_S, tick)
 
     def _down(self, reason: str) -> None:
         session, self._session = self._session, None

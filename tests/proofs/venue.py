@@ -6,6 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 from contract.venue import list_body
+from onebook.clock import ManualClock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import BookChannel, Exchange, LossDetection
 from onebook.simulator.kit import (
@@ -22,7 +23,6 @@ from onebook.simulator.kit.dialects import DIALECTS
 from onebook.simulator.kit.faults import FAULTS, Case
 from onebook.simulator.kit.front import Front
 from onebook.simulator.kit.market import MarketBooks
-from proofs.clock import VirtualClock
 
 HISTORY_MAX = 4_000
 
@@ -63,7 +63,7 @@ class Wire:
 class Venue:
     """One exchange: books, protocol, clients, history, and what goes wrong with it."""
 
-    def __init__(self, name: str, market: MarketBooks, clock: VirtualClock, rng: Random) -> None:
+    def __init__(self, name: str, market: MarketBooks, clock: ManualClock, rng: Random) -> None:
         kind = DIALECTS[name]
         self.name = name
         self.exchange: Exchange = EXCHANGES[name]

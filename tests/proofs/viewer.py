@@ -31,7 +31,7 @@ class Viewer:
     """One client of one split view, in full or in delta mode."""
 
     def __init__(self, key: StreamKey) -> None:
-        assert key.split, "who says what must be known"
+        assert key.options.split, "who says what must be known"
         self.key = key
         self.number = 0
         self.shown: Shown | None = None
@@ -101,8 +101,8 @@ class Viewer:
             {price * ticks: amount * lots for price, amount in side.items()} for side in levels
         ]
         bounds = (
-            min(shown.bids) * ticks if len(shown.bids) >= self.key.depth else 0,
-            max(shown.asks) * ticks if len(shown.asks) >= self.key.depth else float("inf"),
+            min(shown.bids) * ticks if len(shown.bids) >= self.key.options.depth else 0,
+            max(shown.asks) * ticks if len(shown.asks) >= self.key.options.depth else float("inf"),
         )
         ended_s = float("inf")
         for state in reversed(states):

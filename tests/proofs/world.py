@@ -20,9 +20,9 @@ from onebook.model import Health, Instrument
 from onebook.simulator.kit.dialects import DIALECTS
 from onebook.simulator.kit.market import MarketBooks
 from onebook.store import Store
-from onebook.streams import StreamKey
+from onebook.streams import StreamKey, ViewOptions
 from proofs.client import Client
-from proofs.clock import VirtualClock
+from proofs.clock import world_clock
 from proofs.link import Link, Links
 from proofs.venue import Venue
 from proofs.viewer import Broken, Viewer
@@ -80,7 +80,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.clock = VirtualClock()
+        self.clock = world_clock()
         self.books = Books()
         names = sorted(self.rng.sample(LISTING, self.rng.randint(2, 4)))
         self._market = MarketBooks({name: DIALECTS[name] for name in names}, seed=seed)
@@ -122,7 +122,7 @@ class World:
                 self._subscribe()
             while self.clock.now_s < self._faults_until_s and not self.broken:
                 self._act()
-                self.clock.run_until(self.clock.now_s + self.rng.expovariate(2.0))
+                self.clock.move_to(self.clock.now_s + self.rng.expovariate(2.0))
             self._heal()
             self._recover()
         except Broken as broken:
@@ -159,9 +159,9 @@ class World:
     def _every(self, interval_s: float, act: Callable[[], None]) -> None:
         def again() -> None:
             act()
-            self.clock.call_later(interval_s, again)
+            self.clock.call_at(self.clock.now_s + interval_s, again)
 
-        self.clock.call_later(interval_s, again)
+        self.clock.call_at(self.clock.now_s + interval_s, again)
 
     def _publish(self) -> None:
         self._market.move()
@@ -192,11 +192,13 @@ class World:
         return StreamKey(
             symbol=self.rng.choice(SYMBOLS),
             exchanges=tuple(sorted(chosen)),
-            depth=self.rng.choice((5, 20, 100)),
-            interval_ms=self.rng.choice((10, 100, 1_000)),
-            mode=self.rng.choice(("full", "delta")),
-            levels="array",
-            split=True,
+            options=ViewOptions(
+                depth=self.rng.choice((5, 20, 100)),
+                interval_ms=self.rng.choice((10, 100, 1_000)),
+                mode=self.rng.choice(("full", "delta")),
+                levels="array",
+                split=True,
+            ),
         )
 
     def _unsubscribe(self, name: str) -> None:
@@ -261,7 +263,7 @@ class World:
         end_s = self.clock.now_s + calm_s
         well, missing = 0, []
         while well < 3 and self.clock.now_s < end_s:
-            self.clock.run_until(self.clock.now_s + CALM_STEP_S)
+            self.clock.move_to(self.clock.now_s + CALM_STEP_S)
             missing = self._missing()
             well = 0 if missing else well + 1
         if missing:

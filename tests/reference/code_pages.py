@@ -12,7 +12,8 @@ from onebook.cli import commands
 from onebook.cli.config import toml
 from onebook.config.settings import data_dir
 from onebook.errors import ConfigError, OnebookError
-from onebook.gateway.commands import ACTION_ERRORS, ACTIONS
+from onebook.gateway.codes import ACTION_ERRORS
+from onebook.gateway.messages import ACTIONS
 from onebook.model import Reason
 from onebook.web.schema import Schemas
 

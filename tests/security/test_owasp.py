@@ -18,7 +18,7 @@ from websockets.asyncio.client import connect
 
 from e2e.service import client_of, ws_url
 from onebook.app.web_application import web_application
-from onebook.clock import SystemClock
+from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
 from onebook.model import Tier
 from onebook.rest import Rest
@@ -315,7 +315,7 @@ class TestApi8SecurityMisconfiguration:
 
 class TestApi9ImproperInventoryManagement:
     async def test_every_route_of_the_node_is_documented_or_known(self, rig: Rig) -> None:
-        application = web_application(rig.node, SystemClock())
+        application = web_application(rig.node, Clock())
         paths = set(paths_of(application.routes))
         documented = set((await document(rig))["paths"])
         assert paths - documented == BESIDE | PAGES | {rig.node.settings.gateway.path, "/api/v1"}

@@ -65,7 +65,7 @@ def test_a_key_with_many_views_does_not_delay_the_views_of_others():
         rig.streams.open(StreamKey(SYMBOL, ("okx",)), owner)
     for symbol in (*many, *few, SYMBOL):
         rig.snapshot("okx", [("100", "1")], [], symbol)
-    rig.streams.tick(rig.time.now)
+    rig.streams.tick(rig.time.now_s)
     first = [stream.key.symbol for _, stream, *_ in rig.heard.updates]
     assert len(first) == PUBLISHES_PER_TICK_MAX
     assert {*few, SYMBOL} <= set(first[:15])

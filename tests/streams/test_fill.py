@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from core.both import EACH
 from onebook import core as default
-from onebook.streams import StreamKey, fill
-from onebook.streams.fill import FILL_LEVELS_MAX, FILL_SIZES_MAX, BookEnds, fill_sizes, fills
+from onebook.streams import StreamKey, ViewOptions, fill
+from onebook.streams.fill import (
+    FILL_LEVELS_MAX,
+    FILL_SIZES_MAX,
+    BookEnds,
+    FillSizes,
+    fill_sizes,
+    fills,
+)
 
 from .test_streams import BOOK, Rig, parse
 
@@ -154,14 +161,16 @@ def test_sizes_that_are_none_are_refused(amounts, notionals, words):
 
 
 def test_sizes_have_one_form():
-    assert fill_sizes(["1.50", "01", "1.5"], ["100", "20.0"]) == (("1", "1.5"), ("20", "100"))
+    assert fill_sizes(["1.50", "01", "1.5"], ["100", "20.0"]) == FillSizes(
+        ("1", "1.5"), ("20", "100")
+    )
 
 
 # In streams
 
 
 def key(*exchanges, **options):
-    return StreamKey("BTC/USDT", tuple(sorted(exchanges)), **options)
+    return StreamKey("BTC/USDT", tuple(sorted(exchanges)), ViewOptions(**options))
 
 
 SIZES = fill_sizes(["2"], [])

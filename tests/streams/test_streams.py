@@ -4,7 +4,7 @@ import heapq
 import json
 import zlib
 from decimal import Decimal
-from itertools import count, pairwise
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from onebook.books import Books
+from onebook.clock import ManualClock
 from onebook.config import StreamSettings
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument
-from onebook.streams import StreamKey, Streams, iso_us
+from onebook.streams import StreamKey, Streams, ViewOptions, iso_us
 from onebook.streams.guard import CHECK_S, SYMBOLS_PER_TURN_MAX
 from onebook.streams.stream import FIRST_LIVE_S, FIRST_UPDATE_S
 from onebook.streams.streams import (
@@ -29,54 +30,24 @@ SYMBOL = "BTC/USDT"
 START_US = 1_763_632_800_000_000
 
 
-class VirtualTime:
-    """A clock and a loop: callbacks run when the time is advanced to them."""
+class VirtualTime(ManualClock):
+    """A clock that a test advances, exactly or late."""
 
     def __init__(self):
-        self.now = 1_000.0
-        self.wall_ahead_us = 0
-        self._calls = []
-        self._order = count()
-
-    def monotonic(self):
-        return self.now
-
-    def wall_us(self):
-        return START_US + round((self.now - 1_000.0) * 1_000_000) + self.wall_ahead_us
-
-    def call_at(self, when, callback):
-        call = _Call(callback)
-        heapq.heappush(self._calls, (when, next(self._order), call))
-        return call
+        super().__init__(1_000.0, epoch_us=START_US - 1_000_000_000)
 
     def run(self, seconds=0.0):
-        until = self.now + seconds
-        while self._calls and self._calls[0][0] <= until:
-            when, _, call = heapq.heappop(self._calls)
-            self.now = max(self.now, when)
-            if not call.cancelled:
-                call.callback()
-        self.now = until
+        self.move_to(self.now_s + seconds)
 
     def run_late(self, seconds):
         """Call the next callback so long after its time."""
-        when, _, call = heapq.heappop(self._calls)
-        self.now = max(self.now, when + seconds)
-        assert not call.cancelled
-        call.callback()
+        when, _, timer = heapq.heappop(self._timers)
+        self.now_s = max(self.now_s, when + seconds)
+        timer.callback()
 
     @property
     def waiting(self):
-        return sum(not call.cancelled for _, _, call in self._calls)
-
-
-class _Call:
-    def __init__(self, callback):
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self):
-        self.cancelled = True
+        return sum(timer.callback is not None for _, _, timer in self._timers)
 
 
 class Feeds:
@@ -112,10 +83,10 @@ class Heard:
         self.flushes = 0
 
     def publish(self, stream, payload, full):
-        self.updates.append((self.clock.now, stream, parse(payload), parse(full())))
+        self.updates.append((self.clock.now_s, stream, parse(payload), parse(full())))
 
     def status(self, stream, payload):
-        self.statuses.append((self.clock.now, stream, parse(payload)))
+        self.statuses.append((self.clock.now_s, stream, parse(payload)))
 
     def flush(self):
         self.flushes += 1
@@ -151,11 +122,11 @@ class Rig:
         instrument = self.feeds.instrument(exchange, symbol)
         output = kind(instrument, levels(bids), levels(asks))
         put = {Snapshot: self.books.fill, Delta: self.books.change}[kind]
-        assert put(output, self.time.now) is None
+        assert put(output, self.time.now_s) is None
 
     def lose(self, exchange, health=Health.STALE, reason="gap", symbol=SYMBOL):
         instrument = self.feeds.instrument(exchange, symbol)
-        self.books.set_health(instrument, health, reason, self.time.now)
+        self.books.set_health(instrument, health, reason, self.time.now_s)
 
     def opened(self, key, **books):
         """An open stream whose books are live and whose first update is out."""
@@ -173,7 +144,7 @@ def levels(pairs):
 
 
 def key(*exchanges, **options):
-    return StreamKey(SYMBOL, tuple(sorted(exchanges)), **options)
+    return StreamKey(SYMBOL, tuple(sorted(exchanges)), ViewOptions(**options))
 
 
 BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
@@ -281,7 +252,7 @@ def test_the_first_update_comes_one_second_after_the_first_live_book(warm):
     if not warm:
         rig.time.run(2.5)
         rig.snapshot("okx", *BOOK)
-    begun = rig.time.now
+    begun = rig.time.now_s
     rig.time.run(60)
     at, _, message, _ = rig.heard.updates[0]
     assert at == begun + FIRST_LIVE_S
@@ -503,7 +474,7 @@ def test_nothing_of_an_exchange_is_shown_beyond_the_coverage_that_is_reported(
         rig.books.open(rig.feeds.instrument(name, SYMBOL))
     rig.snapshot("kraken", [], [])
     snapshot = Snapshot(instrument, levels(bids), levels(asks), levels_asked=asked)
-    assert rig.books.fill(snapshot, rig.time.now) is None
+    assert rig.books.fill(snapshot, rig.time.now_s) is None
     stream = rig.streams.open(key("okx", "kraken", coverage=True, interval_ms=10))
     rig.time.run()
     rig.delta("okx", more_bids, more_asks)
@@ -664,9 +635,9 @@ def test_a_long_queue_lets_the_loop_have_its_turn():
     for symbol in symbols:
         rig.streams.open(StreamKey(symbol, ("okx",)))
         rig.snapshot("okx", *BOOK, symbol=symbol)
-    assert rig.streams.tick(rig.time.now) == rig.time.now
+    assert rig.streams.tick(rig.time.now_s) == rig.time.now_s
     assert len(rig.heard.updates) == PUBLISHES_PER_TICK_MAX
-    assert rig.streams.tick(rig.time.now) == 1_000.0 + FIRST_UPDATE_S
+    assert rig.streams.tick(rig.time.now_s) == 1_000.0 + FIRST_UPDATE_S
     assert len(rig.heard.updates) == len(symbols)
     assert rig.heard.flushes == 2
 
@@ -680,18 +651,18 @@ def test_views_that_take_long_to_publish_let_the_loop_have_its_turn():
     publish = rig.heard.publish
 
     def publish_slowly(stream, payload, full):
-        rig.time.now += 0.02
+        rig.time.now_s += 0.02
         publish(stream, payload, full)
 
     rig.heard.publish = publish_slowly
-    begun = rig.time.now
+    begun = rig.time.now_s
     assert rig.streams.tick(begun) == begun
     assert len(rig.heard.updates) == 3
-    assert rig.time.now - begun < PUBLISHING_MAX_S + 0.02
+    assert rig.time.now_s - begun < PUBLISHING_MAX_S + 0.02
     assert rig.heard.flushes == 1
     assert rig.streams.saturated_total == 1
     while rig.streams.backlog:
-        rig.streams.tick(rig.time.now)
+        rig.streams.tick(rig.time.now_s)
     assert len(rig.heard.updates) == len(symbols)
 
 
@@ -700,16 +671,16 @@ def test_requests_that_take_long_to_answer_let_the_loop_have_its_turn():
     answered = []
 
     def answer_slowly(payload):
-        rig.time.now += 0.02
+        rig.time.now_s += 0.02
         answered.append(payload)
 
     for _ in range(8):
         rig.streams.fetch(StreamKey(SYMBOL, ("okx",)), answer_slowly)
-    rig.time.now += FIRST_UPDATE_S
-    begun = rig.time.now
+    rig.time.now_s += FIRST_UPDATE_S
+    begun = rig.time.now_s
     assert rig.streams.tick(begun) <= begun
     assert len(answered) == 3
-    while rig.streams.tick(rig.time.now) is not None:
+    while rig.streams.tick(rig.time.now_s) is not None:
         pass
     assert len(answered) == 8
 
@@ -725,7 +696,7 @@ def test_a_view_follows_an_exchange_that_lists_its_symbol_as_another_instrument(
     if again:
         assert rig.streams.open(key("okx")) is stream
     else:
-        rig.books.set_health(old, Health.OFFLINE, "not_listed", rig.time.now)
+        rig.books.set_health(old, Health.OFFLINE, "not_listed", rig.time.now_s)
     assert rig.feeds.wanted == {old: 0, new: 1}
     rig.snapshot("okx", [("90", "1")], [("91", "1")])
     rig.time.run(1)
@@ -1046,7 +1017,7 @@ def test_delta_client_equals_full_client_equals_the_brute_force_merge(script, in
             oracle.books[what] = {"bid": {}, "ask": {}}
         elif action == "lose" and oracle.books.pop(what, None) is not None:
             rig.lose(what)
-            urgent.add(rig.time.now)
+            urgent.add(rig.time.now_s)
             rig.time.run()
             if rig.heard.updates:
                 assert what in rig.heard.updates[-1][2]["data"]["stale_exchanges"]
@@ -1058,7 +1029,7 @@ def test_delta_client_equals_full_client_equals_the_brute_force_merge(script, in
             assert answer["data"] == full["data"]
             gone, stale = set(EXCHANGES) - set(oracle.books), set(answer["data"]["stale_exchanges"])
             assert gone <= stale
-            if rig.time.now - at >= interval_ms / 1_000:
+            if rig.time.now_s - at >= interval_ms / 1_000:
                 assert gone == stale
                 assert [[*map(tuple, answer["data"][side])] for side in ("bids", "asks")] == (
                     oracle.merged(depth)
@@ -1098,12 +1069,12 @@ def _change(rig, book, exchange, changes):
 @pytest.mark.parametrize("step_s", [-86_400, -3_600, 3_600, 86_400])
 def test_a_wall_clock_that_is_set_changes_timestamps_and_not_the_pace(step_s):
     rig = Rig(exchanges=("okx",))
-    rig.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=100, mode="delta", ages=True))
+    rig.streams.open(key("okx", interval_ms=100, mode="delta", ages=True))
     rig.snapshot("okx", [("100", "1")], [("101", "1")])
     rig.time.run(1)
     for amount in range(2, 7):
         if amount == 4:
-            rig.time.wall_ahead_us = step_s * 1_000_000
+            rig.time.epoch_us = step_s * 1_000_000
         rig.delta("okx", [("100", str(amount))], [])
         rig.time.run(0.1)
     messages = [message for _, _, message, _ in rig.heard.updates]
@@ -1117,7 +1088,7 @@ def test_a_wall_clock_that_is_set_changes_timestamps_and_not_the_pace(step_s):
 
 def test_a_client_that_catches_up_gets_the_levels_and_the_names_of_one_update():
     rig = Rig(exchanges=("okx",))
-    stream = rig.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=60_000))
+    stream = rig.streams.open(key("okx", interval_ms=60_000))
     rig.snapshot("okx", [("100", "1")], [("101", "1")])
     rig.time.run(1)
     rig.lose("okx")

@@ -18,7 +18,7 @@ from gateway.rig import Node, settled
 from onebook.config import GatewaySettings
 from onebook.model import Tier
 from onebook.store import Store
-from proofs.clock import VirtualClock
+from proofs.clock import world_clock
 from steady import PATIENCE_S
 from swarm.choices import Choices
 from swarm.market import Market
@@ -54,7 +54,7 @@ class Swarm:
     def __init__(self, seed: int, folder: Path, *, acts: int) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.clock = VirtualClock()
+        self.clock = world_clock()
         self.truth = Truth()
         self.members: list[Member] = []
         self.gone: list[Member] = []  # closed cleanly: what they received is charged exactly
@@ -114,7 +114,7 @@ class Swarm:
         await self._end()
 
     def _advance(self, seconds: float) -> None:
-        self.clock.run_until(self.clock.now_s + seconds)
+        self.clock.move_to(self.clock.now_s + seconds)
         self.node.gateway.scheduler.tick()
 
     async def _arrive(self) -> None:

@@ -39,7 +39,7 @@ class Node(World):
 CREDENTIALS = Credentials(KEY.api_key, KEY.secret)
 
 
-def make_node(store: Store, settings: TransactionSettings | None = None) -> Node:
+def make_node(store: Store, settings: TransactionSettings | None = None, **options: float) -> Node:
     clock = Clock()
 
     async def sleep(seconds: float) -> None:
@@ -63,6 +63,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
         cursor_secret=b"c" * 32,
         settings=settings,
         clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
+        **options,
     )
     accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
     node = Node(clock, store, accounts, Admin(store, PEPPER), service, exchange)

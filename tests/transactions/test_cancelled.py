@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from onebook.clock import ManualClock
 from onebook.exchanges.kit.limits import Limit
 from onebook.model import DAY_MS
 from onebook.rest import Rest
@@ -71,13 +72,12 @@ async def test_a_cancelled_request_to_bybit_gives_its_connection_back(url: str) 
 
 
 async def test_a_cancelled_request_to_any_host_gives_its_connection_back(url: str) -> None:
-    now = [0.0]
+    class Racing(ManualClock):
+        def monotonic(self) -> float:
+            self.now_s += 60.0  # every budget is full again
+            return self.now_s
 
-    def clock() -> float:
-        now[0] += 60.0  # every budget is full again
-        return now[0]
-
-    async with Rest(clock=clock) as rest:
+    async with Rest(clock=Racing()) as rest:
         rest.budget(url, (Limit(10**9, 60.0),))
 
         async def ask() -> bytes:

@@ -53,9 +53,9 @@ async def served(node: Node) -> AsyncIterator[int]:
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    settings = TransactionSettings(unread_s=UNREAD_S, runs_max=6, runs_per_key_max=4)
+    settings = TransactionSettings(runs_max=6, runs_per_key_max=4)
     async with Store(await migrated(tmp_path)) as store:
-        node = make_node(store, settings)
+        node = make_node(store, settings, unread_s=UNREAD_S)
         credentials = Credentials(KEY.api_key, KEY.secret)
         await node.vault.put("bybit", "mainnet", credentials, now_ms=NOW_MS)
         yield node

@@ -22,7 +22,7 @@ from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
 from onebook.config import ApiSettings
 from onebook.core.types import CHECKSUM_LEVELS
-from onebook.gateway import codes, commands, messages
+from onebook.gateway import codes, messages
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -262,7 +262,7 @@ def site() -> Site:
         ),
         health=lambda: HealthFacts(ready=True),
         websocket=WebSocketFacts(
-            messages.MESSAGES, codes.ERRORS, commands.ACTION_ERRORS, codes.CLOSE_CODES
+            messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
         ),
         settings=ApiSettings(),
         now_ms=lambda: 0,

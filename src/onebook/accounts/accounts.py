@@ -18,7 +18,13 @@ from onebook.accounts.limits import AttemptLimits, RateLimiter
 from onebook.accounts.pepper import Peppers, require_same_pepper
 from onebook.accounts.periodic import every
 from onebook.accounts.periods import period_at
-from onebook.accounts.sessions import REMEMBERED_MS, RestSession, Sessions, is_over
+from onebook.accounts.sessions import (
+    REMEMBERED_MS,
+    SESSIONS_PER_KEY_MAX,
+    RestSession,
+    Sessions,
+    is_over,
+)
 from onebook.accounts.usage import Meter, UsageFile, UsageReport, stored_usage, usage_report
 from onebook.config import AccountsSettings
 from onebook.errors import (
@@ -40,6 +46,7 @@ POLL_INTERVAL_S: Final = 1.0  # for changes by an operator or another node
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
 PRUNE_INTERVAL_MS: Final = 60 * MINUTE_MS
 BATCHES_KEPT_MS: Final = DAY_MS
+FLUSH_AGE_MAX_S: Final = 5.0  # `/readyz` fails if no database write has succeeded for so long
 REHASHED_MAX: Final = 1_000  # texts between two polls; the others are rehashed at their next use
 
 
@@ -72,6 +79,7 @@ class Accounts:
         usage_file: UsageFile | None = None,
         limits: RateLimiter | None = None,
         poll_interval_s: float = POLL_INTERVAL_S,
+        sessions_per_key_max: int = SESSIONS_PER_KEY_MAX,
     ) -> None:
         self._poll_interval_s = poll_interval_s
         self.settings = settings or AccountsSettings()
@@ -88,7 +96,7 @@ class Accounts:
         self._attempts = AttemptLimits(self.settings)
         self._keys = KeyCache(store, clock_ms, on_read=self.meter.open)
         self._sessions = Sessions(
-            store, peppers, clock_ms=clock_ms, per_key_max=self.settings.sessions_per_key_max
+            store, peppers, clock_ms=clock_ms, per_key_max=sessions_per_key_max
         )
         self._used_at_ms: dict[str, int] = {}
         self._rehashed: dict[bytes, Rehashed] = {}  # not stored yet, by the older digest
@@ -225,7 +233,6 @@ class Accounts:
     def limits_changed(self) -> None:
         """Apply limits after the settings were changed in place."""
         self._attempts.failures.per_minute = self.settings.failures_per_minute
-        self._attempts.unknown_keys.per_minute = self.settings.unknown_keys_per_minute
         self.meter.change_allowance(self.settings.allowance_bytes)
 
     def reachable(self, now_ms: int) -> bool:
@@ -234,7 +241,7 @@ class Accounts:
 
     def writable(self) -> bool:
         """Whether the store has taken usage, or a probe, lately."""
-        return self.meter.flush_age_s() < self.settings.flush_age_max_s
+        return self.meter.flush_age_s() < FLUSH_AGE_MAX_S
 
     async def watch(self) -> None:
         """Poll the store for changes every second, until cancelled."""

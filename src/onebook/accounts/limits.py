@@ -18,6 +18,7 @@ from onebook.errors import RateLimitExceeded
 from onebook.model import Tier
 from onebook.ratelimit import MINUTE_NS, SECOND_NS, TokenBucket
 
+UNKNOWN_KEYS_PER_MINUTE: Final = 60  # usage reports of unknown keys, by address
 WINDOW_S: Final = MINUTE_NS // SECOND_NS
 
 FAILED_ATTEMPTS: Final = "failed attempts"
@@ -171,7 +172,7 @@ class AttemptLimits:
 
     def __init__(self, settings: AccountsSettings) -> None:
         self.failures = AddressLimit("failures", settings.failures_per_minute)
-        self.unknown_keys = AddressLimit("unknown", settings.unknown_keys_per_minute)
+        self.unknown_keys = AddressLimit("unknown", UNKNOWN_KEYS_PER_MINUTE)
         self._authentications = RateLimiter(settings.tiers)
 
     def require_verdict(self, address: str, now_s: float) -> None:

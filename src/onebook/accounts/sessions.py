@@ -21,6 +21,7 @@ from onebook.store import SessionRow, Store
 
 TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no secret)
 LIFETIME_MS: Final = DAY_MS
+SESSIONS_PER_KEY_MAX: Final = 100
 CACHED_MS: Final = 1_500  # so that a session that ended is over on every node within 2 s
 # Rows of expired sessions are kept so long: clients learn that the session expired.
 REMEMBERED_MS: Final = 7 * DAY_MS

@@ -22,6 +22,7 @@ from onebook.errors import InvalidRequest, NotFound, RequestTooLarge
 EXCHANGE: Final = "onebook.exchange"
 METRICS_PATH: Final = "/metrics"
 UNMATCHED: Final = "unmatched"
+BODY_BYTES_MAX: Final = 65_536  # of a request
 CLIENT_GONE: Final = 499  # nginx's number for a client that left before its answer
 
 # Polled every few seconds by machines: worth counting, not worth a log line.
@@ -88,7 +89,7 @@ class Edge:
                 raise from_status(404)
             if _framed_twice(scope):
                 raise InvalidRequest("Send Content-Length or Transfer-Encoding, not both.")
-            if _declared_bytes(scope) > self._services.settings.body_bytes_max:
+            if _declared_bytes(scope) > BODY_BYTES_MAX:
                 raise self._too_large()
             await self._app(scope, self._receiver(exchange, receive), sender)
         except ClientDisconnect:
@@ -113,14 +114,13 @@ class Edge:
         await answer(scope, receive, send)
 
     def _too_large(self) -> RequestTooLarge:
-        limit = self._services.settings.body_bytes_max
-        return RequestTooLarge(f"The request body may hold at most {limit:,} bytes.")
+        return RequestTooLarge(f"The request body may hold at most {BODY_BYTES_MAX:,} bytes.")
 
     def _receiver(self, exchange: RequestRecord, receive: Receive) -> Receive:
         async def counting() -> Message:
             message = await receive()
             exchange.received_bytes += len(message.get("body", b""))
-            if exchange.received_bytes > self._services.settings.body_bytes_max:
+            if exchange.received_bytes > BODY_BYTES_MAX:
                 raise self._too_large()
             return message
 

@@ -26,11 +26,7 @@ log = logging.getLogger("onebook.app")
 LIVE: Final = (
     "accounts.allowance_bytes",
     "accounts.failures_per_minute",
-    "accounts.unknown_keys_per_minute",
-    "accounts.sessions_per_key_max",
-    "accounts.flush_age_max_s",
     "accounts.tiers.",
-    "api.body_bytes_max",
     "api.public_url",
     "feeds.",
     "gateway.authentication_timeout_s",

@@ -8,7 +8,7 @@ from onebook import api, gateway, web
 from onebook.api.documents import asyncapi_of
 from onebook.api.status import base_url
 from onebook.app.node import Node
-from onebook.clock import SystemClock
+from onebook.clock import Clock
 from onebook.config import catalogue
 from onebook.gateway.directory import ACTIVE
 from onebook.nodes.gateway_node import RemoteSupervisor
@@ -16,7 +16,7 @@ from onebook.nodes.gateway_node import RemoteSupervisor
 SHOWN_SETTINGS: Final = ("accounts.", "gateway.")  # on the public page: no paths and addresses
 
 
-def web_application(node: Node, clock: SystemClock) -> FastAPI:
+def web_application(node: Node, clock: Clock) -> FastAPI:
     """REST and pages of a node."""
     settings = node.settings
     services = api.Services(

@@ -25,7 +25,7 @@ from onebook.app.upkeep import upkeep
 from onebook.app.usage_files import usage_file
 from onebook.app.web_application import web_application
 from onebook.books import Books
-from onebook.clock import SystemClock
+from onebook.clock import Clock
 from onebook.config import ExchangeSettings, ServerSettings, Settings
 from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
 from onebook.nodes.key_sharing import KeySharing
@@ -59,7 +59,7 @@ async def running(
     Raises:
         ConfigError: The node cannot start with these settings.
     """
-    clock = SystemClock()
+    clock = Clock()
     preflight.require(settings)
     settings = feeder.own_settings(settings, overrides)
     async with AsyncExitStack() as stack:
@@ -187,7 +187,7 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
 
 
 def _http(
-    node: Node, clock: SystemClock, listener: socket.socket, metrics: socket.socket | None
+    node: Node, clock: Clock, listener: socket.socket, metrics: socket.socket | None
 ) -> AbstractAsyncContextManager[None]:
     """REST, pages and WebSocket upgrades on one socket."""
     limits, transactions = node.settings.gateway, node.settings.transactions
@@ -202,7 +202,7 @@ def _http(
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
         settings=node.settings.server,
-        answer_timeout_s=longest_s + transactions.unread_s + ANSWER_MARGIN_S,
+        answer_timeout_s=longest_s + node.transactions.unread_s + ANSWER_MARGIN_S,
         metrics=metrics,
     )
 

@@ -11,7 +11,7 @@ from onebook.cli.operator import AsJson, ConfigFile, print_json
 from onebook.nodes import wire
 from onebook.nodes.interest import PAGE_KEYS, PAGES_MAX
 from onebook.nodes.membership import NodeHeartbeat, NodeRole
-from onebook.nodes.nats import NatsBus
+from onebook.nodes.nats import REQUEST_TIMEOUT_S, NatsBus
 from onebook.nodes.payloads import PayloadReader, WireError
 from onebook.nodes.presence import listen
 from onebook.nodes.subjects import BOOKS, Subjects
@@ -74,7 +74,7 @@ async def _nodes(
             rows = None
             if with_books and each.role is NodeRole.FEEDS and each.wire == wire.VERSION:
                 subject = subjects.request(each.node, BOOKS)
-                rows = await _books_of(bus, subject, node.request_timeout_s)
+                rows = await _books_of(bus, subject, REQUEST_TIMEOUT_S)
             found.append((each, rows))
         return found
 

@@ -78,19 +78,12 @@ class ServerSettings(Section):
     """PEM private key of the certificate."""
     http_connections_max: int = Field(1_000, ge=1, le=1_000_000)
     """Sockets for HTTP, in addition to `gateway.connections_max`."""
-    probe_connections_max: int = Field(16, ge=0, le=1_000)
-    """Additional sockets reserved for this machine and trusted proxies, so that health checks reach
-    a full node."""
     header_timeout_s: float = Field(10.0, ge=0.001, le=3_600)
     """Maximum seconds to receive the TLS handshake, request line and headers."""
     body_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
     """Maximum seconds to receive the request body after the headers."""
     write_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
     """Seconds without write progress before the connection is closed."""
-    keep_alive_timeout_s: int = Field(5, ge=1, le=3_600)
-    """Seconds an idle HTTP connection is kept open."""
-    files_reserve: int = Field(256, ge=64, le=100_000)
-    """File descriptors reserved for everything but client sockets: feeds, the database, logs."""
 
 
 class ApiSettings(Section):
@@ -101,8 +94,6 @@ class ApiSettings(Section):
     request."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose web pages may call the API (CORS); empty: none."""
-    body_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
-    """Largest request body."""
 
 
 class LogSettings(Section):
@@ -177,12 +168,6 @@ class AccountsSettings(Section):
     failures_per_minute: int = Field(10, ge=1, le=1_000_000)
     """Failed authentications per minute and address; further attempts are refused until the minute
     has passed."""
-    unknown_keys_per_minute: int = Field(60, ge=1, le=1_000_000)
-    """Usage reports of unknown keys per minute and address; further requests are refused."""
-    sessions_per_key_max: int = Field(100, ge=1, le=10_000)
-    """Live sessions of one key; a new session replaces the oldest."""
-    flush_age_max_s: float = Field(5.0, ge=3, le=600)
-    """`/readyz` fails if no database write has succeeded for this many seconds."""
     final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)
     """Seconds a stopping node tries to write usage to the database; the rest is saved in the usage
     file."""
@@ -217,10 +202,6 @@ class CcxtSettings(Section):
     """Levels per side that are taken from each ccxt book."""
     interval_s: float = Field(default=0.1, ge=0.01, le=60)
     """Minimum seconds between two updates of one book; the latest state is always delivered."""
-    books_max: int = Field(default=20, ge=1, le=1_000)
-    """Books per ccxt client; further books get another client with its own connections."""
-    connects_per_minute: int = Field(default=20, ge=1, le=1_000)
-    """Maximum ccxt clients started per minute and exchange, reconnects included."""
     quiet_max_s: float = Field(default=300.0, ge=1, le=86_400)
     """Seconds without a message before a book is stale and subscribed again."""
 
@@ -237,29 +218,9 @@ class FeedSettings(Section):
     coinbase. recorded: whether its data is a recording, so that its age is not measured."""
     linger_s: float = Field(default=300.0, ge=0, le=86_400)
     """Seconds a book stays open after its last subscriber has left."""
-    connect_timeout_s: float = Field(default=10.0, ge=0.1, le=120)
-    """Timeout of the TCP, TLS and WebSocket handshakes together."""
-    reconnect_base_s: float = Field(default=1.0, ge=0.01, le=60)
-    """Upper bound of the first wait before a reconnect, in seconds; waits are random (full jitter)
-    and the bound doubles with each attempt."""
-    reconnect_max_s: float = Field(default=60.0, ge=1, le=3_600)
-    """Longest wait before a reconnect, unless the exchange requests a longer one."""
     frame_bytes_max: int = Field(default=4 << 20, ge=65_536, le=64 << 20)
     """Largest message accepted from an exchange; a larger one ends the connection. The channel
     "advanced" of coinbase may send 10 MiB."""
-    frames_per_tick_max: int = Field(default=5_000, ge=100, le=1_000_000)
-    """Frames of one connection per 0.1 s; beyond that, reading pauses until the 0.1 s are over."""
-    silent_min_s: float = Field(default=5.0, ge=0.001, le=3_600)
-    """Minimum seconds of silence of all its books before a busy connection is considered dead."""
-    quiet_min_s: float = Field(default=10.0, ge=0.001, le=3_600)
-    """Minimum seconds of silence of one busy instrument before it is stale and resubscribed."""
-    old_s: float = Field(default=5.0, ge=0.001, le=86_400)
-    """Age on arrival, by the exchange's timestamp, above which data is counted as old; it is still
-    used."""
-    reload_s: float = Field(default=3_600.0, ge=60, le=86_400)
-    """Seconds between reloads of the instrument lists."""
-    reload_retry_s: float = Field(default=60.0, ge=1, le=3_600)
-    """Seconds before a failed instrument list is requested again."""
     ccxt: CcxtSettings = CcxtSettings()
     """Exchanges through ccxt."""
 
@@ -410,8 +371,6 @@ class TransactionSettings(Section):
     runs_per_key_max: int = Field(4, ge=1, le=1_000)
     """Concurrent transaction queries of one API key; choose it below `runs_max`, so that one key
     cannot block all others."""
-    unread_s: float = Field(30.0, ge=0.001, le=3_600)
-    """Seconds a client may read nothing of a streamed answer before the answer is ended."""
     reserve_share: float = Field(0.1, ge=0, le=0.5)
     """Fraction of each per-minute limit of the exchange that one API key leaves to others. 0: a
     single key may use all of it, and another key then waits up to a minute."""
@@ -453,8 +412,6 @@ class NatsSettings(Section):
     """Seconds a starting node tries to connect to NATS before it exits."""
     embedded_port: int = Field(0, ge=0, le=65_535)
     """Port on 127.0.0.1 of the nats-server that `node.workers` starts; 0: any free port."""
-    outbox_bytes_max: int = Field(16 << 20, ge=1 << 20, le=1 << 30)
-    """Bytes queued for NATS; further messages are dropped, and gateways request a new snapshot."""
 
 
 class NodeSettings(Section):
@@ -476,11 +433,6 @@ class NodeSettings(Section):
     isolated_s: float = Field(5.0, ge=0.1, le=600)
     """Seconds without NATS before a gateway disconnects its clients and accepts no new ones, and a
     feeds node closes its connections to exchanges. Choose it longer than a restart of NATS."""
-    linger_s: float = Field(10.0, ge=0, le=86_400)
-    """Seconds a gateway follows a book after its last subscriber has left; feeds nodes then keep it
-    for feeds.linger_s."""
-    request_timeout_s: float = Field(1.0, ge=0.05, le=60)
-    """Timeout of a request to another node."""
 
 
 class Variables(EnvSettingsSource):

@@ -1,11 +1,11 @@
-"""The hot path: exact books, their merge and their encoding; exact numbers, times and ids as text.
+"""The hot path: exact order books, merging and encoding; canonical numbers, times and ids.
 
-Two implementations with one interface (`_core.pyi`) and, by property tests, the same bytes out:
-the compiled `_core.pyx` and the pure-Python `twin`, which is the fallback where nothing could be
-compiled and the oracle of the tests. Which of them this is, is decided once, at import.
+Two implementations share one interface (`_core.pyi`) and produce the same bytes, as property tests
+check: the compiled `_core.pyx`, and `reference` in pure Python, which is the fallback without
+compiled extensions and the oracle of the tests. The choice is made once, at import.
 """
 
-from onebook.core.twin.canonical import record_id, show
+from onebook.core.reference.canonical import record_id, show
 from onebook.core.types import (
     CHECKSUM_LEVELS,
     DEPTH_MAX,
@@ -37,7 +37,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "onebook.core._core":
         raise
-    from onebook.core.twin import (  # type: ignore[assignment]
+    from onebook.core.reference import (  # type: ignore[assignment]
         Book,
         View,
         canonical,

@@ -1,7 +1,7 @@
-"""Numbers and times in canonical text: known at a glance where they are canonical already.
+"""Canonical text of numbers and times, with a fast path for input that is canonical already.
 
-Nearly every number of an exchange is. Whatever is not, is none or is no text at all goes to the
-twin, which has the last word; so the two cannot come apart but in `is_canonical`.
+Nearly every number from an exchange is. All other input goes to the reference implementation, so
+the two can only differ in `is_canonical`.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
@@ -10,8 +10,8 @@ from cpython.unicode cimport (
     PyUnicode_1BYTE_DATA, PyUnicode_1BYTE_KIND, PyUnicode_GET_LENGTH, PyUnicode_KIND,
 )
 
-from onebook.core.twin.canonical import canonical as twin_canonical
-from onebook.core.twin.canonical import iso as twin_iso
+from onebook.core.reference.canonical import canonical as reference_canonical
+from onebook.core.reference.canonical import iso as reference_iso
 
 cdef enum:
     CHARS_MAX = 200
@@ -61,7 +61,7 @@ cdef inline object canonical_of(object value):
             and is_canonical(PyUnicode_1BYTE_DATA(value), length)
         ):
             return value
-    return twin_canonical(value)
+    return reference_canonical(value)
 
 
 def canonical(value):
@@ -104,7 +104,7 @@ def iso(at_ms):
     cdef long long days = at // DAY_MS - (at % DAY_MS < 0) + EPOCH_DAYS
     cdef unsigned int day_of_era, year_of_era, day, month, ms
     if overflow or not FIRST_DAY <= days <= LAST_DAY:
-        return twin_iso(at_ms)  # which refuses it
+        return reference_iso(at_ms)  # which refuses it
     ms = <unsigned int>(at - (days - EPOCH_DAYS) * DAY_MS)
     # Years from March to March: a leap day is the last one, and months follow a straight line.
     # https://howardhinnant.github.io/date_algorithms.html#civil_from_days

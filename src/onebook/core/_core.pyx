@@ -1,11 +1,11 @@
-"""The compiled core: exact books and views, with the same bytes out as `twin`.
+"""The compiled core: exact books and views; produces the same bytes as `reference`.
 
-C headers hold what needs no Python object, and a `.pxd` lists what is used of each: `_levels.h` and
-`_protobuf.h` read level text by `_scan.h`, `_side.h` keeps one side sorted, `_merge.h` joins the
-tops of many books, `_bins.h` bins one side by a price step, `_digits.h` prints. This file holds the
-book; `_facts.pxi` translates shapes, `_read.pxi` reads the text of a frame by them, `_merged.pxi`
-merges books to a view, `_view.pxi` prints it, `_canonical.pxi` reads and prints for accounts.
-Interface and meaning: `_core.pyi` and `types`.
+Code without Python objects is in C headers, each declared in a `.pxd`: `_levels.h` and
+`_protobuf.h` parse level text with `_scan.h`, `_side.h` keeps one side sorted, `_merge.h` merges
+the tops of many books, `_bins.h` groups one side by a price step, `_digits.h` prints numbers. This
+file has `Book`; `_facts.pxi` compiles level shapes, `_read.pxi` parses the levels of a frame,
+`_merged.pxi` merges books, `_view.pxi` encodes a merged view as JSON, and `_canonical.pxi` formats
+the numbers of account records. The interface is documented in `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -42,11 +42,11 @@ from onebook.core._side cimport (
 
 from msgspec.structs import replace
 
-from onebook.core.twin.text import decimal_text
-from onebook.core.twin.view import MergedLevel as TwinLevel
-from onebook.core.twin.view import MergedState as TwinState
-from onebook.core.twin.view import View as TwinView
-from onebook.core.twin.view import view_depth, view_names, view_step
+from onebook.core.reference.text import decimal_text
+from onebook.core.reference.view import MergedLevel as ReferenceLevel
+from onebook.core.reference.view import MergedState as ReferenceState
+from onebook.core.reference.view import View as ReferenceView
+from onebook.core.reference.view import view_depth, view_names, view_step
 from onebook.core.types import (
     ABSURD, CROSSED, PAIRS, ChecksumLayout, LevelError, Levels, LevelShape,
 )
@@ -57,7 +57,7 @@ cdef enum:
     CHECKSUM_LEVELS = 25
     VALUE_DECIMALS = 10
     PERCENT_DECIMALS = 4
-    TWIN_SCALE = 18  # the scale of a twin's view
+    REFERENCE_SCALE = 18  # of a view of the reference implementation
     DIGITS_ROOM = 200  # bytes for one number at the wire's decimals, see NUMBER_BYTES_MAX
     STATS_ROOM = 1_024  # bytes for market_stats and the names of the members around it
 
@@ -215,13 +215,13 @@ cdef class Book:
         return self.levels(side, self.sides[side].count)
 
     def bins(self, int side, step, Py_ssize_t count):
-        """Return up to `count` bids (0) or asks (1) binned by a price step: see the twin."""
+        """Return up to `count` bids (0) or asks (1) grouped by a price step: see `reference`."""
         cdef Bins bins
         cdef Bin found
         if side != 0 and side != 1:
             raise IndexError("A book has the sides 0 and 1.")
         bins_open(
-            &bins, &self.sides[side], side, TWIN_SCALE - self.price_scale,
+            &bins, &self.sides[side], side, REFERENCE_SCALE - self.price_scale,
             wide_of(step >> 64, step & 0xFFFFFFFFFFFFFFFF),
         )
         binned = []

@@ -20,12 +20,12 @@ cdef class MergedBooks:
     cdef int amount_scale
     cdef int64_t step  # at `step_scale`
     cdef int step_scale
-    cdef dict options  # of the twin
+    cdef dict options  # for `ReferenceView`
     cdef tuple best_rows  # of the last `levels`, where they may be given out again
     cdef Merged best_levels[2]  # what they were made of ...
     cdef int best_scales  # ... at which scales
-    cdef object wide  # a twin's view, while numbers do not fit ...
-    cdef bint is_wide  # ... and whether that is so
+    cdef object wide  # a `ReferenceView` while numbers exceed 64 bits, else None
+    cdef bint is_wide
 
     def __cinit__(self, names, *, int depth, group=None, bint split=False, bint arrays=False):
         cdef int at
@@ -156,7 +156,7 @@ cdef class MergedBooks:
             return True
         self.rescaled = True
         if self.is_wide:
-            # The twin keeps the states; ours would be at another scale.
+            # `wide` keeps the states; ours would be at another scale.
             self.now.fits = self.before.fits = False
         else:
             prices = <int64_t>power10[price_scale - self.price_scale]
@@ -222,26 +222,26 @@ cdef class MergedBooks:
         return changed
 
     cdef int widen(self) except -1:
-        """Hand the states to a twin."""
-        self.wide = TwinView(**self.options)
+        """Hand the states to a `ReferenceView`."""
+        self.wide = ReferenceView(**self.options)
         if self.merged:
             self.wide.restore(
-                self.twin_state(self.before) if self.delta_ready else None,
-                self.twin_state(self.now),
+                self.reference_state(self.before) if self.delta_ready else None,
+                self.reference_state(self.now),
             )
         self.is_wide = True
         self.now.fits = self.before.fits = False
         return 0
 
-    cdef object twin_state(self, const State *state):
+    cdef object reference_state(self, const State *state):
         sides = []
         cdef int side
         cdef int32_t at
         cdef uint64_t members
         cdef int64_t *parts
         cdef Merged *level
-        cdef object prices = power10[TWIN_SCALE - self.price_scale]  # Python's integers: exact
-        cdef object amounts = power10[TWIN_SCALE - self.amount_scale]
+        cdef object prices = power10[REFERENCE_SCALE - self.price_scale]  # Python's integers: exact
+        cdef object amounts = power10[REFERENCE_SCALE - self.amount_scale]
         for side in range(2):
             parts = state.parts[side]
             levels = []
@@ -257,6 +257,6 @@ cdef class MergedBooks:
                     shares.append((__builtin_ctzll(members), amount))
                     members &= members - 1
                 price = (-level.key if side else level.key) * prices
-                levels.append(TwinLevel(price, level.amount * amounts, tuple(shares)))
+                levels.append(ReferenceLevel(price, level.amount * amounts, tuple(shares)))
             sides.append(levels)
-        return TwinState(*sides)
+        return ReferenceState(*sides)

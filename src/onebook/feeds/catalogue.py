@@ -10,7 +10,7 @@ import difflib
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from types import TracebackType
@@ -19,6 +19,7 @@ from typing import Final, Self
 from msgspec.structs import force_setattr, replace
 
 from onebook import metrics
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import currencies
@@ -137,7 +138,7 @@ class Catalogue:
         rest: Rest,
         settings: FeedSettings,
         limits: FeedLimits = LIMITS,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = SYSTEM_CLOCK,
         jitter: Callable[[], float] = random.random,
         library: Library | None = None,
     ) -> None:
@@ -150,7 +151,7 @@ class Catalogue:
         self._library = library
         self._settings = settings
         self._limits = limits
-        self._sleep = sleep
+        self._clock = clock
         self._jitter = jitter
         self._known: dict[str, dict[tuple[str, str], Instrument]] = {}
         self._listed: dict[str, dict[str, Instrument]] = {}
@@ -352,10 +353,10 @@ class Catalogue:
             self._tried[exchange.name].set()
             self.on_read(exchange.name)
             if loaded:
-                wait_s = self._settings.reload_s * (1.0 + SPREAD * self._jitter())
+                wait_s = self._limits.reload_s * (1.0 + SPREAD * self._jitter())
             else:
-                wait_s = self._settings.reload_retry_s * self._jitter()
-            await self._sleep(wait_s)
+                wait_s = self._limits.reload_retry_s * self._jitter()
+            await self._clock.sleep(wait_s)
 
     def _failed(self, name: str, problem: str) -> bool:
         if name not in self._broken:

@@ -9,12 +9,11 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
-from onebook.clock import next_tick
+from onebook.clock import Clock, next_tick
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit.contract import Exchange, Fetch, FrameForm
@@ -133,7 +132,7 @@ class ExchangeConnection(WSListener):
         limits: Limits and waits.
         stats: Counters of the exchange.
         recorder: Records the traffic.
-        clock: Monotonic seconds.
+        clock: The time of frames.
     """
 
     def __init__(
@@ -148,23 +147,22 @@ class ExchangeConnection(WSListener):
         limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         recorder: FrameRecorder | None,
-        clock: Callable[[], float],
+        clock: Clock,
     ) -> None:
         super().__init__()
         self.session = session
-        self.clock = clock
+        self.monotonic = clock.monotonic
         self._take = session.received if recorder is None else self._recorded
         compressed = exchange.frames is FrameForm.COMPRESSED
         self.received = self._inflated if compressed else self._take
         self.joining = False
         self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)
-        self.budget = self._frames_max = settings.frames_per_tick_max
+        self.budget = self._frames_max = limits.frames_per_tick_max
         self.gone = asyncio.Event()
         self.abandoned = False
         self._exchange = exchange
         self._address = url
         self._tls = tls
-        self._settings = settings
         self._rest = rest
         self._limits = limits
         self._stats = stats
@@ -185,7 +183,7 @@ class ExchangeConnection(WSListener):
         Raises:
             OSError, picows.WSError: The exchange is unreachable or rejects the handshake.
         """
-        timeout_s = self._settings.connect_timeout_s
+        timeout_s = self._limits.connect_timeout_s
         deflated = self._exchange.frames is FrameForm.DEFLATED
         # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
         # does, so it is the shorter one.
@@ -213,7 +211,7 @@ class ExchangeConnection(WSListener):
         self._transport = transport
         connection: socket.socket = transport.underlying_transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES_MAX)
-        now = self.clock()
+        now = self.monotonic()
         if self._exchange.frames is FrameForm.DEFLATED:
             try:
                 self._inflater = negotiated(
@@ -241,7 +239,7 @@ class ExchangeConnection(WSListener):
             # The length of a bytes object is cheaper to read than a field of the frame.
             message = frame.get_payload_as_bytes()
             if len(message) <= self.bytes_max:
-                now = self.clock()
+                now = self.monotonic()
                 self.received(message, now)
                 if self.session.pending:
                     self.execute(now)
@@ -267,7 +265,7 @@ class ExchangeConnection(WSListener):
         else:
             if kind == WSMsgType.PING:
                 transport.send_pong(frame.get_payload_as_bytes())
-                self.session.ponged(self.clock())
+                self.session.ponged(self.monotonic())
             self._count_noise()
 
     def _may_be_deflated(self, kind: WSMsgType) -> bool:
@@ -286,7 +284,7 @@ class ExchangeConnection(WSListener):
 
     def _count_noise(self) -> None:
         """Count a frame without data; too many end the connection."""
-        now = self.clock()
+        now = self.monotonic()
         self.session.received_control(now)
         if self.session.ended is not None:
             self.execute(now)
@@ -296,15 +294,15 @@ class ExchangeConnection(WSListener):
         handshake = transport.close_handshake
         sent = None if handshake is None else handshake.sent
         if sent is not None and sent.code == WSCloseCode.MESSAGE_TOO_BIG:  # picows refused it
-            self.session.closed(self.clock(), Reason.PROTOCOL_ERROR, TOO_LONG)
+            self.session.closed(self.monotonic(), Reason.PROTOCOL_ERROR, TOO_LONG)
         else:
-            self.session.closed(self.clock())
+            self.session.closed(self.monotonic())
         self.gone.set()
         self._finish()
 
     def tick(self) -> None:
         """Tick the session."""
-        now = self.clock()
+        now = self.monotonic()
         self.session.tick(now)
         self.execute(now)
 
@@ -427,7 +425,7 @@ class ExchangeConnection(WSListener):
                 self._take_joined(message)
 
     def _take_joined(self, message: bytes) -> None:
-        now = self.clock()
+        now = self.monotonic()
         self.received(message, now)
         self.execute(now)
 
@@ -450,7 +448,7 @@ class ExchangeConnection(WSListener):
 
     def _leave(self, reason: Reason, detail: str) -> None:
         assert self._transport is not None
-        self.session.closed(self.clock(), reason, detail)
+        self.session.closed(self.monotonic(), reason, detail)
         self._transport.disconnect()
 
     def _spares(self, fetch: Fetch) -> bool:
@@ -467,16 +465,16 @@ class ExchangeConnection(WSListener):
                 body = await self._rest.get(url, weight=fetch.weight, total_s=total_s)
             except ExchangeFailed as error:
                 log.info("Cannot fetch a snapshot of %s: %s", self._exchange.name, error.message)
-                self.session.fetch_failed(fetch.instrument, error.message, self.clock())
+                self.session.fetch_failed(fetch.instrument, error.message, self.monotonic())
             except Exception:
                 log.exception("Fetching a snapshot of %s failed.", self._exchange.name)
-                self.session.fetch_failed(fetch.instrument, FETCH_DEFECT, self.clock())
+                self.session.fetch_failed(fetch.instrument, FETCH_DEFECT, self.monotonic())
             else:
-                now = self.clock()
+                now = self.monotonic()
                 if self._recorder is not None:
                     self._recorder.http(url, now, body)
                 self.session.fetched(fetch.instrument, body, now)
-        self.execute(self.clock())
+        self.execute(self.monotonic())
 
 
 def close_words(payload: bytes) -> str:

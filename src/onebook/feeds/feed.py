@@ -3,12 +3,10 @@
 The socket itself is `connection.py`, what its frames mean `session.py`.
 """
 
-import asyncio
 import logging
 import random
 import ssl
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,6 +18,7 @@ from picows import (
 
 from onebook.backoff import Backoff
 from onebook.books import Books
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit.contract import Exchange, ProtocolError
@@ -63,9 +62,7 @@ class Feed:
         recorder: Records all frames and bodies.
         library: ccxt, where the exchange comes through it.
         tls: Shared, because making one reads every certificate of the machine.
-        clock: Monotonic seconds.
-        wall: Unix seconds.
-        sleep: Waits.
+        clock: Times its waits.
         jitter: A number in [0, 1) for each wait.
     """
 
@@ -83,9 +80,7 @@ class Feed:
         recorder: FrameRecorder | None = None,
         library: Library | None = None,
         tls: ssl.SSLContext | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = SYSTEM_CLOCK,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.exchange = exchange
@@ -94,17 +89,15 @@ class Feed:
         self.settings = settings
         self._limits = limits
         self.recorder = recorder
-        self.clock = clock
+        self._clock = clock
         self._instruments = dict.fromkeys(instruments)
         self.stats = stats
         self._quotas = quotas
         self._library = library
         self._tls = tls
-        self._wall = wall
-        self._sleep = sleep
         self._jitter = jitter
         self._cadences = Cadences()
-        self._backoff = Backoff(settings.reconnect_base_s, settings.reconnect_max_s, jitter)
+        self._backoff = Backoff(limits.reconnect_base_s, limits.reconnect_max_s, jitter)
         self._connection: Link | None = None  # while it is open
         self._broken = False
 
@@ -122,7 +115,7 @@ class Feed:
         """Add instruments, on the open connection if there is one."""
         self._instruments.update(dict.fromkeys(instruments))
         if self._connection is not None:
-            now = self.clock()
+            now = self._clock.monotonic()
             self._connection.session.add(instruments, now)
             self._connection.execute(now)
 
@@ -131,20 +124,20 @@ class Feed:
         for instrument in instruments:
             self._instruments.pop(instrument, None)
         if self._connection is not None:
-            now = self.clock()
+            now = self._clock.monotonic()
             self._connection.session.remove(instruments, now)
             self._connection.execute(now)
 
     async def run(self) -> None:
         """Keep the connection up until cancelled."""
         while True:
-            await self._sleep(self._quotas.connects.take(1, self.clock()))
+            await self._clock.sleep(self._quotas.connects.take(1, self._clock.monotonic()))
             try:
                 wait_s = await self._connect()
             except Exception:
                 log.exception("A feed of %s failed.", self.exchange.name)
                 wait_s = self._backoff.next_s()
-            await self._sleep(wait_s)
+            await self._clock.sleep(wait_s)
 
     async def _connect(self) -> float:
         """Run one connection and return how long to wait before the next."""
@@ -158,13 +151,12 @@ class Feed:
             exchange,
             self.instruments,
             books=self.books,
-            settings=self.settings,
             limits=self._limits,
             stats=self.stats,
             jitter=self._jitter,
             cadences=self._cadences,
             quotas=self._quotas,
-            wall=self._wall,
+            wall_ms=self._clock.wall_ms,
         )
         connection = self._link(session, exchange.ws_url)
         try:
@@ -178,12 +170,12 @@ class Feed:
                 return self._unreachable(OFFLINE, f"cannot be reached ({type(error).__name__})")
             opened_at = self._up(connection)
             await connection.run()
-            return self._down(session, self.clock() - opened_at)
+            return self._down(session, self._clock.monotonic() - opened_at)
         finally:
             if self._connection is not None:
                 self._connection = None
                 self.stats.connected -= 1
-            session.closed(self.clock())
+            session.closed(self._clock.monotonic())
             await connection.release()
 
     async def _addressed(self) -> Exchange:
@@ -200,7 +192,7 @@ class Feed:
             exchange.connect.method,
             exchange.rest_url + exchange.connect.path,
             weight=exchange.connect.weight,
-            total_s=self.settings.connect_timeout_s,
+            total_s=self._limits.connect_timeout_s,
             bytes_max=ADDRESS_BYTES_MAX,
         )
         if answer.status != 200:
@@ -214,7 +206,7 @@ class Feed:
     def _link(self, session: FeedSession, url: str) -> Link:
         if self.exchange.via:
             assert self._library is not None, self.exchange.name
-            return CcxtConnection(self.exchange.name, session, self._library, clock=self.clock)
+            return CcxtConnection(self.exchange.name, session, self._library, clock=self._clock)
         return ExchangeConnection(
             self.exchange,
             session,
@@ -225,7 +217,7 @@ class Feed:
             limits=self._limits,
             stats=self.stats,
             recorder=self.recorder,
-            clock=self.clock,
+            clock=self._clock,
         )
 
     def _up(self, connection: Link) -> float:
@@ -237,11 +229,11 @@ class Feed:
         if self._broken:
             self._broken = False
             log.info("Reconnected to %s.", self.exchange.name)
-        return self.clock()
+        return self._clock.monotonic()
 
     def _catch_up(self, connection: Link, known: Sequence[Instrument]) -> None:
         """Apply subscriptions that changed during the handshake."""
-        now = self.clock()
+        now = self._clock.monotonic()
         added = [each for each in self._instruments if each not in known]
         removed = [each for each in known if each not in self._instruments]
         if added:
@@ -276,16 +268,16 @@ class Feed:
         wait_s = self._unreachable(trouble, f"rejects the handshake (HTTP {status})")
         if trouble is OFFLINE:
             return wait_s
-        asked_s = retry_after_s(response.headers.get("Retry-After"), self._wall())
+        asked_s = retry_after_s(response.headers.get("Retry-After"), self._clock.wall_ms() / 1_000)
         if asked_s is None:
             asked_s = holds.get(status, MAINTENANCE_S) * (1.0 + self._jitter())
         # All feeds of the exchange wait, then reconnect one after the other.
-        self._quotas.connects.hold(self.clock() + asked_s)
+        self._quotas.connects.hold(self._clock.monotonic() + asked_s)
         return max(wait_s, asked_s)
 
     def _unreachable(self, trouble: str, problem: str) -> float:
         self.stats.trouble = trouble
-        now = self.clock()
+        now = self._clock.monotonic()
         for instrument in self._instruments:
             self.books.set_health(instrument, Health.OFFLINE, REASONS[trouble], now, detail=problem)
         if not self._broken:
@@ -301,5 +293,5 @@ class Feed:
         if trouble == OFFLINE or not self.exchange.via:
             return 0.0
         wait_s = MAINTENANCE_S * (1.0 + self._jitter())
-        self._quotas.connects.hold(self.clock() + wait_s)
+        self._quotas.connects.hold(self._clock.monotonic() + wait_s)
         return wait_s

@@ -14,6 +14,10 @@ class FeedLimits(Struct, frozen=True, kw_only=True):
     """Limits of one feed; `_s` are seconds."""
 
     # Connections
+    connect_timeout_s: float = 10.0  # TCP, TLS and WebSocket handshakes together
+    reconnect_base_s: float = 1.0  # bound of the first wait; full jitter, doubling
+    reconnect_max_s: float = 60.0  # unless the exchange requests a longer wait
+    frames_per_tick_max: int = 5_000  # in 0.1 s of one connection; then reading pauses
     stable_s: float = 60.0  # without a failure, until the retries of a connection or book restart
     send_queue_max: int = 4_096  # frames that wait for the exchange's message rate limit
     faults_max: int = 3  # frames a minute that cannot be understood, before a reconnect
@@ -36,6 +40,11 @@ class FeedLimits(Struct, frozen=True, kw_only=True):
     probe_quiet_s: float = 300.0  # of silence of an established stream, until a check over REST
     dead_stream_s: float = 10.0  # that a stream may lag behind a REST snapshot
 
+    # Silence
+    silent_min_s: float = 5.0  # of all its books, before a busy connection counts as dead
+    quiet_min_s: float = 10.0  # of one busy instrument, before it is stale and resubscribed
+    old_s: float = 5.0  # age on arrival above which data is counted as old; it is still used
+
     # Cadence: silence limits derived from an instrument's own update intervals
     cadence_evidence_s: float = 30.0  # of observed updates, at least
     cadence_gaps_min: int = 50  # observed intervals, at least
@@ -45,6 +54,8 @@ class FeedLimits(Struct, frozen=True, kw_only=True):
     list_rows_max: int = 50_000
     list_bytes_max: int = 24 << 20  # the largest known is about half of this
     list_pages_max: int = 100
+    reload_s: float = 3_600.0  # between two reloads of a list
+    reload_retry_s: float = 60.0  # bound of the wait after a failed one
 
 
 LIMITS: Final = FeedLimits()

@@ -7,7 +7,6 @@ exchange serves us, and only data that a busy book is up to date.
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import Exchange, Send
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.subscriptions import NEVER, Cadences, Watch
@@ -24,15 +23,13 @@ class Liveness:
 
     Args:
         exchange: Its promised limits.
-        settings: Minimum silences.
-        limits: How much evidence a silence limit needs.
         cadences: Cadences measured by earlier connections of the feed.
+        limits: Minimum silences, and how much evidence a silence limit needs.
     """
 
     def __init__(
         self,
         exchange: Exchange,
-        settings: FeedSettings,
         cadences: Cadences,
         limits: FeedLimits = LIMITS,
     ) -> None:
@@ -44,7 +41,6 @@ class Liveness:
         self._measured = False  # at the last check all books of the connection's cadence were live
         self._beat_at = NEVER
         self._exchange = exchange
-        self._settings = settings
         self._limits = limits
 
     def opened(self, now: float) -> None:
@@ -92,7 +88,7 @@ class Liveness:
         if promised_s is not None and now - max(served_at, self.alive_at) >= promised_s:
             return NO_HEARTBEAT
         silent_s = now - served_at
-        if not data_at or silent_s < self._settings.silent_min_s:
+        if not data_at or silent_s < self._limits.silent_min_s:
             return None
         return NO_DATA if silent_s >= self._limit_s(watches) else None
 
@@ -130,12 +126,12 @@ class Liveness:
         cadences = [watch.cadence for watch in watches if watch.was_live]
         if self._measured:
             cadences.append(self.cadences.connection)
-        least_s = self._settings.silent_min_s
+        least_s = self._limits.silent_min_s
         return min(each.limit_s(self._limits, least_s) for each in cadences)
 
     def overdue(self, watches: Iterable[Watch], now: float) -> list[Watch]:
         """List the instruments that are silent longer than their limit."""
-        least_s = self._settings.silent_min_s
+        least_s = self._limits.silent_min_s
         return [
             watch
             for watch in watches
@@ -148,7 +144,7 @@ class Liveness:
         if now - max(book.updated_at, watch.alive_at) > self._exchange.quiet_max_s:
             return True
         silent_s = now - book.updated_at
-        if silent_s >= watch.cadence.limit_s(self._limits, self._settings.quiet_min_s):
+        if silent_s >= watch.cadence.limit_s(self._limits, self._limits.quiet_min_s):
             watch.cadence.learn(silent_s, now)
             return True
         return False

@@ -4,11 +4,11 @@ Pure: frames and requests come in, effects that may be executed now are returned
 queue is bounded; urgent frames go first.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.exchanges.kit.contract import Fetch, Send
 from onebook.exchanges.kit.limits import Quotas
 from onebook.model import Instrument, Reason
@@ -53,7 +53,7 @@ class Outbox:
         quotas: The exchange's rate limits; those per address are shared.
         frames_max: The most frames that may wait.
         wake: Called when `drain` has something new.
-        wall: Unix seconds, for frames that contain their sending time.
+        wall_ms: Unix milliseconds, for frames that contain their sending time.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Outbox:
         *,
         frames_max: int,
         wake: Callable[[], object],
-        wall: Callable[[], float] = time.time,
+        wall_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
     ) -> None:
         self._wake = wake
-        self._wall = wall
+        self._wall_ms = wall_ms
         self._frames_max = frames_max
         self._frames: deque[Send] = deque()
         self._urgent: list[Effect] = []
@@ -139,7 +139,7 @@ class Outbox:
         return effects
 
     def _leaving(self, output: Send) -> Transmit:
-        return Transmit(output.at(round(self._wall() * 1_000)))
+        return Transmit(output.at(self._wall_ms()))
 
     def _may_send(self, now: float) -> bool:
         """Charge one frame to the exchange's limits; False if it must wait."""

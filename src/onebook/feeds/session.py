@@ -9,13 +9,12 @@ heartbeats), `recovery` (books that are not live), `reseeding` (snapshots for li
 
 import logging
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from onebook.books import Books
-from onebook.config import FeedSettings
+from onebook.clock import SYSTEM_CLOCK
 from onebook.exchanges.kit.contract import (
     Acknowledged,
     Alive,
@@ -73,13 +72,12 @@ class FeedSession:
         exchange: Its facts.
         instruments: Their books are already open.
         books: Receive the data.
-        settings: What the operator decides.
         limits: Limits and waits.
         stats: Counters of the exchange, shared by its connections.
         jitter: A number in [0, 1) for each wait.
         cadences: Cadences measured by earlier connections of the feed.
         quotas: The exchange's limits, shared by its connections.
-        wall: Unix seconds, for requests that name their time.
+        wall_ms: Unix milliseconds, for requests that contain their time.
     """
 
     def __init__(
@@ -88,13 +86,12 @@ class FeedSession:
         instruments: Sequence[Instrument],
         *,
         books: Books,
-        settings: FeedSettings,
         limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         jitter: Callable[[], float] = random.random,
         cadences: Cadences | None = None,
         quotas: Quotas | None = None,
-        wall: Callable[[], float] = time.time,
+        wall_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
     ) -> None:
         self.pending = False  # `drain` has effects
         self.ended: End | None = None
@@ -109,9 +106,9 @@ class FeedSession:
             quotas or Quotas(exchange.limits),
             frames_max=limits.send_queue_max,
             wake=self._wake,
-            wall=wall,
+            wall_ms=wall_ms,
         )
-        self._liveness = Liveness(exchange, settings, cadences or Cadences(), limits)
+        self._liveness = Liveness(exchange, cadences or Cadences(), limits)
         self._recovery = Recovery(
             books=books,
             outbox=self._outbox,

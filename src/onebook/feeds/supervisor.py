@@ -7,9 +7,8 @@ import asyncio
 import logging
 import random
 import ssl
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from onebook import metrics
 from onebook.books import Books
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.errors import ConfigError
@@ -90,9 +90,7 @@ class Supervisor:
         limits: Limits and waits of feeds that are opened from now on.
         recorders: Record all frames and bodies of an exchange, by its name.
         library: ccxt, where an exchange comes through it.
-        clock: Monotonic seconds.
-        wall: Unix seconds.
-        sleep: Waits.
+        clock: Times its waits.
         jitter: A number in [0, 1) for each wait.
     """
 
@@ -107,9 +105,7 @@ class Supervisor:
         limits: FeedLimits = LIMITS,
         recorders: Mapping[str, FrameRecorder] = MappingProxyType({}),
         library: Library | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = SYSTEM_CLOCK,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.limits = limits
@@ -122,8 +118,6 @@ class Supervisor:
         self._recorders = recorders
         self._library = library
         self._clock = clock
-        self._wall = wall
-        self._sleep = sleep
         self._jitter = jitter
         self._quotas = {name: Quotas(each.limits) for name, each in exchanges.items()}
         self._subscribers: dict[Instrument, int] = {}
@@ -191,7 +185,8 @@ class Supervisor:
         if traded(instrument):
             self._place(instrument)
         else:
-            self._books.set_health(instrument, Health.OFFLINE, Reason.HALTED, self._clock())
+            now = self._clock.monotonic()
+            self._books.set_health(instrument, Health.OFFLINE, Reason.HALTED, now)
 
     def release(self, instrument: Instrument) -> None:
         """Count one subscriber less; after the last one the book stays open for `linger_s`."""
@@ -200,7 +195,7 @@ class Supervisor:
             self._subscribers[instrument] = count
         else:
             del self._subscribers[instrument]
-            self._unused_since[instrument] = self._clock()
+            self._unused_since[instrument] = self._clock.monotonic()
 
     def in_use(self) -> Collection[str]:
         """Return the enabled exchanges."""
@@ -234,9 +229,9 @@ class Supervisor:
             if now - since >= linger_s:
                 del self._unused_since[instrument]
                 self._close(instrument)
-        wall_offset_s = self._wall() - self._clock()
+        wall_offset_s = self._clock.wall_ms() / 1_000 - self._clock.monotonic()
         for stats in self.stats.values():
-            stats.publish(wall_offset_s=wall_offset_s, old_s=self._settings.old_s)
+            stats.publish(wall_offset_s=wall_offset_s, old_s=self.limits.old_s)
         counts = Counter((book.instrument.exchange, book.health) for book in self._books)
         for name in self.stats:
             for health in Health:
@@ -250,9 +245,9 @@ class Supervisor:
 
     async def _keep_sweeping(self) -> None:
         while True:
-            await self._sleep(SWEEP_S)
+            await self._clock.sleep(SWEEP_S)
             try:
-                self.sweep(self._clock())
+                self.sweep(self._clock.monotonic())
             except Exception:
                 log.exception("A tick of the feed supervisor failed.")
 
@@ -287,7 +282,7 @@ class Supervisor:
     def _defer(self, name: str, instruments: Sequence[Instrument]) -> None:
         """Take books offline that exceed the exchange's connections per address."""
         self._surplus[name].update(dict.fromkeys(instruments))
-        now = self._clock()
+        now = self._clock.monotonic()
         for each in instruments:
             self._books.set_health(
                 each, Health.OFFLINE, Reason.RATE_LIMITED, now, detail=CONNECTIONS
@@ -308,8 +303,6 @@ class Supervisor:
             library=self._library,
             tls=self._tls_for(exchange.ws_url),
             clock=self._clock,
-            wall=self._wall,
-            sleep=self._sleep,
             jitter=self._jitter,
         )
         self._homes.update(dict.fromkeys(instruments, feed))
@@ -347,9 +340,10 @@ class Supervisor:
     def _gone(self, instrument: Instrument, reason: Reason) -> None:
         if self._books.get(instrument) is not None:
             self._displace(instrument)
-            self._books.set_health(instrument, Health.OFFLINE, reason, self._clock())
+            self._books.set_health(instrument, Health.OFFLINE, reason, self._clock.monotonic())
 
     def _back(self, instrument: Instrument) -> None:
         if self._books.get(instrument) is not None and instrument not in self._homes:
-            self._books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, self._clock())
+            now = self._clock.monotonic()
+            self._books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
             self._place(instrument)

@@ -1,7 +1,6 @@
 """The WebSocket server: connections, commands, and subscriptions."""
 
-from onebook.gateway.codes import CLOSE_CODES, ERRORS
-from onebook.gateway.commands import ACTION_ERRORS
+from onebook.gateway.codes import ACTION_ERRORS, CLOSE_CODES, ERRORS
 from onebook.gateway.gateway import Gateway
 from onebook.gateway.messages import MESSAGES
 

@@ -1,6 +1,6 @@
 from typing import TypeVar
 
-from onebook.gateway.direct import PurePeer
+from onebook.gateway.fanout import PurePeer
 
 class Peer(PurePeer): ...
 

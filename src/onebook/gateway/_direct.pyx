@@ -1,4 +1,4 @@
-"""Fan-out of frames to many clients without Python per client; `direct` describes it.
+"""Fan-out of frames to many clients without Python per client; `fanout` describes it.
 
 See send(2): https://man7.org/linux/man-pages/man2/send.2.html
 """

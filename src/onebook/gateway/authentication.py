@@ -1,19 +1,23 @@
-"""Authentication of connections: keys are verified, and the connections of a key are limited.
+"""Keys of connections: authentication, the connection limit, delivered bytes, changes of a key.
 
-Verifying queries the database, so it runs as a task; its result is applied at once, between two
-messages. At a key's connection limit a connection that does not answer a ping is closed in favour
-of the new one.
+A key is verified with a database query, which runs as a task; its verdict is applied between two
+messages. At a key's connection limit, a connection that does not answer a ping is closed to make
+room for the new one.
 """
 
 import asyncio
 import logging
 import uuid
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from onebook.accounts import Accounts, Key
+from onebook.accounts import Accounts, Key, UsageReport
 from onebook.accounts.keys import SHOWN_LENGTH
+from onebook.accounts.usage import Meter, gib
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.errors import (
     ApiKeyDisabled,
@@ -21,16 +25,102 @@ from onebook.errors import (
     InvalidApiKey,
     RateLimitExceeded,
 )
-from onebook.gateway import effects, liveness, metrics
-from onebook.gateway.charges import Charges
+from onebook.gateway import effects, metrics
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.commands import Id
-from onebook.gateway.effects import Effects, KeyVerdict, MessageTime, VerifyKey
+from onebook.gateway.effects import (
+    Effects,
+    KeyVerdict,
+    MessageTime,
+    SendText,
+    VerifyKey,
+    ending,
+    key_refused,
+)
+from onebook.gateway.messages import encode
 from onebook.gateway.reference import AuthenticationSuccess, success_of
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
-from onebook.streams import Clock
+from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
+from onebook.streams import iso_us
+
+# `DataLimitWarning.action_required`
+USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe from some symbols."
+USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
 
 log = logging.getLogger("onebook.gateway")
+
+
+class Charges:
+    """Charges keys for the bytes delivered to their connections; reports used allowances."""
+
+    def __init__(self, *, meter: Meter, connections: ConnectionRegistry, clock: Clock) -> None:
+        self._meter = meter
+        self._connections = connections
+        self._clock = clock
+
+    def settle(self, connection: ClientPort) -> None:
+        """Charge the bytes delivered to one connection since the last call; free without a key."""
+        self._charge((connection,))
+
+    def hand_over(self, connection: ClientPort) -> None:
+        """Charge everything written to a connection that gets another key, acknowledged or not.
+
+        What its next key pays begins after it; without a key it was free.
+        """
+        self._add(connection.processor.key, connection.output.take_written())
+
+    def settle_all(self) -> None:
+        """Charge the bytes delivered to all connections, in one sum per key."""
+        for group in self._connections.by_key.values():
+            self._charge(group)
+
+    def standing(self, key_id: str) -> Effects:
+        """Messages for a new connection: a warning, or the close where the allowance is used up."""
+        if self._meter.over(key_id):
+            return self.used_up(key_id)
+        report = self._meter.report(key_id, self._clock.wall_us() // 1_000)
+        if report.status.warning_threshold:
+            return (SendText(self.warning(report)),)
+        return ()
+
+    def warning(self, report: UsageReport) -> bytes:
+        """The message that most of an allowance is used."""
+        usage = report.data_usage
+        exceeded_bytes = usage.bytes_used - usage.bytes_limit
+        return encode(
+            DataLimitWarning(
+                message=f"{usage.usage_percentage:g} % of the monthly data allowance is used.",
+                data_usage=WarnedUsage(**asdict(usage), exceeded_by_gb=gib(max(0, exceeded_bytes))),
+                action_required=USE_LESS if exceeded_bytes < 0 else USED_UP,
+                reset_date=report.billing_period.reset_date,
+                timestamp=iso_us(self._clock.wall_us()),
+            )
+        )
+
+    def used_up(self, key_id: str) -> Effects:
+        """The last messages to a connection whose key has used its allowance."""
+        report = self._meter.report(key_id, self._clock.wall_us() // 1_000)
+        limit_gb = report.data_usage.limit_gb
+        notice = DataLimitExceeded(
+            message=f"The monthly data allowance of {limit_gb:g} GB is used up.",
+            data_usage=report.data_usage,
+            reset_date=report.billing_period.reset_date,
+            timestamp=iso_us(self._clock.wall_us()),
+        )
+        return ending(CloseCode.DATA_LIMIT, "data limit exceeded", encode(notice))
+
+    def _charge(self, connections: Iterable[ClientPort]) -> None:
+        """Charge connections of one key."""
+        delivered, key = 0, None
+        for connection in connections:
+            delivered += connection.output.take_delivered()
+            key = connection.processor.key
+        self._add(key, delivered)
+
+    def _add(self, key: Key | None, sent_bytes: int) -> None:
+        if sent_bytes and key is not None:
+            self._meter.add(key.key_id, sent_bytes)
+            metrics.SENT_BYTES.labels(key.tier).inc(sent_bytes)
 
 
 class KeyPeers(Protocol):
@@ -160,12 +250,12 @@ class Authenticator:
         wait_s = self._settings.liveness_wait_s
         if not full() or self._replace(key.key_id, silent_since_s=started_s - wait_s):
             return False
-        probed = liveness.probe(self._connections.of_key(key.key_id), started_s)
+        probed = _probe(self._connections.of_key(key.key_id), started_s)
         answer = asyncio.Event()
         self._pong_awaited.add(answer)
         try:
             async with asyncio.timeout(wait_s):
-                while full() and liveness.unanswered(probed):
+                while full() and _unanswered(probed):
                     answer.clear()
                     await answer.wait()
         except TimeoutError:
@@ -187,7 +277,7 @@ class Authenticator:
 
     def _replace(self, key_id: str, *, silent_since_s: float) -> bool:
         """Close the connection of a key that has been silent for longest, if there is one."""
-        dead = liveness.dead(self._connections.of_key(key_id), silent_since_s)
+        dead = _dead(self._connections.of_key(key_id), silent_since_s)
         if dead is None:
             return False
         dead.end(CloseCode.SLOW, "no pong")
@@ -265,3 +355,87 @@ class Authenticator:
 
 def _tier(key: Key | None) -> str:
     return key.tier if key is not None else metrics.NO_TIER
+
+
+def _dead(connections: Iterable[ClientPort], silent_since_s: float) -> ClientPort | None:
+    """The connection that has been silent for longest, and at least since then.
+
+    One that is closing counts as dead. A slow client is not pinged: what counts is when it last
+    read something.
+    """
+    found = None
+    for each in connections:
+        if each.output.ended:
+            return each
+        since_s = each.silent_since_s
+        if since_s and since_s <= silent_since_s:
+            found, silent_since_s = each, since_s
+    return found
+
+
+def _probe(connections: Iterable[ClientPort], now_s: float) -> list[ClientPort]:
+    """Ping connections without an unanswered ping; returns those that may be dead."""
+    probed = [each for each in connections if not each.output.ended and not each.output.behind]
+    for each in probed:
+        if not each.keepalive.ping_at:
+            each.ping(now_s)
+    return probed
+
+
+def _unanswered(connections: Collection[ClientPort]) -> bool:
+    """Whether one of these connections has an unanswered ping."""
+    return any(each.keepalive.ping_at and not each.output.ended for each in connections)
+
+
+class KeyEvents:
+    """Applies events of accounts and usage to the connections of a key."""
+
+    def __init__(
+        self,
+        *,
+        connections: ConnectionRegistry,
+        charges: Charges,
+        now: Callable[[], MessageTime],
+    ) -> None:
+        self._connections = connections
+        self._charges = charges
+        self._now = now
+
+    def key_disabled(self, key_id: str) -> None:
+        """A key was suspended or expired: its connections end."""
+        for connection in self._connections.of_key(key_id):
+            self._refuse(connection, ApiKeyDisabled.code, "This key is suspended or expired.")
+
+    def key_changed(self, key: Key, opened_by: Collection[bytes]) -> None:
+        """A key was changed and may be used.
+
+        Connections from before a suspension are closed, also when it has been lifted, and those
+        opened with a text that was replaced. The others get the new tier.
+        """
+        for connection in self._connections.of_key(key.key_id):
+            known = connection.processor.key
+            if known is not None and known.suspensions != key.suspensions:
+                self._refuse(
+                    connection, ApiKeyDisabled.code, "This key was suspended; connect again."
+                )
+            elif connection.processor.opened_by not in opened_by:
+                self._refuse(
+                    connection, InvalidApiKey.code, "This API key was replaced; use the new one."
+                )
+            elif known is not None:
+                metrics.move_tier(known.tier, key.tier)
+                connection.processor.key = key
+
+    def allowance_exceeded(self, key_id: str) -> None:
+        """A key used up its allowance: its connections end."""
+        for connection in self._connections.of_key(key_id):
+            connection.execute(self._charges.used_up(key_id))
+
+    def allowance_warned(self, key_id: str, report: UsageReport) -> None:
+        """A key used 80 % of its allowance: its connections get a warning."""
+        warning = (SendText(self._charges.warning(report)),)
+        for connection in self._connections.of_key(key_id):
+            connection.execute(warning)
+
+    def _refuse(self, connection: ClientPort, error: str, message: str) -> None:
+        connection.execute(key_refused(error, message, now=self._now()))

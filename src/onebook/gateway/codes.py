@@ -51,6 +51,21 @@ ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
     "rate_limit_exceeded": (("error",), "Too many messages per minute."),
 }
 
+AUTHENTICATION_FAILED: Final = 4001
+INVALID_ACTION: Final = 4002
+MISSING_PARAMETERS: Final = 4003
+EXCHANGE_ERROR: Final = 4004
+RATE_LIMIT: Final = 4005
+
+# Errors of actions that have a number: code, number, and when.
+ACTION_ERRORS: Final = {
+    "authentication_failed": (AUTHENTICATION_FAILED, "Action before authentication."),
+    "invalid_action": (INVALID_ACTION, "Unknown action."),
+    "missing_parameters": (MISSING_PARAMETERS, "A required field is missing."),
+    "exchange_error": (EXCHANGE_ERROR, "The exchange is unreachable."),
+    "rate_limit_exceeded": (RATE_LIMIT, "Too many concurrent actions, or too many per minute."),
+}
+
 
 class CloseCode:
     """Close code of a connection; its first two digits say what the client should do."""

@@ -6,21 +6,40 @@ from functools import cache
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType, ValidationError, json
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, ValidationError
+from pydantic.fields import FieldInfo
 
-from onebook.core import iso
-from onebook.core.types import DEPTH_MAX
 from onebook.errors import CREDENTIALS_HELD
-from onebook.logs import redact
-from onebook.streams import FULL, OBJECT
-from onebook.streams.fill import FILL_SIZES_MAX
+from onebook.streams import ViewOptions, about
+from onebook.streams.options import MUST_BE
+from onebook.transactions.request import TransactionsRequest
 
-MUST_BE: Final = "must_be"  # in the metadata of a field whose type does not describe it well enough
 NAME_SHOWN_MAX: Final = 64
 NOT_NAMED: Final = (type(None), UnsetType)  # of a union: both are a field that is left out
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.\w+`)?\Z", re.DOTALL)
 _FIELD = re.compile(r" - at `\$\.([A-Za-z_]+)")
+
+
+class CommandRefused(Exception):
+    """A command or an action cannot be served: becomes one error message."""
+
+    def __init__(self, error: str, message: str, **extra: Any) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+        self.extra = extra
+
+
+def unreadable(error: ValidationError, body: type[Struct]) -> CommandRefused:
+    """The refusal of a command that has an invalid field."""
+    text = str(error)
+    if body.__struct_config__.tag_field == "action":
+        if text.startswith("Object contains unknown field `credentials`"):
+            return CommandRefused("invalid_parameters", CREDENTIALS_HELD)
+        if _MISSING.match(text):
+            return CommandRefused("missing_parameters", sentence(error, body))
+    return CommandRefused("invalid_parameters", sentence(error, body))
 
 
 def sentence(error: ValidationError, body: type[Struct]) -> str:
@@ -82,22 +101,8 @@ def _plain(kind: Any, limits: dict[str, int]) -> str:
 
 Id = str | int | float | None
 
-DEPTH_DEFAULT: Final = 20
-INTERVAL_MS_DEFAULT: Final = 100
-INTERVAL_MS_MIN: Final = 10
-INTERVAL_MS_MAX: Final = 60_000
 NAMES_MAX: Final = 256  # exchange names in one message
 SYMBOL_CHARACTERS_MAX: Final = 64
-
-
-def about(description: str, example: Any = UNSET, must_be: str = "", **limits: Any) -> Meta:
-    """Describe a field: its meaning, one example, its limits, and its name in errors."""
-    return Meta(
-        description=description,
-        examples=None if example is UNSET else [example],
-        extra={MUST_BE: must_be} if must_be else None,
-        **limits,
-    )
 
 
 MessageId = Annotated[
@@ -122,61 +127,14 @@ Exchanges = Annotated[
         f'a list of names or "all", with at most {NAMES_MAX} names',
     ),
 ]
-Depth = Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)]
-IntervalMs = Annotated[
-    int,
-    about(
-        "At most one update in each period of so many milliseconds; the last state always "
-        "arrives. After a late one the next may come in half the time.",
-        100,
-        ge=INTERVAL_MS_MIN,
-        le=INTERVAL_MS_MAX,
-    ),
-]
-Mode = Annotated[
-    Literal["full", "delta"],
-    about("full: each update is the whole view; delta: changed levels after the first.", FULL),
-]
-Levels = Annotated[
-    Literal["object", "array"], about("Levels as objects or as [price, amount].", OBJECT)
-]
-Split = Annotated[bool, about("Add the amount of each exchange at a level.", False)]
-Group = Annotated[
-    str | None,
-    about(
-        "Price step to bin to, bids down and asks up, as decimal text of at most 12 decimals. Bids "
-        "below one step are left out.",
-        "0.5",
-        'a price step as decimal text, such as "0.5"',
-    ),
-]
-Ages = Annotated[bool, about("Add how old the data of each exchange is, in milliseconds.", False)]
-Coverage = Annotated[
-    bool,
-    about("Add the outermost price up to which the book of each exchange is known.", False),
-]
-
-
-class FillOption(Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes whose cost of buying and selling is in each update."""
-
-    amounts: Annotated[
-        tuple[str, ...], about("In the base currency, as decimal text.", ["0.5"])
-    ] = ()
-    notionals: Annotated[
-        tuple[str, ...], about("In the quote currency, as decimal text.", ["10000"])
-    ] = ()
-
-
-Fill = Annotated[
-    FillOption | None,
-    about(
-        "Add what buying and selling these sizes would cost: for each the average and the worst "
-        f"price and the amount on each exchange. At most {FILL_SIZES_MAX} amounts and notionals.",
-        {"amounts": ["0.5"], "notionals": ["10000"]},
-        'an object with lists of decimal text in "amounts", "notionals" or both',
-    ),
-]
+# Every option of a view, absent unless the client sends it.
+ViewChanges: Any = msgspec.defstruct(
+    "ViewChanges",
+    [(each.name, each.type | UnsetType, UNSET) for each in msgspec.structs.fields(ViewOptions)],
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag="get_aggregated_orderbook",
+)
 
 
 class Identified(Struct):
@@ -199,41 +157,21 @@ class Authenticate(Struct, tag="authenticate"):
     id: MessageId = None
 
 
-class Chosen(Struct, forbid_unknown_fields=True):
-    """Which book of which symbol."""
+class SubscribeAggregated(
+    ViewOptions, frozen=True, forbid_unknown_fields=True, tag="subscribe_aggregated"
+):
+    """Subscribe to the aggregated order book of a symbol; repeating it replaces the options."""
 
     symbol: Symbol
     exchanges: Exchanges = "all"
-    depth: Depth = DEPTH_DEFAULT
-    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
-    mode: Mode = "full"
-    levels: Levels = "object"
-    split: Split = False
-    group: Group = None
-    ages: Ages = False
-    coverage: Coverage = False
-    fill: Fill = None
     id: MessageId = None
 
 
-class SubscribeAggregated(Chosen, tag="subscribe_aggregated"):
-    """Subscribe to the aggregated order book of a symbol; repeating it replaces the options."""
-
-
-class GetAggregatedOrderbook(Struct, forbid_unknown_fields=True, tag="get_aggregated_orderbook"):
+class GetAggregatedOrderbook(ViewChanges):  # type: ignore[misc]
     """Get the aggregated order book of a symbol once; absent options are the subscription's."""
 
     symbol: Symbol
     exchanges: Exchanges | UnsetType = UNSET
-    depth: Depth | UnsetType = UNSET
-    interval_ms: IntervalMs | UnsetType = UNSET
-    mode: Mode | UnsetType = UNSET
-    levels: Levels | UnsetType = UNSET
-    split: Split | UnsetType = UNSET
-    group: Group | UnsetType = UNSET
-    ages: Ages | UnsetType = UNSET
-    coverage: Coverage | UnsetType = UNSET
-    fill: Fill | UnsetType = UNSET
     id: MessageId = None
 
 
@@ -285,24 +223,19 @@ class Ping(Struct, tag="ping"):
     id: MessageId = None
 
 
-AUTHENTICATION_FAILED: Final = 4001
-INVALID_ACTION: Final = 4002
-MISSING_PARAMETERS: Final = 4003
-EXCHANGE_ERROR: Final = 4004
-RATE_LIMIT: Final = 4005
 NAME_CHARACTERS_MAX: Final = 64
 TYPES_MAX: Final = 64
 
-# Errors of the action family: code, number, and when.
-ACTION_ERRORS: Final = {
-    "authentication_failed": (AUTHENTICATION_FAILED, "Action before authentication."),
-    "invalid_action": (INVALID_ACTION, "Unknown action."),
-    "missing_parameters": (MISSING_PARAMETERS, "A required field is missing."),
-    "exchange_error": (EXCHANGE_ERROR, "The exchange is unreachable."),
-    "rate_limit_exceeded": (RATE_LIMIT, "Too many concurrent actions, or too many per minute."),
-}
-
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
+
+
+def _sent(name: str, field: FieldInfo) -> tuple[Any, ...]:
+    """A field of a pydantic model as a message has it: null means absent."""
+    kind = Name if field.annotation is str else field.annotation
+    described = Meta(description=" ".join((field.description or "").split()))
+    if field.is_required():
+        return name, Annotated[kind, described]
+    return name, Annotated[kind | None, described], field.default  # type: ignore[operator]
 
 
 class GetExchangesAction(Struct, tag_field="action", tag="get_exchanges"):
@@ -321,19 +254,24 @@ class ValidateCredentialsAction(
     id: Id = None
 
 
-class SubscribeTransactionsAction(
-    Struct, tag_field="action", tag="subscribe_transactions", forbid_unknown_fields=True
-):
+# The fields of `TransactionsRequest`; `verify` is refused, because an answer has no room for it.
+_TransactionsFields: Any = msgspec.defstruct(
+    "_TransactionsFields",
+    [
+        _sent(name, field)
+        for name, field in TransactionsRequest.model_fields.items()
+        if name != "verify"
+    ],
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="action",
+    tag="subscribe_transactions",
+)
+
+
+class SubscribeTransactionsAction(_TransactionsFields):  # type: ignore[misc]
     """Get the transactions of an account: progress, the records, completion."""
 
-    exchange: Name
-    testnet: bool | None = False
-    transaction_types: Annotated[list[Name], Meta(max_length=TYPES_MAX)] | None = []
-    start_time: int | None = None
-    end_time: int | None = None
-    limit: int | None = None
-    cursor: str | None = None
-    include_raw: bool | None = False
     id: Id = None
 
 
@@ -344,69 +282,3 @@ class UnsubscribeTransactionsAction(
 
     exchange: Name | None = None
     id: Id = None
-
-
-ACTIONS: Final[dict[str, type[Struct]]] = {
-    "get_exchanges": GetExchangesAction,
-    "validate_credentials": ValidateCredentialsAction,
-    "subscribe_transactions": SubscribeTransactionsAction,
-    "unsubscribe_transactions": UnsubscribeTransactionsAction,
-}
-_DECODERS: Final = {name: json.Decoder(body) for name, body in ACTIONS.items()}
-
-
-class ActionRefused(Exception):
-    """An action cannot be served: becomes one error message."""
-
-    def __init__(self, error: str, message: str, **extra: Any) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
-        self.extra = extra
-
-
-def parse(text: str, action: str) -> Any:
-    """Read the fields of an action.
-
-    Raises:
-        ActionRefused: There is no such action, or a field is wrong.
-    """
-    if action not in _DECODERS:
-        raise ActionRefused("invalid_action", f"Unknown action {shown(action)}.")
-    try:
-        return _DECODERS[action].decode(text)
-    except msgspec.ValidationError as error:
-        missing = "missing required field" in str(error)
-        code = "missing_parameters" if missing else "invalid_parameters"
-        held = str(error).startswith("Object contains unknown field `credentials`")
-        message = CREDENTIALS_HELD if held else sentence(error, ACTIONS[action])
-        raise ActionRefused(code, message) from None
-    except (msgspec.DecodeError, RecursionError):
-        raise ActionRefused("invalid_parameters", "A message must be a JSON object.") from None
-
-
-def refused(error: ActionRefused, message_id: Id, now_ms: int) -> bytes:
-    """The error message of a refusal."""
-    number = ACTION_ERRORS.get(error.error, (None, ""))[0]
-    body: dict[str, Any] = {"type": "error", "error": error.error, "message": error.message}
-    if number is not None:
-        body["code"] = number
-    return message_of(body | error.extra, message_id, now_ms)
-
-
-def message_of(body: dict[str, Any], message_id: Id, now_ms: int) -> bytes:
-    """Encode a reply; keys and tokens in words of the client are masked."""
-    timed = body | {"timestamp": iso(now_ms)}
-    masked = redact(json.encode(timed).decode()).encode()
-    return _identified(masked, message_id)
-
-
-def typed(answer: bytes, kind: str, message_id: Id) -> bytes:
-    """Make a message of an encoded answer."""
-    return _identified(b'{"type":"%b",%b' % (kind.encode(), answer[1:]), message_id)
-
-
-def _identified(payload: bytes, message_id: Id) -> bytes:
-    if message_id is None:
-        return payload
-    return b'%b,"id":%b}' % (payload[:-1], json.encode(message_id))

@@ -22,11 +22,12 @@ from websockets.protocol import SERVER
 from websockets.protocol import Protocol as FrameParser
 
 from onebook import logs
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.gateway import frames, metrics
 from onebook.gateway.authentication import Authenticator
 from onebook.gateway.codes import OFFENCES, CloseCode
-from onebook.gateway.commands import ActionRefused, refused
+from onebook.gateway.commands import CommandRefused
 from onebook.gateway.effects import (
     CloseView,
     Effects,
@@ -51,13 +52,13 @@ from onebook.gateway.lifecycle import (
     ConnectionState,
     transition,
 )
+from onebook.gateway.messages import encode_action_refusal
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.gateway.scheduler import TICK_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrader, library_log
-from onebook.streams import Clock
 
 # Bytes scanned for the peer's close frame after ours; then reading stops. Each frame counts as at
 # least so many bytes, because it costs time.
@@ -397,8 +398,8 @@ class ClientConnection(asyncio.Protocol):
         if parts.actions is not None:
             parts.actions.begin(self, self.output.send_text, key, effect.body)
             return
-        refusal = ActionRefused("invalid_action", "This node has no transaction interface.")
-        self.output.send_text(refused(refusal, effect.body.id, parts.clock.wall_us() // 1_000))
+        refusal = CommandRefused("invalid_action", "This node has no transaction interface.")
+        self.output.send_text(encode_action_refusal(refusal, effect.body.id, parts.clock.wall_us()))
 
     def _open_view(self, effect: OpenView) -> None:
         self._parts.subscriptions.open(self, effect)

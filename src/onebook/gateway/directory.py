@@ -3,19 +3,20 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
 from onebook import exchanges
 from onebook.core import MEMBERS_MAX
 from onebook.exchanges.kit.selection import ALL, ExchangeSelection, instead_of, select
+from onebook.feeds import Catalogue
 from onebook.gateway import commands, replies
-from onebook.gateway.commands import shown
-from onebook.gateway.effects import CommandRefused
+from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
-from onebook.streams import StreamKey
+from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes
 
 KEPT_S: Final = 5.0  # how long encoded lists are cached: they are long and change hourly
@@ -35,27 +36,11 @@ CATEGORIES: Final[dict[str, frozenset[str]]] = {
 _encode = msgspec.json.encode
 
 
-class PairCatalogue(Protocol):
-    """Symbols that each exchange trades."""
-
-    def exchanges(self, symbol: str) -> list[str]:
-        """The exchanges that trade a symbol now."""
-
-    def pairs(self, exchange: str) -> list[str]:
-        """The symbols that an exchange trades now."""
-
-    def unread(self) -> set[str]:
-        """Exchanges in use whose list of instruments was never read."""
-
-    def suggest(self, symbol: str, n: int = 3) -> list[str]:
-        """Symbols like this one."""
-
-
-class ExchangeStates(Protocol):
-    """State of each exchange's feeds."""
+class GatewaySupervisor(BookSupervisor, Protocol):
+    """Subscriptions to books, and the state of exchanges."""
 
     def in_use(self) -> Collection[str]:
-        """The exchanges that the settings switch on."""
+        """The exchanges that are enabled."""
 
     def state(self, exchange: str) -> str:
         """One of active, maintenance, offline, limited."""
@@ -74,8 +59,8 @@ class Directory:
 
     def __init__(
         self,
-        catalogue: PairCatalogue,
-        supervisor: ExchangeStates,
+        catalogue: Catalogue,
+        supervisor: GatewaySupervisor,
         *,
         monotonic: Callable[[], float],
         via: Mapping[str, str] = MappingProxyType({}),
@@ -172,41 +157,46 @@ LIST_RETRY_S: Final = 10  # a list that could not be read is read again within a
 
 
 def stream_key(
-    directory: Directory, body: commands.Chosen
+    directory: Directory, symbol: str, exchanges: list[str] | str, options: ViewOptions
 ) -> tuple[StreamKey, list[replies.Rejected]]:
-    """The stream of a subscription, and the exchanges that were rejected."""
-    group = _shortest(body.group)
-    accepted, rejected = _choose(directory, body.symbol, body.exchanges)
-    key = StreamKey(
-        symbol=body.symbol,
-        exchanges=tuple(sorted(accepted)),
-        depth=body.depth,
-        interval_ms=body.interval_ms,
-        mode=body.mode,
-        levels=body.levels,
-        split=body.split,
-        group=group,
-        ages=body.ages,
-        coverage=body.coverage,
-        fill=_sizes(body.fill),
-    )
-    return key, rejected
+    """The stream that these options describe, and the exchanges that were rejected.
+
+    Raises:
+        CommandRefused: No requested exchange lists the symbol, or an option is invalid.
+    """
+    canonical = _canonical(options)
+    accepted, rejected = _choose(directory, symbol, exchanges)
+    return StreamKey(symbol, tuple(sorted(accepted)), canonical), rejected
 
 
-def completed(
-    body: commands.GetAggregatedOrderbook, subscribed: StreamKey | None
-) -> commands.Chosen:
-    """Options of a one-time request: absent ones come from the subscription, else the default."""
-    chosen: dict[str, Any] = {}
+def requested_stream(
+    directory: Directory, body: commands.GetAggregatedOrderbook, subscribed: StreamKey | None
+) -> StreamKey:
+    """The stream of a one-time request: absent options are the subscription's, else the defaults.
+
+    Raises:
+        CommandRefused: As of `stream_key`.
+    """
+    exchanges: list[str] | str = ALL
+    options = ViewOptions()
     if subscribed is not None:
-        chosen = subscribed._asdict()
-        chosen |= {
-            "exchanges": list(subscribed.exchanges),
-            "group": subscribed.group or None,
-            "fill": _fill_option(subscribed),
-        }
-    sent = ((name, getattr(body, name)) for name in body.__struct_fields__)
-    return commands.Chosen(**chosen | {name: value for name, value in sent if value is not UNSET})
+        exchanges, options = list(subscribed.exchanges), subscribed.options
+    if body.exchanges is not UNSET:
+        exchanges = body.exchanges
+    sent = ((name, getattr(body, name)) for name in ViewOptions.__struct_fields__)
+    options = replace(options, **{name: value for name, value in sent if value is not UNSET})
+    return stream_key(directory, body.symbol, exchanges, options)[0]
+
+
+def _canonical(options: ViewOptions) -> ViewOptions:
+    """Equal options in one form; of a command, its options alone.
+
+    Raises:
+        CommandRefused: The price step or a size is invalid.
+    """
+    chosen = {name: getattr(options, name) for name in ViewOptions.__struct_fields__}
+    exact = {"group": _shortest(options.group), "fill": _sizes(options.fill)}
+    return ViewOptions(**chosen | exact)
 
 
 def _choose(
@@ -286,14 +276,14 @@ def _rejected(
     return rejected
 
 
-def _shortest(group: str | None) -> str:
-    """Return the shortest text of a price step, "" for none.
+def _shortest(group: str | None) -> str | None:
+    """Return the shortest text of a price step.
 
     Raises:
         CommandRefused: It is not a positive decimal number, or too fine.
     """
     if group is None:
-        return ""
+        return None
     plain = group.replace(".", "", 1)
     if not (plain.isascii() and plain.isdigit()) or len(plain) > GROUP_DIGITS_MAX:
         raise _bad('group: must be a price step as decimal text, such as "0.5".')
@@ -309,34 +299,21 @@ def _shortest(group: str | None) -> str:
 
 def options_of(key: StreamKey) -> replies.Options:
     """Return the options of a stream as a reply lists them."""
-    return replies.Options(
-        depth=key.depth,
-        interval_ms=key.interval_ms,
-        mode=key.mode,  # type: ignore[arg-type]
-        levels=key.levels,  # type: ignore[arg-type]
-        split=key.split,
-        group=key.group or None,
-        ages=key.ages,
-        coverage=key.coverage,
-        fill=_fill_option(key),
-    )
+    return replies.Options(**asdict(key.options))
 
 
-def _sizes(option: commands.FillOption | None) -> FillSizes | None:
-    """Read the option `fill`.
+def _sizes(sizes: FillSizes | None) -> FillSizes | None:
+    """Check the option `fill` and put it into canonical form.
 
-    Raises: CommandRefused: There is no size, there are too many, or one is invalid.
+    Raises:
+        CommandRefused: There is no size, there are too many, or one is invalid.
     """
-    if option is None:
+    if sizes is None:
         return None
     try:
-        return fill_sizes(option.amounts, option.notionals)
+        return fill_sizes(sizes.amounts, sizes.notionals)
     except ValueError as error:
         raise _bad(f"fill: {error}") from None
-
-
-def _fill_option(key: StreamKey) -> commands.FillOption | None:
-    return None if key.fill is None else commands.FillOption(*key.fill)
 
 
 def _bad(message: str) -> CommandRefused:

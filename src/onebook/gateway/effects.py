@@ -7,12 +7,10 @@ from msgspec import Struct
 
 from onebook.accounts import Key
 from onebook.config import GatewaySettings
-from onebook.gateway.codes import CloseCode, ErrorType
-from onebook.gateway.commands import Id
-from onebook.gateway.messages import encode, with_id
-from onebook.gateway.replies import Error
-from onebook.logs import redact
-from onebook.streams import StreamKey, iso_us
+from onebook.gateway.codes import CloseCode
+from onebook.gateway.commands import CommandRefused, Id
+from onebook.gateway.messages import encode_refusal
+from onebook.streams import StreamKey
 
 
 class MessageTime(Struct, frozen=True):
@@ -66,7 +64,7 @@ class ResendBook(Struct, frozen=True):
 
 
 class RunAction(Struct, frozen=True):
-    """Execute an action of the transaction interface: one of `actions.ACTIONS`."""
+    """Execute an action of the transaction interface: one of `messages.ACTIONS`."""
 
     body: Any
 
@@ -93,16 +91,6 @@ class KeyVerdict(Struct, frozen=True):
     refusal: Effects = ()
 
 
-class CommandRefused(Exception):
-    """A command cannot be served: becomes one error message."""
-
-    def __init__(self, error: str, message: str, **extra: Any) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
-        self.extra = extra
-
-
 def ending(code: int, reason: str, *payloads: bytes) -> Effects:
     """Send the last messages, then the close frame."""
     return (*map(SendText, payloads), EndConnection(code, reason))
@@ -111,7 +99,7 @@ def ending(code: int, reason: str, *payloads: bytes) -> Effects:
 def key_refused(error: str, message: str, *, now: MessageTime, message_id: Id = None) -> Effects:
     """The key is unknown, suspended or expired."""
     refusal = CommandRefused(error, message, code=CloseCode.AUTHENTICATION_TIMEOUT)
-    payload = error_payload(refusal, message_id, now, kind="authentication_error")
+    payload = encode_refusal(refusal, message_id, now.wall_us, kind="authentication_error")
     return ending(CloseCode.INVALID_KEY, error, payload)
 
 
@@ -122,7 +110,7 @@ def connection_limit(connections_max: int, *, now: MessageTime, message_id: Id =
         f"This key may have {connections_max} connections at one time.",
         code=CloseCode.CONNECTION_LIMIT,
     )
-    payload = error_payload(refusal, message_id, now)
+    payload = encode_refusal(refusal, message_id, now.wall_us)
     return ending(CloseCode.CONNECTION_LIMIT, refusal.error, payload)
 
 
@@ -131,7 +119,7 @@ def keys_unavailable(*, now: MessageTime, message_id: Id = None) -> Effects:
     refusal = CommandRefused(
         "service_unavailable", "Keys cannot be verified now; try again shortly."
     )
-    payload = error_payload(refusal, message_id, now)
+    payload = encode_refusal(refusal, message_id, now.wall_us)
     return ending(CloseCode.NODE_FULL, refusal.error, payload)
 
 
@@ -142,7 +130,7 @@ def attempts_limit(
     refusal = CommandRefused(
         "rate_limit_exceeded", message, retry_after=whole_seconds(retry_after_s)
     )
-    payload = error_payload(refusal, message_id, now)
+    payload = encode_refusal(refusal, message_id, now.wall_us)
     return ending(CloseCode.FLOOD, refusal.error, payload)
 
 
@@ -154,27 +142,8 @@ def authentication_timeout(settings: GatewaySettings, *, now: MessageTime) -> Ef
         f"No authenticate message came within {seconds:g} seconds.",
         code=CloseCode.AUTHENTICATION_TIMEOUT,
     )
-    payload = error_payload(refusal, None, now)
+    payload = encode_refusal(refusal, None, now.wall_us)
     return ending(CloseCode.AUTHENTICATION_TIMEOUT, "not authenticated in time", payload)
-
-
-def error_payload(
-    refusal: CommandRefused, message_id: Id, now: MessageTime, *, kind: ErrorType = "error"
-) -> bytes:
-    """The error message of a refusal."""
-    error = Error(
-        type=kind,
-        error=refusal.error,
-        message=refusal.message,
-        timestamp=iso_us(now.wall_us),
-        **refusal.extra,
-    )
-    return masked(encode(error), message_id)
-
-
-def masked(payload: bytes, message_id: Id) -> bytes:
-    """Add the request's id to a message, and mask keys and tokens that it quotes."""
-    return with_id(redact(payload.decode()).encode(), message_id)
 
 
 def whole_seconds(seconds: float) -> int:

@@ -3,13 +3,17 @@
 `MESSAGES` is the source of the AsyncAPI document and of the tests of the documentation.
 """
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from onebook.clock import iso_us
+from onebook.core import iso
 from onebook.gateway import commands, replies
-from onebook.gateway.commands import Id
+from onebook.gateway.codes import ACTION_ERRORS, ErrorType
+from onebook.gateway.commands import CommandRefused, Id, unreadable
+from onebook.logs import redact
 
 
 class Described(Struct, frozen=True):
@@ -102,18 +106,78 @@ MESSAGES: Final = (
     ),
 )
 
-CLIENT_MESSAGES: Final[dict[str, type[Struct]]] = {
-    each.name: each.body
-    for each in MESSAGES
-    if each.direction == "client" and each.body.__struct_config__.tag_field == "type"
-}
 
-_encoder = msgspec.json.Encoder()
+def _bodies(family: str) -> dict[str, type[Struct]]:
+    """Messages of clients by the value of the field that names them."""
+    return {
+        each.name: each.body
+        for each in MESSAGES
+        if each.direction == "client" and each.body.__struct_config__.tag_field == family
+    }
+
+
+CLIENT_MESSAGES: Final = _bodies("type")
+ACTIONS: Final = _bodies("action")
+
+_decoders: Final = {
+    body: msgspec.json.Decoder(body) for body in (*CLIENT_MESSAGES.values(), *ACTIONS.values())
+}
+_encoder: Final = msgspec.json.Encoder()
+
+
+def decode(text: str, body: type[Struct]) -> Any:
+    """Read the fields of a client message.
+
+    Raises:
+        CommandRefused: A field is invalid, missing or unknown.
+    """
+    try:
+        return _decoders[body].decode(text)
+    except msgspec.ValidationError as error:
+        raise unreadable(error, body) from None
+    except (msgspec.DecodeError, RecursionError):
+        raise CommandRefused("invalid_parameters", "A message must be a JSON object.") from None
 
 
 def encode(message: Struct, message_id: Id = None) -> bytes:
     """Encode a server message, with the id of the message that it answers."""
     return with_id(_encoder.encode(message), message_id)
+
+
+def encode_masked(message: Struct, message_id: Id) -> bytes:
+    """Encode a message that quotes the client; keys and tokens in it are masked."""
+    return with_id(redact(_encoder.encode(message).decode()).encode(), message_id)
+
+
+def encode_refusal(
+    refusal: CommandRefused, message_id: Id, wall_us: int, *, kind: ErrorType = "error"
+) -> bytes:
+    """The error message of a refused command."""
+    return encode_masked(
+        replies.Error(
+            type=kind,
+            error=refusal.error,
+            message=refusal.message,
+            timestamp=iso_us(wall_us),
+            **refusal.extra,
+        ),
+        message_id,
+    )
+
+
+def encode_action_refusal(refusal: CommandRefused, message_id: Id, wall_us: int) -> bytes:
+    """The error message of a refused action, with its number and the time in milliseconds."""
+    number, _ = ACTION_ERRORS.get(refusal.error, (UNSET, ""))
+    return encode_masked(
+        replies.ActionError(
+            error=refusal.error,
+            message=refusal.message,
+            code=number,
+            timestamp=iso(wall_us // 1_000),
+            **refusal.extra,
+        ),
+        message_id,
+    )
 
 
 def with_id(payload: bytes, message_id: Id) -> bytes:

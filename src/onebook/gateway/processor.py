@@ -15,11 +15,16 @@ from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway import commands, messages, replies
 from onebook.gateway.codes import CloseCode, ErrorType
-from onebook.gateway.commands import Id, sentence, shown
-from onebook.gateway.directory import Directory, completed, no_exchange, options_of, stream_key
+from onebook.gateway.commands import CommandRefused, Id, sentence, shown
+from onebook.gateway.directory import (
+    Directory,
+    no_exchange,
+    options_of,
+    requested_stream,
+    stream_key,
+)
 from onebook.gateway.effects import (
     CloseView,
-    CommandRefused,
     Effects,
     FetchBook,
     MessageTime,
@@ -29,11 +34,15 @@ from onebook.gateway.effects import (
     SendText,
     VerifyKey,
     ending,
-    error_payload,
-    masked,
     whole_seconds,
 )
-from onebook.gateway.messages import encode
+from onebook.gateway.messages import (
+    decode,
+    encode,
+    encode_action_refusal,
+    encode_masked,
+    encode_refusal,
+)
 from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
 from onebook.ratelimit import TokenBucket
 from onebook.streams import StreamKey, iso_us
@@ -106,16 +115,15 @@ class CommandProcessor:
     def received(self, text: str, *, now: MessageTime, latency_ms: float = 0.0) -> Effects:
         """Act on one text message."""
         head, broken = _head(text)
+        warning: Effects = ()
         try:
             warning = self._count(head, now)
             if broken is not None:
                 raise broken
-            if head.type is None:
-                return (*warning, *self._act(text, head, now))
             handler, body = self._parse(text, head)
             effects = handler(self, body, now, latency_ms)
         except CommandRefused as refusal:
-            return self._refuse(refusal, head, now)
+            return (*warning, *self._refuse(refusal, head, now))
         return (*warning, *effects)
 
     def authenticated(
@@ -160,7 +168,8 @@ class CommandProcessor:
         Raises:
             CommandRefused: Not allowed in this state, unknown, or a field is wrong.
         """
-        assert head.type is not None
+        if head.type is None:
+            return CommandProcessor._act, self._parse_action(text, head.action or "")
         if self.key is None and head.type not in KEYLESS:
             raise CommandRefused(
                 "authentication_required", f"Authenticate before {shown(head.type)}."
@@ -168,16 +177,23 @@ class CommandProcessor:
         handler = HANDLERS.get(head.type)
         if handler is None:
             raise CommandRefused("unknown_type", f"Unknown message type {shown(head.type)}.")
-        try:
-            return handler, DECODERS[head.type].decode(text)
-        except msgspec.ValidationError as error:
-            body = messages.CLIENT_MESSAGES[head.type]
-            raise CommandRefused("invalid_parameters", sentence(error, body)) from None
+        return handler, decode(text, messages.CLIENT_MESSAGES[head.type])
+
+    def _parse_action(self, text: str, action: str) -> Any:
+        if self.key is None:
+            raise CommandRefused("authentication_failed", "Authenticate first.")
+        body = messages.ACTIONS.get(action)
+        if body is None:
+            raise CommandRefused("invalid_action", f"Unknown action {shown(action)}.")
+        return decode(text, body)
 
     def _refuse(self, refusal: CommandRefused, head: commands.Head, now: MessageTime) -> Effects:
         subscribing = head.type == SUBSCRIBE and refusal.error in SUBSCRIPTION_ERRORS
         kind: ErrorType = "subscription_error" if subscribing else "error"
-        payload = error_payload(refusal, head.id, now, kind=kind)
+        if head.type is None and head.action is not None:
+            payload = encode_action_refusal(refusal, head.id, now.wall_us)
+        else:
+            payload = encode_refusal(refusal, head.id, now.wall_us, kind=kind)
         costly = self.key is None or refusal.error == "rate_limit_exceeded"
         if costly and self.limits.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood", payload)
@@ -201,18 +217,9 @@ class CommandProcessor:
 
     # Handlers
 
-    def _act(self, text: str, head: commands.Head, now: MessageTime) -> Effects:
-        """Read a message of the transaction interface: it has an action instead of a type."""
-        assert head.action is not None
-        try:
-            if self.key is None:
-                raise commands.ActionRefused("authentication_failed", "Authenticate first.")
-            return (RunAction(commands.parse(text, head.action)),)
-        except commands.ActionRefused as refusal:
-            payload = commands.refused(refusal, head.id, now.wall_us // 1_000)
-        if self.key is None and self.limits.flooded(now.s):
-            return ending(CloseCode.FLOOD, "message flood", payload)
-        return (SendText(payload),)
+    def _act(self, body: Any, _: MessageTime, __: float) -> Effects:
+        """An action of the transaction interface."""
+        return (RunAction(body),)
 
     def _authenticate(self, body: commands.Authenticate, now: MessageTime, _: float) -> Effects:
         if self.key is not None:
@@ -234,7 +241,7 @@ class CommandProcessor:
         return (SendText(encode(pong, body.id)),)
 
     def _subscribe(self, body: commands.SubscribeAggregated, _: MessageTime, __: float) -> Effects:
-        key, rejected = stream_key(self.directory, body)
+        key, rejected = stream_key(self.directory, body.symbol, body.exchanges, body)
         previous = self.subscriptions.get(key.symbol)
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
             raise CommandRefused(
@@ -257,7 +264,7 @@ class CommandProcessor:
             options=options_of(key),
             expected_gb_per_30_days=self.directory.expected_gb(key),
         )
-        return (SendText(masked(encode(response), body.id)), OpenView(key, previous))
+        return (SendText(encode_masked(response, body.id)), OpenView(key, previous))
 
     def _unsubscribe(
         self, body: commands.UnsubscribeAggregated, _: MessageTime, __: float
@@ -279,8 +286,8 @@ class CommandProcessor:
                 "requests.",
                 symbol=body.symbol,
             )
-        chosen = completed(body, self.subscriptions.get(body.symbol))
-        return (FetchBook(stream_key(self.directory, chosen)[0], body.id),)
+        subscribed = self.subscriptions.get(body.symbol)
+        return (FetchBook(requested_stream(self.directory, body, subscribed), body.id),)
 
     def _resync(self, body: commands.Resync, _: MessageTime, __: float) -> Effects:
         return (ResendBook(self._subscribed(body.symbol), body.id),)
@@ -365,9 +372,6 @@ HANDLERS: Final[dict[str, Handler]] = {
 
 _HEAD = msgspec.json.Decoder(commands.Head)
 _ID = msgspec.json.Decoder(commands.Identified)
-DECODERS: Final = {
-    name: msgspec.json.Decoder(body) for name, body in messages.CLIENT_MESSAGES.items()
-}
 
 
 def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:

@@ -21,6 +21,7 @@ class ClientPort(Hashable, Protocol):
     processor: CommandProcessor
     keepalive: Keepalive
     fetches: set[Callable[[], None]] | None
+    queued: bool
 
     @property
     def silent_since_s(self) -> float:
@@ -40,6 +41,12 @@ class ClientPort(Hashable, Protocol):
 
     def on_time(self, now_s: float) -> float | None:
         """Handle what is due; returns when to be called next, None for never."""
+
+    def read(self, ends_at: float) -> bool:
+        """Process input, at least some, until the turn ends; whether there is more."""
+
+    def pace_reading(self) -> None:
+        """Read from the socket, or pause, by the state of the connection."""
 
 
 class ConnectionRegistry:

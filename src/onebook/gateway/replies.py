@@ -9,20 +9,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from onebook.accounts.usage import DataUsage
 from onebook.gateway.codes import ErrorType
-from onebook.gateway.commands import (
-    Ages,
-    Coverage,
-    Depth,
-    Fill,
-    Group,
-    IntervalMs,
-    Levels,
-    Mode,
-    Split,
-    Symbol,
-    about,
-)
+from onebook.gateway.commands import Symbol
 from onebook.model import Reason
+from onebook.streams import ViewOptions, about
 from onebook.streams.fill import AVERAGE_DIGITS, FILL_LEVELS_MAX
 
 Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
@@ -99,18 +88,16 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
     ] = UNSET
 
 
-class Options(Struct, frozen=True):
-    """The options of a subscription as they are applied."""
+# The options without defaults: a reply has every one.
+_Options: Any = msgspec.defstruct(
+    "_Options",
+    [(each.name, each.type) for each in msgspec.structs.fields(ViewOptions)],
+    frozen=True,
+)
 
-    depth: Depth
-    interval_ms: IntervalMs
-    mode: Mode
-    levels: Levels
-    split: Split
-    group: Group
-    ages: Ages
-    coverage: Coverage
-    fill: Fill
+
+class Options(_Options):  # type: ignore[misc]
+    """The options of a subscription as they are applied."""
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
@@ -286,6 +273,20 @@ class Error(Struct, frozen=True, omit_defaults=True):
     retry_after: Annotated[int | UnsetType, about("Seconds.")] = UNSET
     current_limit: int | UnsetType = UNSET
     window: Literal["per_minute"] | UnsetType = UNSET
+
+
+class ActionError(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
+    """An action was refused; `code` is the number of errors that have one."""
+
+    error: str
+    message: Text
+    code: int | UnsetType = UNSET
+    supported_exchanges: list[str] | UnsetType = UNSET
+    supported_types: list[str] | UnsetType = UNSET
+    retry_after: int | UnsetType = UNSET
+    current_limit: int | UnsetType = UNSET
+    window: Literal["per_minute"] | UnsetType = UNSET
+    timestamp: Timestamp
 
 
 REASON_MEANINGS: Final = " ".join(f"`{each}`: {each.meaning}" for each in Reason)
@@ -567,18 +568,20 @@ class ExchangesResponse(Struct, tag="exchanges_response", forbid_unknown_fields=
     timestamp: Timestamp
 
 
-class ValidationResponse(Struct, tag="validation_response", forbid_unknown_fields=True):
+class ValidationResponse(
+    Struct, kw_only=True, tag="validation_response", forbid_unknown_fields=True
+):
     """Whether the exchange accepts the operator's credentials: the body of endpoint 6."""
 
     success: Annotated[bool, about("Whether the credentials are accepted.")]
     message: Text
     exchange: Exchange
-    timestamp: Timestamp
     error: Annotated[str | UnsetType, about("`authentication_failed` where not.")] = UNSET
     credentials_source: Annotated[str | UnsetType, about("Always `internal`.")] = UNSET
     account_info: Annotated[
         dict[str, Any] | UnsetType, about("Account type, status, what cannot be read.")
     ] = UNSET
+    timestamp: Timestamp
 
 
 class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fields=True):

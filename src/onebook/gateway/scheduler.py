@@ -11,10 +11,10 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from onebook.clock import Clock
 from onebook.gateway.registry import ClientPort
-from onebook.streams import Clock
 
 TICK_S: Final = 1.0
 STALE_ENTRIES_MAX: Final = 1_024  # beside one entry per target
@@ -113,18 +113,6 @@ class Scheduler:
                 log.exception("A tick of the gateway failed.")
 
 
-class TurnReader(Protocol):
-    """A connection with unprocessed input."""
-
-    queued: bool
-
-    def read(self, ends_at: float) -> bool:
-        """Process input, at least some, until the turn ends; whether there is more."""
-
-    def pace_reading(self) -> None:
-        """Read from the socket, or pause, by the state of the connection."""
-
-
 class Turns:
     """Shares turns of the event loop among the connections that have input.
 
@@ -144,14 +132,14 @@ class Turns:
         self._turn_s = turn_s
         self._monotonic = monotonic
         self._call_soon = call_soon
-        self._waiting: deque[TurnReader] = deque()
+        self._waiting: deque[ClientPort] = deque()
         self._armed = False  # the end of this turn is known
         self._ends_at = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def read(self, reader: TurnReader) -> None:
+    def read(self, reader: ClientPort) -> None:
         """Process a connection's input now if this turn has time left, else in a later one."""
         if reader.queued:
             return
@@ -166,7 +154,7 @@ class Turns:
         """End this turn: work that costs as much was done."""
         self._ends_at = self._monotonic()
 
-    def forget(self, reader: TurnReader) -> None:
+    def forget(self, reader: ClientPort) -> None:
         """A connection is closed."""
         if reader.queued:
             reader.queued = False

@@ -8,24 +8,32 @@ way; they end with it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import Struct, json
+from msgspec.structs import asdict
 
 from onebook.accounts import Key
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
+from onebook.core import iso
 from onebook.errors import ExchangeFailed, InternalError, OnebookError, RateLimitExceeded
 from onebook.gateway.commands import (
-    ActionRefused,
+    CommandRefused,
     GetExchangesAction,
+    Id,
     SubscribeTransactionsAction,
     UnsubscribeTransactionsAction,
     ValidateCredentialsAction,
-    message_of,
-    refused,
-    typed,
 )
-from onebook.streams import Clock
+from onebook.gateway.messages import encode_action_refusal, encode_masked, with_id
+from onebook.gateway.replies import (
+    ExchangesResponse,
+    TransactionComplete,
+    TransactionProgress,
+    TransactionUnsubscribeResponse,
+    ValidationResponse,
+)
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.run import Run
 from onebook.transactions.service import Transactions
@@ -62,8 +70,8 @@ class ActionRunner:
         running = self._running.get(owner, set())
         if len(running) >= self._settings.actions_max:
             message = f"A connection may have {self._settings.actions_max} actions under way."
-            refusal = ActionRefused("rate_limit_exceeded", message, retry_after=1)
-            send(refused(refusal, body.id, self._now_ms()))
+            refusal = CommandRefused("rate_limit_exceeded", message, retry_after=1)
+            self._refuse(send, refusal, body.id)
             return
         work = self._run(handler, send, key, body)
         one = _Running(
@@ -95,55 +103,48 @@ class ActionRunner:
         try:
             await handler(self, send, key, body)
         except OnebookError as error:
-            send(refused(_refusal_of(error), body.id, self._now_ms()))
+            self._refuse(send, _refusal_of(error), body.id)
         except Exception:
             log.exception("An action failed.")
             failure = InternalError("Internal error; it has been logged.")
-            send(refused(_refusal_of(failure), body.id, self._now_ms()))
+            self._refuse(send, _refusal_of(failure), body.id)
 
     # Handlers
 
     async def _get_exchanges(self, send: Send, _: Key, body: GetExchangesAction) -> None:
         entries = [entry.body() for entry in self._transactions.exchanges]
-        reply = {"type": "exchanges_response", "exchanges": entries}
-        send(message_of(reply, body.id, self._now_ms()))
+        send(encode_masked(ExchangesResponse(entries, self._timestamp()), body.id))
 
     async def _validate(self, send: Send, key: Key, body: ValidateCredentialsAction) -> None:
         found = await self._transactions.validate(
             body.exchange.strip().lower(), testnet=bool(body.testnet), key_id=key.key_id
         )
-        reply = {"type": "validation_response"} | found.body()
-        send(message_of(reply, body.id, self._now_ms()))
+        reply = ValidationResponse(**found.body(), timestamp=self._timestamp())
+        send(encode_masked(reply, body.id))
 
     async def _subscribe(self, send: Send, key: Key, body: SubscribeTransactionsAction) -> None:
-        request = TransactionsRequest(
-            exchange=body.exchange.strip().lower(),
-            transaction_types=body.transaction_types or [],
-            testnet=bool(body.testnet),
-            start_time=body.start_time,
-            end_time=body.end_time,
-            limit=self._settings.action_records_default if body.limit is None else body.limit,
-            cursor=body.cursor or None,
-            include_raw=bool(body.include_raw),
-        )
-        if not 1 <= cast(int, request.limit) <= self._settings.action_records_max:
-            message = f"limit: must be from 1 to {self._settings.action_records_max:,}."
-            send(refused(ActionRefused("invalid_parameters", message), body.id, self._now_ms()))
+        records_max = self._settings.action_records_max
+        limit = self._settings.action_records_default if body.limit is None else body.limit
+        if not 1 <= limit <= records_max:
+            message = f"limit: must be from 1 to {records_max:,}."
+            self._refuse(send, CommandRefused("invalid_parameters", message), body.id)
             return
+        sent = {name: value for name, value in asdict(body).items() if name != "id"}
+        request = TransactionsRequest.model_validate(sent | {"limit": limit}, strict=True)
         query = self._transactions.plan(request, key_id=key.key_id)
         progress = _Progress(self._clock, self._settings.action_progress_s, send, body)
         answer = await self._transactions.fetch(query, key_id=key.key_id, on_batch=progress)
-        send(typed(answer, "transaction_response", body.id))
+        send(with_id(b'{"type":"transaction_response",%b' % answer[1:], body.id))
         found = json.decode(answer, type=_Outcome)
-        done = {
-            "type": "transaction_complete",
-            "exchange": request.exchange,
-            "success": True,
-            "total_transactions": found.total_transactions,
-            "partial": found.partial,
-            "next_cursor": found.next_cursor,
-        }
-        send(message_of(done, body.id, self._now_ms()))
+        done = TransactionComplete(
+            exchange=request.exchange,
+            success=True,
+            total_transactions=found.total_transactions,
+            partial=found.partial,
+            next_cursor=found.next_cursor,
+            timestamp=self._timestamp(),
+        )
+        send(encode_masked(done, body.id))
 
     def _unsubscribed(self, owner: Hashable, body: UnsubscribeTransactionsAction) -> bytes:
         wanted = body.exchange and body.exchange.strip().lower()
@@ -155,15 +156,18 @@ class ActionRunner:
         for one in stopped:
             one.task.cancel()
         plural = "" if len(stopped) == 1 else "s"
-        reply = {
-            "type": "transaction_unsubscribe_response",
-            "success": bool(stopped),
-            "message": f"Stopped {len(stopped)} transaction subscription{plural}.",
-        }
-        return message_of(reply, body.id, self._now_ms())
+        reply = TransactionUnsubscribeResponse(
+            success=bool(stopped),
+            message=f"Stopped {len(stopped)} transaction subscription{plural}.",
+            timestamp=self._timestamp(),
+        )
+        return encode_masked(reply, body.id)
 
-    def _now_ms(self) -> int:
-        return self._clock.wall_us() // 1_000
+    def _refuse(self, send: Send, refusal: CommandRefused, message_id: Id) -> None:
+        send(encode_action_refusal(refusal, message_id, self._clock.wall_us()))
+
+    def _timestamp(self) -> str:
+        return iso(self._clock.wall_us() // 1_000)
 
 
 Handler = Callable[[ActionRunner, Send, Key, Any], Awaitable[None]]
@@ -202,22 +206,22 @@ class _Progress:
             return
         self._sent_s = now_s
         query = run.query
-        progress = {
-            "type": "transaction_progress",
-            "exchange": query.request.exchange,
-            "total_transactions": run.totals.count,
-            "came_to": run.came_to_ms,
-            "start_time": query.from_ms,
-            "end_time": query.to_ms,
-            "waiting_s": round(run.waiting_s, 3),
-        }
-        self._send(message_of(progress, self._body.id, self._clock.wall_us() // 1_000))
+        progress = TransactionProgress(
+            exchange=query.request.exchange,
+            total_transactions=run.totals.count,
+            came_to=run.came_to_ms,
+            start_time=query.from_ms,
+            end_time=query.to_ms,
+            waiting_s=round(run.waiting_s, 3),
+            timestamp=iso(self._clock.wall_us() // 1_000),
+        )
+        self._send(encode_masked(progress, self._body.id))
 
 
-def _refusal_of(error: OnebookError) -> ActionRefused:
+def _refusal_of(error: OnebookError) -> CommandRefused:
     extra = {name: value for name, value in error.details.items() if name.startswith("supported")}
     if error.retry_after_s is not None:
         extra["retry_after"] = max(1, -int(-error.retry_after_s // 1))
     elif isinstance(error, RateLimitExceeded | ExchangeFailed):
         extra["retry_after"] = 1
-    return ActionRefused(error.code, error.message, **extra)
+    return CommandRefused(error.code, error.message, **extra)

@@ -20,12 +20,12 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
 from onebook.accounts.limits import AddressLimit, network
+from onebook.clock import Clock
 from onebook.config import GatewaySettings
 from onebook.core import iso
 from onebook.gateway.commands import shown
 from onebook.gateway.frames import SharedDeflate
 from onebook.logs import redact
-from onebook.streams import Clock
 
 VERSION: Final = "13"  # RFC 6455 section 4.4
 REQUEST_END: Final = b"\r\n\r\n"

@@ -34,23 +34,21 @@ class Deadline(NamedTuple):
     """The deadline of one state.
 
     Args:
-        setting: Of `server`; "": the `answer_timeout_s` of `Deadlines`.
         renewed: Whether progress of the client begins it anew. The deadline of ANSWER, which
             counts from the headers of a request, holds all the same.
     """
 
-    setting: str
     then: Expiry
     renewed: bool = False
 
 
 DEADLINES: Final[Mapping[Wait, Deadline]] = {
-    Wait.HEADERS: Deadline("header_timeout_s", Expiry.REFUSE),
-    Wait.BODY: Deadline("body_timeout_s", Expiry.REFUSE),
-    Wait.ANSWER: Deadline("", Expiry.ABORT),
-    Wait.WRITE: Deadline("write_timeout_s", Expiry.ABORT, renewed=True),
-    Wait.NEXT: Deadline("keep_alive_timeout_s", Expiry.CLOSE),
-    Wait.CLOSING: Deadline("write_timeout_s", Expiry.ABORT, renewed=True),
+    Wait.HEADERS: Deadline(Expiry.REFUSE),
+    Wait.BODY: Deadline(Expiry.REFUSE),
+    Wait.ANSWER: Deadline(Expiry.ABORT),
+    Wait.WRITE: Deadline(Expiry.ABORT, renewed=True),
+    Wait.NEXT: Deadline(Expiry.CLOSE),
+    Wait.CLOSING: Deadline(Expiry.ABORT, renewed=True),
 }
 BETWEEN_REQUESTS: Final = (Wait.HEADERS, Wait.NEXT)
 
@@ -78,12 +76,19 @@ class Deadlines:
     Args:
         settings: Of the server.
         answer_timeout_s: Maximum seconds from the headers of a request to the end of its answer.
+        keep_alive_timeout_s: Seconds an idle connection is kept open.
     """
 
-    def __init__(self, settings: ServerSettings, *, answer_timeout_s: float) -> None:
-        self._timeouts_s: dict[Wait, float] = {
-            wait: getattr(settings, each.setting) if each.setting else answer_timeout_s
-            for wait, each in DEADLINES.items()
+    def __init__(
+        self, settings: ServerSettings, *, answer_timeout_s: float, keep_alive_timeout_s: float
+    ) -> None:
+        self._timeouts_s = {
+            Wait.HEADERS: settings.header_timeout_s,
+            Wait.BODY: settings.body_timeout_s,
+            Wait.ANSWER: answer_timeout_s,
+            Wait.WRITE: settings.write_timeout_s,
+            Wait.NEXT: keep_alive_timeout_s,
+            Wait.CLOSING: settings.write_timeout_s,
         }
         self._due: dict[Wait, dict[TimedConnection, float]] = {wait: {} for wait in Wait}
         self._loop = asyncio.get_running_loop()

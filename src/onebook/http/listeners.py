@@ -11,8 +11,10 @@ from prometheus_client import Gauge
 from onebook import sockets
 from onebook.config import ServerSettings
 from onebook.errors import ConfigError
+from onebook.http.socket_limits import PROBES_MAX
 
 BACKLOG: Final = 4_096
+FILES_RESERVE: Final = 256  # file descriptors for all but client sockets: feeds, database, logs
 
 ACCEPT_FAILING: Final = Gauge(
     "onebook_accept_failing", "1 while no socket can be accepted: the process has no file left."
@@ -70,7 +72,7 @@ def reserve_files(settings: ServerSettings, connections_max: int) -> None:
         ConfigError: It may not.
     """
     sockets_max = connections_max + settings.http_connections_max
-    sockets.raise_file_limit(sockets_max + settings.probe_connections_max + settings.files_reserve)
+    sockets.raise_file_limit(sockets_max + PROBES_MAX + FILES_RESERVE)
 
 
 class AcceptWatch:

@@ -17,9 +17,10 @@ from onebook.http.connection import HttpConnection, InputTurns
 from onebook.http.deadlines import Deadlines
 from onebook.http.embedded import EmbeddedServer
 from onebook.http.listeners import BACKLOG, AcceptWatch, reserve_files
-from onebook.http.socket_limits import AddressCounter, Sockets
+from onebook.http.socket_limits import PROBES_MAX, AddressCounter, Sockets
 from onebook.metrics import LOOP_LAG
 
+KEEP_ALIVE_TIMEOUT_S: Final = 5.0  # that an idle connection is kept open
 TICK_S: Final = 0.25
 STOP_S: Final = 5  # for requests under way when everything else has stopped
 
@@ -78,12 +79,14 @@ async def serving(
     tls: ssl.SSLContext | None,
     settings: ServerSettings,
     answer_timeout_s: float,
+    keep_alive_timeout_s: float = KEEP_ALIVE_TIMEOUT_S,
     metrics: socket.socket | None = None,
 ) -> AsyncIterator[None]:
     """Serve REST, pages and WebSocket upgrades on one socket for as long as the context lasts.
 
     `connections_max` returns the limit of WebSocket connections, which may change meanwhile.
-    `answer_timeout_s` is for a request and its answer, longer than the application ever takes.
+    `answer_timeout_s` is for a request and its answer, longer than the application ever takes;
+    `keep_alive_timeout_s` is how long an idle connection is kept.
     `metrics` is a second listener without WebSocket; the application tells its requests apart by
     their port. Its sockets count among all.
 
@@ -91,14 +94,16 @@ async def serving(
         ConfigError: The process may not open enough files.
     """
     reserve_files(settings, connections_max())
-    deadlines = Deadlines(settings, answer_timeout_s=answer_timeout_s)
+    deadlines = Deadlines(
+        settings, answer_timeout_s=answer_timeout_s, keep_alive_timeout_s=keep_alive_timeout_s
+    )
     bound = {
         "turns": turns,
         "deadlines": deadlines,
         "counted": Sockets(
             address_limiter,
             sockets_max=lambda: connections_max() + settings.http_connections_max,
-            probes_max=settings.probe_connections_max,
+            probes_max=PROBES_MAX,
         ),
         "metrics_port": metrics.getsockname()[1] if metrics is not None else None,
     }

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from prometheus_client import Counter, Gauge
 
 RETRY_AFTER_S: Final = 5
+PROBES_MAX: Final = 16  # more sockets, for this machine and trusted proxies: health checks
 
 SOCKETS: Final = Gauge("onebook_sockets", "Open sockets of clients, HTTP and WebSocket.")
 REFUSED: Final = Counter("onebook_sockets_refused", "Sockets closed when accepted.", ["reason"])

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self
 
+from onebook.clock import Clock, Handle
 from onebook.library.source import BookOptions, BookReader, BookSource
 from onebook.library.update import BookUpdate
-from onebook.streams.ports import Clock, Handle
 
 
 class Reading:

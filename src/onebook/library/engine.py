@@ -14,12 +14,13 @@ from typing import Final, Self
 from weakref import WeakSet
 
 from onebook.books import Books
-from onebook.clock import SystemClock
+from onebook.clock import Clock
 from onebook.config import FeedSettings, StreamSettings
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.kit import Exchange
 from onebook.exchanges.kit.selection import ALL, instead_of, select
 from onebook.feeds import Catalogue, Supervisor, enabled
+from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.recording import Recorder
 from onebook.library.consumers import Reading
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
@@ -96,6 +97,7 @@ class BookEngine:
         names: The exchanges.
         feeds: Limits, waits and addresses of feeds.
         streams: The limits of the identity guard.
+        limits: Limits and waits of feeds.
         record: Folder for recordings of what passes; none: nothing is recorded.
     """
 
@@ -105,12 +107,14 @@ class BookEngine:
         *,
         feeds: FeedSettings,
         streams: StreamSettings,
+        limits: FeedLimits = LIMITS,
         record: Path | None = None,
     ) -> None:
         self.books = Books()
-        self.clock = SystemClock()
+        self.clock = Clock()
         self.readings: WeakSet[Reading] = WeakSet()
         self._exchanges = in_use(names, feeds)
+        self._limits = limits
         self._settings = feeds.model_copy(update={"exchanges": tuple(names)})
         self._record = record
         self._sources: list[BookSource] = []
@@ -131,13 +135,16 @@ class BookEngine:
                 stack.callback(recorders.close)
                 files = recorders.files
             rest = await stack.enter_async_context(Rest())
-            self.catalogue = Catalogue(self._exchanges, rest=rest, settings=self._settings)
+            self.catalogue = Catalogue(
+                self._exchanges, rest=rest, settings=self._settings, limits=self._limits
+            )
             self.supervisor = Supervisor(
                 self._exchanges,
                 books=self.books,
                 rest=rest,
                 catalogue=self.catalogue,
                 settings=self._settings,
+                limits=self._limits,
                 recorders=files,
             )
             self.catalogue.on_read.subscribe(self._listed)

@@ -6,12 +6,12 @@ clients instead.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Final
 
 from onebook.books import Books
+from onebook.clock import ManualClock
 from onebook.config import FeedSettings, StreamSettings
 from onebook.feeds.recording import Entry, RecordingError
 from onebook.library.book import DEPTH, Exchanges, options_of
@@ -25,7 +25,6 @@ from onebook.model import Instrument
 
 TICK_S: Final = 0.1  # as feeds tick
 PAUSE_TICKED_S: Final = 600.0  # of a longer pause of the recording, such as between two files
-US: Final = 1_000_000
 
 
 def replay(
@@ -69,53 +68,6 @@ def replay(
     return player.updates()
 
 
-class RecordedClock:
-    """The time of a recording; callbacks are due when it is moved past them."""
-
-    def __init__(self) -> None:
-        self.now = 0.0  # Unix seconds
-        self._due: list[tuple[float, int, RecordedTimer]] = []
-        self._order = count()
-
-    def monotonic(self) -> float:
-        """Seconds that only grow."""
-        return self.now
-
-    def wall_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-        return round(self.now * US)
-
-    def call_at(self, when: float, callback: Callable[[], None]) -> "RecordedTimer":
-        """Call back when the time is moved to `when` or beyond."""
-        timer = RecordedTimer(callback)
-        heapq.heappush(self._due, (when, next(self._order), timer))
-        return timer
-
-    def move(self, to: float) -> None:
-        """Let time pass: what is due is called at its own time."""
-        while self._due and self._due[0][0] <= to:
-            at, _, timer = heapq.heappop(self._due)
-            self.now = max(self.now, at)
-            timer.fire()
-        self.now = max(self.now, to)
-
-
-class RecordedTimer:
-    """A callback that can still be cancelled."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self._callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        """Do not call."""
-        self._callback = None
-
-    def fire(self) -> None:
-        """Call, unless cancelled."""
-        if self._callback is not None:
-            self._callback()
-
-
 class Played(Reading):
     """Readers that are read after each entry."""
 
@@ -137,8 +89,7 @@ class Player:
         streams: StreamSettings,
     ) -> None:
         self._tapes = tapes
-        self._settings = feeds
-        self._clock = RecordedClock()
+        self._clock = ManualClock()
         self._books = Books()
         self._wiring = Wiring(self._books, clock=self._clock, streams=streams)
         # All that is recorded, subscribed or not: requests are numbered as they were.
@@ -172,19 +123,19 @@ class Player:
         merged = heapq.merge(*(_placed(tape) for tape in self._tapes), key=lambda each: each[0].at)
         ticked_at = None
         for entry, tape in merged:
-            now = max(entry.at, self._clock.now)
+            now = max(entry.at, self._clock.now_s)
             ticked_at = now if ticked_at is None else ticked_at
             ends_at = min(now, ticked_at + PAUSE_TICKED_S)
             while ticked_at + TICK_S <= ends_at:
                 ticked_at += TICK_S
-                self._clock.move(ticked_at)
+                self._clock.move_to(ticked_at)
                 for each in self._tapes:
                     each.tick(ticked_at)
                 yield from self._taken()
             if ends_at < now:
                 ticked_at = now
-            self._clock.move(now)
-            tape.play(entry, now, self._books, self._settings)
+            self._clock.move_to(now)
+            tape.play(entry, now, self._books)
             yield from self._taken()
         if len(self._unborn) == self._books_wanted:
             raise RecordingError(

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from onebook.books import Books, LiveBook
+from onebook.clock import Clock
 from onebook.config import StreamSettings
 from onebook.core import View
 from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Moment, Naming
 from onebook.model import Health, Instrument, Reason
 from onebook.streams.guard import IdentityGuard
-from onebook.streams.ports import Clock
 from onebook.streams.stream import Opening, StreamMembers, condition
 
 # A book that is offline for one of these does not come back soon.

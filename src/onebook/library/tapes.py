@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.books import Books
-from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import Exchange, Fetch
@@ -99,10 +98,10 @@ class Tape:
         for each in self.instruments:
             books.open(each, levels_max=levels_max, window=self.exchange.depth)
 
-    def play(self, entry: Entry, now: float, books: Books, settings: FeedSettings) -> None:
+    def play(self, entry: Entry, now: float, books: Books) -> None:
         """Let one entry happen."""
         if isinstance(entry, ConnectionOpened):
-            self._open(now, books, settings)
+            self._open(now, books)
         elif isinstance(entry, Fetched):
             self._unasked.append(entry)
         elif isinstance(entry, Received) and self._session is not None and self._wants(entry.frame):
@@ -118,7 +117,7 @@ class Tape:
             self._session.tick(now)
             self._execute(now)
 
-    def _open(self, now: float, books: Books, settings: FeedSettings) -> None:
+    def _open(self, now: float, books: Books) -> None:
         if self._session is not None:
             self._session.closed(now)
         self._asked.clear()
@@ -126,7 +125,6 @@ class Tape:
             self.exchange,
             self.instruments,
             books=books,
-            settings=settings,
             stats=self._stats,
             jitter=lambda: 0.0,
         )

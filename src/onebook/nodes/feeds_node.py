@@ -23,7 +23,7 @@ from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.handover import Ownership
 from onebook.nodes.interest import PAGE_KEYS, GatewayInterest, interest_of, page_asked
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
-from onebook.nodes.nats import NatsBus
+from onebook.nodes.nats import REQUEST_TIMEOUT_S, NatsBus
 from onebook.nodes.payloads import PayloadReader, WireError, require_size, sender_of
 from onebook.nodes.placement import key_of, ranking
 from onebook.nodes.presence import HEARTBEAT_INTERVAL_S, Presence
@@ -238,9 +238,7 @@ class FeedsNode:
             keys: list[str] = []
             number, pages, seq = 0, 1, -1
             while number < pages:
-                payload = await self._bus.request(
-                    subject, str(number).encode(), self._settings.request_timeout_s
-                )
+                payload = await self._bus.request(subject, str(number).encode(), REQUEST_TIMEOUT_S)
                 if payload is None:
                     return
                 page = interest_of(payload, whole=True)
@@ -342,7 +340,7 @@ class FeedsNode:
                 answer = await self._bus.request(
                     self.presence.subjects.request(node, LIVE),
                     msgpack.encode(keys[:PAGE_KEYS]),
-                    self._settings.request_timeout_s,
+                    REQUEST_TIMEOUT_S,
                 )
                 if answer:
                     try:

@@ -25,7 +25,7 @@ from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.interest import LocalInterest, encode_interest, page_asked
 from onebook.nodes.list_reader import RemoteListReader
 from onebook.nodes.membership import NodeHeartbeat, NodeRole
-from onebook.nodes.nats import NatsBus
+from onebook.nodes.nats import REQUEST_TIMEOUT_S, NatsBus
 from onebook.nodes.payloads import WireError
 from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
@@ -37,6 +37,7 @@ from onebook.signals import Signal
 log = logging.getLogger("onebook.nodes")
 
 SWEEP_S: Final = 1.0
+LINGER_S: Final = 10.0  # that a book is followed after its last subscriber has left
 SNAPSHOT_RETRY_S: Final = 0.1  # between snapshot requests for a book that is out of sync
 REQUESTS_MAX: Final = 64  # requests for snapshots under way
 FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready for so long
@@ -124,6 +125,8 @@ class RemoteSupervisor:
         node: This node.
         books: Where their messages go.
         catalogue: Which instruments there are; filled from here.
+        settings: Limits of absence.
+        request_timeout_s: Timeout of a request to a feeds node.
     """
 
     def __init__(
@@ -134,6 +137,7 @@ class RemoteSupervisor:
         books: Books,
         catalogue: RemoteCatalogue,
         settings: NodeSettings,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node = node
@@ -145,6 +149,7 @@ class RemoteSupervisor:
         self._books = books
         self._catalogue = catalogue
         self._settings = settings
+        self._request_timeout_s = request_timeout_s
         self._clock = clock
         self._wants = LocalInterest(node)
         self._followed: dict[BookKey, Followed] = {}
@@ -163,7 +168,7 @@ class RemoteSupervisor:
             tasks=self._tasks,
             lister=self._lister,
             subject=lambda node: self.presence.subjects.request(node, LIST),
-            timeout_s=settings.request_timeout_s,
+            timeout_s=request_timeout_s,
             refusals=self.presence.refusals,
         )
 
@@ -195,7 +200,7 @@ class RemoteSupervisor:
         followed.unused_since = None
 
     def release(self, instrument: Instrument) -> None:
-        """Count one less; the book of the last is followed for `linger_s`."""
+        """Count one less; the book of the last is followed for `LINGER_S`."""
         followed = self._followed[BookKey(instrument.exchange, instrument.symbol)]
         followed.count -= 1
         if not followed.count:
@@ -360,7 +365,7 @@ class RemoteSupervisor:
             payload = await self._bus.request(
                 self.presence.subjects.request(node, SNAPSHOT),
                 followed.key.text.encode(),
-                self._settings.request_timeout_s,
+                self._request_timeout_s,
             )
             frame = wire.frame_of(payload) if payload else None
         except WireError as error:
@@ -413,7 +418,7 @@ class RemoteSupervisor:
     def _sweep(self, now: float) -> None:
         for followed in list(self._followed.values()):
             since = followed.unused_since
-            if since is not None and now - since >= self._settings.linger_s:
+            if since is not None and now - since >= LINGER_S:
                 self._drop(followed)
         APPLIED.inc(self._applied)
         self._applied = 0

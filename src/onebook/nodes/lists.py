@@ -10,7 +10,7 @@ from onebook.core.types import LEVELS_MAX, Decimals
 from onebook.model import Instrument, InstrumentStatus
 from onebook.nodes.payloads import PayloadReader
 
-PAGE_ROWS: Final = 1_000  # about 100 KB: soon across a slow link, within `request_timeout_s`
+PAGE_ROWS: Final = 1_000  # about 100 KB: soon across a slow link, within `REQUEST_TIMEOUT_S`
 PAGES_MAX: Final = 100
 REQUEST_BYTES_MAX: Final = 256
 

@@ -27,6 +27,8 @@ log = logging.getLogger("onebook.nodes")
 
 FLUSH_S: Final = 1
 CLOSE_S: Final = 5.0
+OUTBOX_BYTES_MAX: Final = 16 << 20  # the rest is dropped; gateways request a new snapshot
+REQUEST_TIMEOUT_S: Final = 1.0  # of a request to another node
 COUNT_S: Final = 1.0  # how often the metrics of what was sent are brought up to date
 
 NATS_UP: Final = Gauge("onebook_nats_up", "1 while this node is connected to NATS.")
@@ -51,9 +53,13 @@ class NatsBus:
     Args:
         settings: Addresses and credentials of NATS.
         name: The name of this connection in NATS' own monitoring.
+        outbox_bytes_max: Bytes queued for NATS; further messages are dropped.
     """
 
-    def __init__(self, settings: NatsSettings, *, name: str) -> None:
+    def __init__(
+        self, settings: NatsSettings, *, name: str, outbox_bytes_max: int = OUTBOX_BYTES_MAX
+    ) -> None:
+        self._outbox_bytes_max = outbox_bytes_max
         self._settings = settings
         self._name = name
         self._client: Any = None
@@ -80,6 +86,7 @@ class NatsBus:
         self._client = await connect(
             self._settings,
             name=self._name,
+            outbox_bytes_max=self._outbox_bytes_max,
             failed=self._failed,
             disconnected=self._disconnected,
             reconnected=self._reconnected,
@@ -117,7 +124,7 @@ class NatsBus:
             DROPPED.labels("disconnected").inc()
         elif size > client.max_payload:
             self._refuse(size)
-        elif client.pending_data_size + size > self._settings.outbox_bytes_max:
+        elif client.pending_data_size + size > self._outbox_bytes_max:
             DROPPED.labels("full").inc()
         else:
             client.publish_direct(subject, payload)
@@ -243,6 +250,7 @@ async def connect(
     settings: NatsSettings,
     *,
     name: str,
+    outbox_bytes_max: int,
     failed: Callable[[Exception], None],
     disconnected: Callable[[], Awaitable[None]],
     reconnected: Callable[[], Awaitable[None]],
@@ -279,7 +287,7 @@ async def connect(
             connect_timeout=max(1, round(settings.connect_timeout_s)),
             ping_interval=PING_INTERVAL_S,
             max_outstanding_pings=PINGS_UNANSWERED_MAX,
-            pending_size=settings.outbox_bytes_max,
+            pending_size=outbox_bytes_max,
             **credentials(settings),
         )
         # One that was closed before its first PONG is made again in the background.

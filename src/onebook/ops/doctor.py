@@ -36,6 +36,7 @@ from onebook.errors import ConfigError, DatabaseUnavailable, file_problem
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Exchange
 from onebook.feeds import enabled
+from onebook.feeds.limits import LIMITS as FEED_LIMITS
 from onebook.nodes import wire
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
 from onebook.nodes.nats import NatsBus
@@ -546,7 +547,7 @@ async def network_findings(settings: Settings, *, exchanges_too: bool = True) ->
     except ConfigError:
         return found  # a fault of the settings, which are examined elsewhere
     direct = {name: each for name, each in wanted.items() if not each.via}
-    answers = await _ask_all(direct, settings.feeds.connect_timeout_s)
+    answers = await _ask_all(direct, FEED_LIMITS.connect_timeout_s)
     found += _reached(answers)
     found += _clock([each.skew_s for each in answers.values() if each.skew_s is not None])
     return found

@@ -29,7 +29,7 @@ from onebook.errors import ConfigError, file_problem
 from onebook.exchanges import channel_of
 from onebook.feeds import ccxt
 from onebook.files import read_bounded
-from onebook.gateway import direct
+from onebook.gateway import fanout
 from onebook.metrics import BUILD
 from onebook.nodes.nats import CREDENTIAL_FILES, credentials, require_readable
 from onebook.store.database import open_engine
@@ -47,7 +47,7 @@ NATS_LOGIN: Final = ("user", "password", "credentials_file", "tls_ca_file", "tls
 
 COMPILABLE: Final[Mapping[str, Any]] = {
     "core": core,
-    "last step to clients": direct,
+    "last step to clients": fanout,
 }
 
 

@@ -10,7 +10,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 from itertools import accumulate, islice
 from struct import Struct
-from typing import Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -45,11 +45,20 @@ _ZERO: Final = Decimal(0)
 _json = msgspec.json.encode
 
 
-class FillSizes(NamedTuple):
-    """Sizes to price, as shortest decimal texts in ascending order, each once."""
+class FillSizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sizes whose cost of buying and selling is in each update.
 
-    amounts: tuple[str, ...] = ()
-    notionals: tuple[str, ...] = ()
+    `fill_sizes` makes them canonical: shortest decimal texts in ascending order, each once.
+    """
+
+    amounts: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(description="In the base currency, as decimal text.", examples=[["0.5"]]),
+    ] = ()
+    notionals: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(description="In the quote currency, as decimal text.", examples=[["10000"]]),
+    ] = ()
 
 
 class FillPart(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Final
 
 from onebook import metrics
 from onebook.books import Books, LiveBook
+from onebook.clock import Clock, Handle
 from onebook.config import StreamSettings
 from onebook.model import Health
 from onebook.streams.identity import CONFLICT, IdentityLimits, pooled, review, review_twins
-from onebook.streams.ports import Clock, Handle
 
 CHECK_S: Final = 1.0  # how often a symbol is checked
 SYMBOLS_PER_TURN_MAX: Final = 8  # then yield to the event loop ...

@@ -1,30 +1,10 @@
-"""Ports of streams: clock, instruments, subscriptions to books, and the publisher of updates."""
+"""Ports of streams: instruments, subscriptions to books, and the publisher of updates."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 from onebook.model import Instrument
 from onebook.streams.stream import Stream
-
-
-class Handle(Protocol):
-    """A callback that can still be cancelled."""
-
-    def cancel(self) -> None:
-        """Do not call."""
-
-
-class Clock(Protocol):
-    """Clock and timers."""
-
-    def monotonic(self) -> float:
-        """Seconds that only grow, on the same scale as `call_at`."""
-
-    def wall_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-
-    def call_at(self, when: float, callback: Callable[[], None], /) -> Handle:
-        """Call back at a monotonic time."""
 
 
 class BookSupervisor(Protocol):

@@ -9,13 +9,15 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from onebook.books import Books, LiveBook
 from onebook.clock import iso_us
 from onebook.core import Book, View
 from onebook.model import GIB_BYTES, Health, Instrument, Reason
-from onebook.streams.fill import BookEnds, FillSizes, FillView
+from onebook.streams.fill import BookEnds, FillView
 from onebook.streams.identity import CONFLICT
+from onebook.streams.options import ARRAY, FULL, ViewOptions
 
 # A late update shortens the wait for the next one by its lateness, at most by this share of the
 # interval: a loaded node keeps the pace, and two updates are never closer than the rest of it.
@@ -25,45 +27,37 @@ FIRST_LIVE_S: Final = 1.0  # from its first live book on it waits so long for th
 RATE_KNOWN_S: Final = 1.0  # a younger stream has no useful estimate of its cost
 THIRTY_DAYS_S: Final = 30 * 86_400
 
-FULL: Final = "full"
-DELTA: Final = "delta"
-OBJECT: Final = "object"
-ARRAY: Final = "array"
+IN_EVERY_ID: Final = 6  # options up to `group`; an id has later ones only where they are chosen
 
 _json = msgspec.json.encode
 
 
 class StreamKey(NamedTuple):
-    """What makes two subscriptions the same stream.
-
-    `exchanges` is sorted; `group` is the price step in its shortest decimal text, "" for none.
-    """
+    """Identity of a stream: equal subscriptions share one. `exchanges` is sorted."""
 
     symbol: str
     exchanges: tuple[str, ...]
-    depth: int = 20
-    interval_ms: int = 100
-    mode: str = FULL
-    levels: str = OBJECT
-    split: bool = False
-    group: str = ""
-    ages: bool = False
-    coverage: bool = False
-    fill: FillSizes | None = None
+    options: ViewOptions = ViewOptions()
 
     @property
     def id(self) -> str:
-        """The public name of the stream, the same for every client and on every node."""
-        named: tuple[object, ...] = self
-        for added in (
-            self.fill,
-            self.coverage,
-            self.ages,
-        ):  # absent options are left out: an id stays what it was before they existed
-            if added:
-                break
-            named = named[:-1]
-        return "sub_" + hashlib.sha256(_json(named)).hexdigest()[:12]
+        """The public name of the stream, the same for every client and on every node.
+
+        A hash of the values in their order, as JSON. Options that are younger than the first
+        clients are left out where they are not chosen, so that their addition changed no id.
+        """
+        chosen = list(map(_named, astuple(self.options)))
+        while len(chosen) > IN_EVERY_ID and not chosen[-1]:
+            chosen.pop()
+        named = _json((self.symbol, self.exchanges, *chosen))
+        return "sub_" + hashlib.sha256(named).hexdigest()[:12]
+
+
+def _named(option: object) -> object:
+    """An option as ids are hashed of it."""
+    if option is None:
+        return ""
+    return astuple(option) if isinstance(option, msgspec.Struct) else option
 
 
 class StreamMembers:
@@ -124,10 +118,10 @@ class StreamMembers:
             BookEnds(book.instrument.exchange, *map(_price, book.horizon())) for book in self.books
         ]
 
-    def extras(self, key: StreamKey, now: float, fills: FillView | None) -> bytes:
+    def extras(self, options: ViewOptions, now: float, fills: FillView | None) -> bytes:
         """The members of `data` that only some views have."""
-        ages = b',"ages":' + self.ages_json(now) if key.ages else b""
-        coverage = b',"coverage":' + self.coverage_json() if key.coverage else b""
+        ages = b',"ages":' + self.ages_json(now) if options.ages else b""
+        coverage = b',"coverage":' + self.coverage_json() if options.coverage else b""
         return ages + coverage + (b',"fill":' + fills.json if fills is not None else b"")
 
 
@@ -204,7 +198,7 @@ class Stream:
         self.owner = ""  # its owners in the fair queue
         self.bytes_published = 0
         self.id = key.id
-        self.interval_s = key.interval_ms / 1_000
+        self.interval_s = key.options.interval_ms / 1_000
         self.members = StreamMembers(key.exchanges, instruments)
         self.view: View | None = None  # created when first due: idle streams have no merged levels
         self.fills: FillView | None = None
@@ -267,11 +261,11 @@ class Stream:
         """Make the merged state the next update and encode it in the stream's mode."""
         # Levels and stale names must match: a slow client may get this update later.
         self._stale_json = self.members.stale_json
-        self._extras = self.members.extras(self.key, now, self.fills)
+        self._extras = self.members.extras(self.key.options, now, self.fills)
         self.update_number += 1
         self.timestamp = self._stamp(wall_us).encode()
         self._full = None
-        if self.key.mode == FULL:
+        if self.key.options.mode == FULL:
             return self.full()
         return self._delta() or self.full()
 
@@ -330,7 +324,7 @@ class BookRequest:
         fills = _fills(self.key)
         if fills is not None:
             fills.merge(self.members.cores, self.members.ends())
-        extras = self.members.extras(self.key, now, fills)
+        extras = self.members.extras(self.key.options, now, fills)
         tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, extras)
         return view.full(head + b',"data":{', tail)
 
@@ -346,12 +340,13 @@ def _coverage_json(book: LiveBook) -> bytes:
 
 
 def _view(key: StreamKey) -> View:
+    options = key.options
     return View(
         key.exchanges,
-        depth=key.depth,
-        group=key.group or None,
-        split=key.split,
-        arrays=key.levels == ARRAY,
+        depth=options.depth,
+        group=options.group,
+        split=options.split,
+        arrays=options.levels == ARRAY,
     )
 
 
@@ -360,4 +355,5 @@ def _price(text: str | None) -> Decimal | None:
 
 
 def _fills(key: StreamKey) -> FillView | None:
-    return FillView(key.exchanges, key.fill) if key.fill is not None else None
+    sizes = key.options.fill
+    return FillView(key.exchanges, sizes) if sizes is not None else None

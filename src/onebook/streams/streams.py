@@ -9,7 +9,7 @@ Only live books are merged, without those that the identity guard quarantined or
 to another of the view. A book that stops being merged makes its streams publish at once, whatever
 their interval, and every update names those left out.
 
-No sockets and no event loop: time and the callback come in (`Clock`); the gateway's fan-out is the
+No sockets and no event loop: time and timers come from a `Clock`; the gateway's fan-out is the
 `Publisher` and knows the subscribers.
 """
 
@@ -22,12 +22,12 @@ from typing import Final
 import msgspec
 
 from onebook.books import Books, LiveBook
-from onebook.clock import iso_us
+from onebook.clock import Clock, Handle, iso_us
 from onebook.config import StreamSettings
 from onebook.model import Health, Instrument
 from onebook.streams.fair import FairQueue
 from onebook.streams.guard import IdentityGuard
-from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
+from onebook.streams.ports import BookSupervisor, InstrumentLookup, Publisher
 from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers, condition
 
 FIRST_SECONDS: Final = (
@@ -170,7 +170,8 @@ class Streams:
         pace = min(self._pace(stream), stream.published_at + JOIN_PACE_S)
         if stream.update_number and not is_due and now < pace:
             return
-        stream.forced = stream.forced or stream.key.ages or stream.key.coverage
+        options = stream.key.options
+        stream.forced = stream.forced or options.ages or options.coverage
         self._publish(stream, now)
         self.publisher.flush()
 

@@ -54,6 +54,7 @@ UNIFIED_TYPES: Final = {
     "balances": "Account balance snapshots",
 }
 BUSY_RETRY_S: Final = 5.0
+UNREAD_S: Final = 30.0  # that a client may read nothing of a streamed answer before it is ended
 
 log = logging.getLogger("onebook.transactions")
 
@@ -86,7 +87,16 @@ class Validation(Struct, frozen=True):
 
 
 class Transactions:
-    """The transaction service of a node. Close it."""
+    """The transaction service of a node. Close it.
+
+    Args:
+        adapters: The exchanges.
+        vault: The operator's credentials.
+        cursor_secret: Signs cursors; the same on every node of a service.
+        settings: Deadlines and the number of concurrent queries.
+        clock: Wall clock, monotonic clock and sleep.
+        unread_s: Seconds a client may read nothing of a streamed answer before it is ended.
+    """
 
     def __init__(
         self,
@@ -96,7 +106,9 @@ class Transactions:
         cursor_secret: bytes,
         settings: TransactionSettings | None = None,
         clock: ServiceClock = REAL,
+        unread_s: float = UNREAD_S,
     ) -> None:
+        self.unread_s = unread_s
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
         for name in self._adapters:
             UNREADABLE.labels(name)  # `increase` cannot see the first count of an absent sample
@@ -111,11 +123,6 @@ class Transactions:
     def exchanges(self) -> tuple[AdapterEntry, ...]:
         """Facts of the exchanges, for endpoints 4, 5 and 7."""
         return tuple(adapter.entry for adapter in self._adapters.values())
-
-    @property
-    def unread_s(self) -> float:
-        """Seconds without read progress of the client before a stream is ended."""
-        return self._settings.unread_s
 
     @property
     def running(self) -> int:

@@ -17,6 +17,7 @@ from onebook.exchanges.kit.contract import (
     Unnamed,
 )
 from onebook.exchanges.kit.through_ccxt import (
+    BOOKS_MAX,
     SNAPSHOT_S,
     CcxtConnector,
     exchange_of,
@@ -83,9 +84,9 @@ def test_anything_else_is_a_protocol_error(broken):
 
 
 def test_the_facts_are_the_operators_limits():
-    settings = CcxtSettings(depth=7, books_max=3, quiet_max_s=50)
+    settings = CcxtSettings(depth=7, quiet_max_s=50)
     exchange = exchange_of("bitopro", "BitoPro", settings)
-    assert (exchange.via, exchange.depth, exchange.limits.topics) == ("ccxt", 7, 3)
+    assert (exchange.via, exchange.depth, exchange.limits.topics) == ("ccxt", 7, BOOKS_MAX)
     assert (exchange.quiet_max_s, exchange.silence_max_s) == (50, 50)
     assert exchange.snapshot_s == SNAPSHOT_S
 

@@ -46,6 +46,8 @@ from onebook.exchanges.kit.limits import ExchangeLimits, Limit, Scope
 from onebook.model import VIA_CCXT, Instrument
 
 SNAPSHOT_S: Final = 30.0  # a subscription may take to deliver its first book
+BOOKS_MAX: Final = 20  # of one ccxt client; further books get another one
+CONNECTS_PER_MINUTE: Final = 20  # ccxt clients of one exchange, reconnects included
 KNOWN_LEVELS: Final = 1  # a side with so many levels ends at its outermost one: see above
 
 
@@ -176,8 +178,7 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
     Args:
         name: Its ccxt id.
         display: The name people know.
-        settings: What is not documented by the exchange: limits of silence, of books and of
-            connections.
+        settings: Limits of depth and silence that the exchange does not document.
     """
     return Exchange(
         name=name,
@@ -191,9 +192,9 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
         guard=LossDetection.WHOLE,
         timed=False,
         limits=ExchangeLimits(
-            topics=settings.books_max,
+            topics=BOOKS_MAX,
             messages=(),
-            connects=(Limit(settings.connects_per_minute, 60.0, Scope.ADDRESS),),
+            connects=(Limit(CONNECTS_PER_MINUTE, 60.0, Scope.ADDRESS),),
             fetches=(),
         ),
         # ccxt pings by itself and reports no pongs, so that messages are all that proves a socket.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from onebook.clock import Clock
 from onebook.exchanges.kit.through_ccxt import SNAPSHOT_S
 from onebook.feeds.ccxt.client import STOP_S
 from onebook.feeds.ccxt.library import Library
@@ -63,15 +64,13 @@ class CcxtConnection:
         name: The exchange.
         session: Decides about frames and time.
         library: ccxt.
-        clock: Monotonic seconds.
+        clock: The time of messages.
     """
 
-    def __init__(
-        self, name: str, session: FeedSession, library: Library, *, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, name: str, session: FeedSession, library: Library, *, clock: Clock) -> None:
         self.session = session
         self._library = library
-        self._clock = clock
+        self._monotonic = clock.monotonic
         self._loop = asyncio.get_running_loop()
         mailbox = Mailbox(self._loop, self._received)
         self._client = self._library.client(name, mailbox.put, self._end_soon)
@@ -86,7 +85,7 @@ class CcxtConnection:
         """
         self._running = asyncio.ensure_future(self._library.run(self._client))
         self._running.add_done_callback(self._closed)
-        now = self._clock()
+        now = self._monotonic()
         self.session.opened(now)
         self.execute(now)
         try:
@@ -114,7 +113,7 @@ class CcxtConnection:
         assert self._running is not None
         while not self._running.done():
             await asyncio.wait({self._running}, timeout=TICK_S)
-            now = self._clock()
+            now = self._monotonic()
             self.session.tick(now)
             self.execute(now)
             if self.session.ended is not None:
@@ -131,7 +130,7 @@ class CcxtConnection:
 
     def _received(self, frames: list[bytes]) -> None:
         self._first_frame.set()
-        now = self._clock()
+        now = self._monotonic()
         for frame in frames:
             self.session.received(frame, now)
         self.execute(now)
@@ -144,7 +143,7 @@ class CcxtConnection:
     def _end(self, end: End) -> None:
         """End the session once: its books may belong to another one later."""
         if self.session.ended is None:
-            self.session.closed(self._clock(), end.reason, end.detail)
+            self.session.closed(self._monotonic(), end.reason, end.detail)
         self._first_frame.set()
 
     def _closed(self, running: "asyncio.Future[None]") -> None:

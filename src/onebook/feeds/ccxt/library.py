@@ -189,7 +189,7 @@ class Library:
         ccxt = getattr(library(), name)(
             {
                 "session": session,
-                "timeout": round(settings.connect_timeout_s * 1_000),
+                "timeout": round(LIMITS.connect_timeout_s * 1_000),
                 "asyncio_loop": asyncio.get_running_loop(),
             }
         )

@@ -54,7 +54,7 @@ def exchange_report(
         own_addresses: Whether the operator overrides its addresses.
         seconds: How long its books were followed.
         interrupted: Whether the check was ended early.
-        old_s: From which age on arrival data is old (`feeds.old_s`).
+        old_s: From which age on arrival data is old (`FeedLimits.old_s`).
         now: Monotonic seconds.
     """
     exchange = observer.exchange

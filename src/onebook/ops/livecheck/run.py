@@ -200,7 +200,7 @@ class ExchangeCheck:
             own_addresses=bool(self._own),
             seconds=self.passed_s,
             interrupted=self._stop.is_set(),
-            old_s=self._settings.old_s,
+            old_s=self._limits.old_s,
             now=time.monotonic(),
         )
 

@@ -3,7 +3,7 @@
 from itertools import chain, zip_longest
 from typing import Final
 
-from onebook.core.twin.text import decimal_text
+from onebook.core.reference.text import decimal_text
 from onebook.core.types import ChecksumLayout, ChecksumNumber, ChecksumOrder
 
 Levels = list[tuple[int, int]]  # (price, amount) mantissas, best first

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from json import JSONDecoder
 from typing import Any, Final, NoReturn
 
-from onebook.core.twin.protobuf import fields
-from onebook.core.twin.text import ZERO, Number, parse_number
+from onebook.core.reference.protobuf import fields
+from onebook.core.reference.text import ZERO, Number, parse_number
 from onebook.core.types import (
     FRAME_LEVELS_MAX,
     NESTING_MAX,

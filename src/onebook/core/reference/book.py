@@ -7,9 +7,9 @@ from itertools import chain, groupby, islice, takewhile
 from operator import itemgetter
 from typing import Final
 
-from onebook.core.twin.checksum import checksum_text
-from onebook.core.twin.levels import Row, read_levels
-from onebook.core.twin.text import MANTISSA_END, Number, decimal_text
+from onebook.core.reference.checksum import checksum_text
+from onebook.core.reference.levels import Row, read_levels
+from onebook.core.reference.text import MANTISSA_END, Number, decimal_text
 from onebook.core.types import (
     ABSURD,
     ABSURD_FACTOR,

@@ -12,7 +12,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from onebook.core.twin.text import Number, decimal_text, parse_number
+from onebook.core.reference.text import Number, decimal_text, parse_number
 from onebook.core.types import (
     CHECKSUM_LEVELS,
     DEPTH_MAX,

@@ -1,0 +1,83 @@
+"""Options of a view: what a subscription may choose beside symbol and exchanges.
+
+`ViewOptions` is the only list of them: commands, stream keys and replies are made of it. Each
+field's `Meta` has its limits and the words of the protocol's documents.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import UNSET, Meta, Struct
+
+from onebook.core.types import DEPTH_MAX
+from onebook.streams.fill import FILL_SIZES_MAX, FillSizes
+
+MUST_BE: Final = "must_be"  # key in `Meta.extra`: what a field must be, for error messages
+
+FULL: Final = "full"
+DELTA: Final = "delta"
+OBJECT: Final = "object"
+ARRAY: Final = "array"
+
+
+def about(description: str, example: Any = UNSET, must_be: str = "", **limits: Any) -> Meta:
+    """Describe a field: its meaning, one example, its limits, and its name in errors."""
+    return Meta(
+        description=description,
+        examples=None if example is UNSET else [example],
+        extra={MUST_BE: must_be} if must_be else None,
+        **limits,
+    )
+
+
+class ViewOptions(Struct, frozen=True, kw_only=True):
+    """Options of a view.
+
+    In a stream key `group` and `fill` are canonical, so that equal views are one stream. A new
+    option goes to the end, with a false default: ids of streams leave those out.
+    """
+
+    depth: Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)] = 20
+    interval_ms: Annotated[
+        int,
+        about(
+            "At most one update in each period of so many milliseconds; the last state always "
+            "arrives. After a late one the next may come in half the time.",
+            100,
+            ge=10,
+            le=60_000,
+        ),
+    ] = 100
+    mode: Annotated[
+        Literal["full", "delta"],
+        about("full: each update is the whole view; delta: changed levels after the first.", FULL),
+    ] = FULL
+    levels: Annotated[
+        Literal["object", "array"], about("Levels as objects or as [price, amount].", OBJECT)
+    ] = OBJECT
+    split: Annotated[bool, about("Add the amount of each exchange at a level.", False)] = False
+    group: Annotated[
+        str | None,
+        about(
+            "Price step to bin to, bids down and asks up, as decimal text of at most 12 decimals. "
+            "Bids below one step are left out.",
+            "0.5",
+            'a price step as decimal text, such as "0.5"',
+        ),
+    ] = None
+    ages: Annotated[
+        bool, about("Add how old the data of each exchange is, in milliseconds.", False)
+    ] = False
+    coverage: Annotated[
+        bool,
+        about("Add the outermost price up to which the book of each exchange is known.", False),
+    ] = False
+    fill: Annotated[
+        FillSizes | None,
+        about(
+            "Add what buying and selling these sizes would cost: for each the average and the "
+            "worst price and the amount on each exchange. At most "
+            f"{FILL_SIZES_MAX} amounts and notionals.",
+            {"amounts": ["0.5"], "notionals": ["10000"]},
+            'an object with lists of decimal text in "amounts", "notionals" or both',
+        ),
+    ] = None
