@@ -16,6 +16,15 @@ from msgspec import json
 from onebook.clock import Clock
 from onebook.clock import Clock
 from onebook.clock import Clock
+from onebook.clock import Clock
+from onebook.clock import Clock
+from onebook.clock import Clock
+from onebook.clock import Clock
+from onebook.clock import Clock
+from onebook.clock import Clock
+from onebook.clock import Clock
+from onebook.clock import Clock
+from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import (
@@ -178,6 +187,96 @@ def once(rows: list[Record], name: str) -> set[str]:
     found = [row[name] for row in rows]
     assert len(found) == len(set(found))
     return set(found)
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
+
+
+class Shifted(Clock):
+    """A clock that is ahead, or behind."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_ms * 1_000
 
 
 class Shifted(Clock):

@@ -166,7 +166,9 @@ async def test_the_drawer_opens_and_closes_by_key_and_is_remembered_with_its_sec
 async def test_the_drawer_covers_no_book_where_both_fit(page: Page, address: str) -> None:
     await show(page, address)
     await page.run("document.querySelector('#settings').click()")
-    edges = "['.panel', '#drawer'].map((one) => document.querySelector(one).getBoundingClientRect())"
+    edges = (
+        "['.panel', '#drawer'].map((one) => document.querySelector(one).getBoundingClientRect())"
+    )
     assert await page.run(f"(([panel, drawer]) => panel.right <= drawer.left)({edges})")
 
 

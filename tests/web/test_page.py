@@ -453,14 +453,10 @@ async def test_a_phone_names_the_exchanges_and_keeps_the_mid_clear(
     assert await page.run(f"{named}.every((each) => /^[a-z]{{2}}/.test(each))")
 
 
-SHOWN = (
-    "[...document.querySelectorAll('.choice:not([hidden])')].map((one) => one.textContent)"
-)
+SHOWN = "[...document.querySelectorAll('.choice:not([hidden])')].map((one) => one.textContent)"
 
 
-async def test_many_exchanges_are_found_by_name(
-    page: Page, address: str, market: Market
-) -> None:
+async def test_many_exchanges_are_found_by_name(page: Page, address: str, market: Market) -> None:
     market.listed = [*EXCHANGES, *(name for name in ALL if name not in EXCHANGES)]
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(LADDER)

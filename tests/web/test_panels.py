@@ -265,7 +265,8 @@ import("/web/page/state.js").then(({ readState, writeState }) => {
   const read = (fragment) => readState(fragment, { rows: 12 });
   const odd = read("#symbol=<b>&symbol=btc/usdt&symbol=BTC/USDT&size=0&by=x&levels=9&rate=99" +
     "&exchanges=okx,<i>");
-  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&range=5&levels=200&rate=10&exchanges=okx";
+  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&range=5" +
+    "&levels=200&rate=10&exchanges=okx";
   return [odd, writeState(read(far)) === far, writeState(read("")), read("#exchanges=").exchanges];
 })
 """
@@ -276,7 +277,13 @@ async def test_an_address_is_read_with_care_and_written_as_it_was_read(
 ) -> None:
     await page.open(address + "/")
     odd, same, usual, none = await page.run(STATE)
-    usual_panel = {"symbol": "BTC/USDT", "group": "", "size": "10000", "by": "notional", "range": "0.5"}
+    usual_panel = {
+        "symbol": "BTC/USDT",
+        "group": "",
+        "size": "10000",
+        "by": "notional",
+        "range": "0.5",
+    }
     assert odd["panels"] == [usual_panel]
     assert (odd["rows"], odd["rate"], odd["exchanges"]) == (12, 5, ["okx"])
     assert (same, usual, none) == (True, "", [])
@@ -434,7 +441,8 @@ async def test_imbalance_is_that_of_the_levels_that_are_shown(
     sign = ("+" if bids > asks else "−") if percent else ""
     found = await page.run(f"[{text('.imbalance')}, {text('.imbalance-of')}]")
     assert found == [f"{sign}{percent} %", "8"]
-    ends = "['--from', '--to'].map((name) => document.querySelector('.tilt').style.getPropertyValue(name))"
+    style = "document.querySelector('.tilt').style"
+    ends = f"['--from', '--to'].map((name) => {style}.getPropertyValue(name))"
     half = percent / 2
     bar = (50, 50 + half) if bids > asks else (50 - half, 50)
     assert [float(each.rstrip("%")) for each in await page.run(ends)] == list(bar)

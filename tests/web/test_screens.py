@@ -125,7 +125,9 @@ async def test_a_rotated_phone_reaches_every_control(
       }}).map((one) => one.outerHTML))"""
     assert await page.run(f"{covered}(document.querySelector('main'))") == []
     await page.run("document.querySelector('#settings').click()")
-    await page.run("document.querySelectorAll('#drawer details').forEach((one) => (one.open = true))")
+    await page.run(
+        "document.querySelectorAll('#drawer details').forEach((one) => (one.open = true))"
+    )
     assert await page.run(f"({IN_SIGHT})(document.querySelector('#drawer-close'))")
     assert await page.run(f"{covered}(document.querySelector('#drawer'))") == []
     await page.run("document.querySelector('#drawer-close').scrollIntoView()")

@@ -55,7 +55,8 @@ async def test_the_crosshair_of_the_depth_chart_names_a_price_of_ten_decimals(
     said = await page.run(
         """import("/web/page/depth.js").then(async ({ Depth }) => {
       const root = document.createElement("section");
-      root.innerHTML = '<span class="range"></span><div class="depth"></div><p class="depth-text"></p>';
+      root.innerHTML = ["range", "depth", "depth-text"].map((name) => `<p class="${name}"></p>`)
+        .join("");
       document.body.append(root);
       const side = (...prices) => prices.map((price) => (
         { price, amount: "7", exchanges: ["okx"], amounts: ["7"] }));
@@ -64,7 +65,8 @@ async def test_the_crosshair_of_the_depth_chart_names_a_price_of_ten_decimals(
       const depth = new Depth(root, { range: "5", ask: async () => view });
       depth.follow(0, 1.23e-8);
       await new Promise(requestAnimationFrame);
-      root.querySelector(".depth").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+      const pressed = new KeyboardEvent("keydown", { key: "ArrowLeft" });
+      root.querySelector(".depth").dispatchEvent(pressed);
       return root.querySelector(".depth-text").textContent;
     })"""
     )
