@@ -8,11 +8,13 @@ LOG    := $(VENV)/install.log
 PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
            -e "s/^ *building '\([a-z._]*\)' extension.*/      compile \1/p" \
            -e 's/^ *Installing collected packages:.*/      install packages/p'
-# Test processes: half as many again as cores, because many tests wait for processes and deadlines.
+# Test processes: twice as many as cores, because many tests wait for processes and deadlines.
+# Python's development mode: asyncio checks that its loops are called in their own threads, which
+# takes a tenth of the time. Without its debug allocator: `make sanitize` checks memory.
 DEV_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=pymalloc
 # What each test cost, which a run of CI keeps.
 COSTS ?= build/test-costs.tsv
-PROCESSES ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
+PROCESSES ?= $(shell echo $$(( $$(nproc) * 2 )))
 # The WebSocket conformance cases; Python 2 code, so it is fetched and translated, not installed.
 AUTOBAHN := autobahntestsuite==25.10.1
 # What checks the accessibility of the pages in Chromium.
@@ -20,7 +22,7 @@ AXE := axe-core@4.14.1
 
 .DEFAULT_GOAL := help
 .PHONY: bench check clean coverage demo help load mutations reference release-check sanitize \
-	soak soak-crash soak-fuzz soak-sockets soak-worlds test
+	soak soak-crash soak-dev soak-fuzz soak-sockets soak-worlds test
 
 help: ## list these commands
 	@echo "Commands (each makes the environment $(VENV) that it needs):"
@@ -50,11 +52,10 @@ demo: $(BIN)/.installed ## run the service with simulated exchanges on 127.0.0.1
 # other tests is run again alone and must pass there; either way it is printed and wants a fix.
 # Hundreds of tests start processes; none should compile the source again.
 test: export PYTHONDONTWRITEBYTECODE :=
-# Without dev mode's debug allocator, which takes a fifth of the time: `make sanitize` checks memory.
 test: $(BIN)/.installed-dev ## run the tests
-	$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal --costs=$(COSTS) || { \
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal --costs=$(COSTS) || { \
 		echo "Failed beside other tests, so it is unsteady or wrong. Once more, alone:"; \
-		$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
+		$(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
 			--last-failed --last-failed-no-failures=none; }
 
 coverage: $(BIN)/.installed-dev ## print the lines and branches that no test runs
@@ -75,11 +76,14 @@ reference: $(BIN)/.installed-dev ## write docs/reference from the code and its t
 bench: ## measure Onebook beside other libraries (in an environment of its own)
 	$(PYTHON) bench/run.py
 
-soak: soak-sockets soak-fuzz soak-crash soak-worlds ## all long tests, one after the other (hours)
+soak: soak-sockets soak-dev soak-fuzz soak-crash soak-worlds ## all long tests, one after the other (hours)
 
 SOAK := ONEBOOK_AUTOBAHN=all ONEBOOK_BIG=1 $(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES)
 soak-sockets: $(BIN)/.installed-dev ## what `make test` leaves out: all exchanges over sockets, Autobahn, axe
 	$(SOAK) --dist=worksteal -m soak --costs=build/soak-costs.tsv
+
+soak-dev: $(BIN)/.installed-dev ## the tests of `make test` in Python's development mode
+	$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal
 
 soak-fuzz: $(BIN)/.installed-dev ## long fuzzing of every decoder, with a new seed
 	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \

@@ -31,10 +31,10 @@ from onebook.feeds.session import FeedSession  # noqa: E402
 from onebook.feeds.stats import ExchangeStats  # noqa: E402
 from onebook.gateway import frames  # noqa: E402
 from onebook.model import GIB_BYTES, Instrument  # noqa: E402
+from onebook.simulator import DIALECTS  # noqa: E402
 from onebook.simulator.kit import ListedSymbol  # noqa: E402
-from onebook.simulator.kit.dialects import DIALECTS  # noqa: E402
 from onebook.simulator.kit.market import LevelChanges, MarketBooks, decimal_text  # noqa: E402
-from onebook.simulator.kit.scripts import scripts  # noqa: E402
+from onebook.simulator.kit.replay import scripts  # noqa: E402
 from onebook.streams import Stream, StreamKey, Streams, ViewOptions  # noqa: E402
 
 SYMBOL = "BTC/USDT"
@@ -113,7 +113,7 @@ class Harness:
 
 def simulated(seconds: float) -> Sums:
     """Six exchanges of the simulator, each at its own pace."""
-    market = MarketBooks({name: DIALECTS[name] for name in NAMES}, seed=7)
+    market = MarketBooks({name: DIALECTS[name].offer() for name in NAMES}, seed=7)
     listings = {
         name: next(each for each in DIALECTS[name].listings if each.symbol == SYMBOL)
         for name in NAMES

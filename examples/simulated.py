@@ -1,7 +1,7 @@
 import asyncio
 import onebook
 from onebook.library import ExchangeSettings, FeedSettings
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 async def main():
     names = ["binance", "okx", "kraken"]

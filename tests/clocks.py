@@ -22,3 +22,17 @@ def sleeping(sleep: Callable[[float], Awaitable[None]], clock: Clock | None = No
     clock = clock or Clock()
     clock.sleep = sleep  # type: ignore[method-assign]
     return clock
+
+
+def made_of(
+    *,
+    wall_ms: Callable[[], int] | None = None,
+    monotonic: Callable[[], float] | None = None,
+    sleep: Callable[[float], Awaitable[None]] | None = None,
+) -> Clock:
+    """A clock of the test's own functions; it has the real ones for those that are not given."""
+    clock, given = Clock(), {"wall_ms": wall_ms, "monotonic": monotonic, "sleep": sleep}
+    for name, function in given.items():
+        if function is not None:
+            setattr(clock, name, function)
+    return clock

@@ -7,6 +7,9 @@ with one exchange of each kind. A test marked `over_sockets` runs with these; wi
 marked `soak`, which `make soak` and the nightly workflow run.
 """
 
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -30,6 +33,7 @@ WAITING: Final = tuple(
     f"tests/{name}"
     for name in (
         "alerts/",
+        "app/workers/",
         "chaos/",
         "cli/",
         "deploy/",
@@ -37,8 +41,11 @@ WAITING: Final = tuple(
         "feeds/test_with_simulator",
         "http/",
         "nodes/",
+        "ops/livecheck/",
+        "reference_clients/",
         "security/",
-        "workers/",
+        "store/test_tls",
+        "swarm/",
     )
 )
 
@@ -53,16 +60,35 @@ def exchange_of(item: pytest.Item) -> str | None:
     return None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the soak what another exchange of the same family stands for; waiting tests first.
+def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The order of tests in which every other worker begins with waiting ones.
 
-    Each worker begins with a share of the list: with the waiting tests at its front, one worker
-    waits for processes and deadlines while the others compute.
+    Each worker begins with an equal share of the list. So half of them wait for processes and
+    deadlines while the others compute, and neither is left for the end.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
+    waiting: dict[Path, list[pytest.Item]] = {}
+    computing: list[pytest.Item] = []
+    for item in items:
+        is_waiting = item.nodeid.startswith(WAITING)
+        (waiting.setdefault(item.path, []) if is_waiting else computing).append(item)
+    files, pairs = list(waiting.values()), max(1, workers // 2)
+    found: list[pytest.Item] = []
+    for pair in range(pairs):
+        found += chain.from_iterable(files[pair::pairs])
+        found += computing[len(computing) * pair // pairs : len(computing) * (pair + 1) // pairs]
+    return found
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Leave to the soak what another exchange of the same family stands for, and deal the rest."""
     for item in items:
         if item.get_closest_marker("over_sockets"):
             name = exchange_of(item)
             if name is not None and name not in FAMILIES:
                 item.add_marker(pytest.mark.soak)
+    yield
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    items[:] = dealt(items, workers)

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from onebook.accounts.usage import take_in
+from onebook.accounts.usage import apply_files
 from onebook.store import Store
 from steady import PATIENCE_S
 
@@ -41,7 +41,7 @@ async def upgraded(url: str) -> str:
 async def taken_in(folder: Path, name: str, url: str, now_ms: int) -> int:
     """Take usage files in."""
     async with Store(url) as store:
-        return await take_in(folder, name, store, now_ms)
+        return await apply_files(folder, name, store, now_ms)
 
 
 def _run(

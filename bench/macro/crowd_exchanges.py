@@ -17,11 +17,10 @@ import load
 
 import onebook.simulator.kit.market as market
 from onebook.exchanges import EXCHANGES
+from onebook.simulator import DIALECTS, SimulatedExchange, SimulatedExchanges
 from onebook.simulator.kit import ListedSymbol, Most
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.listings import PAIRS, Pair
-from onebook.simulator.kit.server import SimulatedExchange, SimulatedExchanges
-from onebook.simulator.kit.windows import Windows
+from onebook.simulator.kit.board import Windows
+from onebook.simulator.kit.market import PAIRS, Pair
 
 # Codes that mean one coin everywhere; of three letters, as Bitfinex spells longer ones otherwise.
 BASES = ("BTC", "ETH", "SOL", "ADA", "XRP", "LTC", "DOT", "TRX", "BCH", "XLM", "ETC", "FIL", "UNI",
@@ -64,7 +63,7 @@ class Fetches:
         exchange._front.get = self.get  # type: ignore[method-assign]
 
     def get(self, path, query):
-        self._windows.takes(self._exchange._clock().s)
+        self._windows.allow(self._exchange._clock().s)
         return self._get(path, query)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import json
 import sys
 
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 
 async def main() -> None:

@@ -26,7 +26,7 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Instrument, Tier
-from onebook.simulator.kit.listings import PAIRS
+from onebook.simulator.kit.market import PAIRS
 from onebook.store import AuditedChange
 
 CLIENTS_PER_KEY = 20  # what the premium tier allows

@@ -28,10 +28,9 @@ from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Instrument
 from onebook.nodes import wire
 from onebook.nodes.nats import NatsBus
-from onebook.nodes.placement import BookKey
 from onebook.nodes.publisher import PublishedBooks
 from onebook.nodes.replica import Replica, apply
-from onebook.nodes.subjects import SNAPSHOT, Subjects
+from onebook.nodes.subjects import SNAPSHOT, BookKey, Subjects
 
 BOOKS = 50
 LEVELS = 10

@@ -14,7 +14,7 @@ from msgspec import json
 
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History, rows
-from onebook.simulator.accounts.bybit.markets import MARKETS
+from onebook.simulator.accounts.bybit.facts import MARKETS
 from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.bybit.api import Envelope
 from onebook.transactions.bybit.instruments import guess, listed

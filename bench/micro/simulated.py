@@ -16,17 +16,16 @@ from onebook.exchanges.kit.contract import Exchange
 from onebook.feeds.outbox import Request, Transmit
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit.board import (
     ExchangeBoard,
     Frame,
     Now,
-    PostDesk,
     PublishedBook,
     RestReply,
     TextChanges,
 )
 from onebook.simulator.kit.board import SimulatedSession as Client
-from onebook.simulator.kit.dialects import DIALECTS
 from onebook.simulator.kit.market import MarketBooks
 
 NOW = Now(1_000.0, 1_700_000_000_000)
@@ -58,7 +57,7 @@ class Simulated:
         kind = DIALECTS[name]
         self.name = name
         self.rules = kind.rules
-        self.market = MarketBooks({name: kind}, seed=1)
+        self.market = MarketBooks({name: kind.offer()}, seed=1)
         self.board = ExchangeBoard(kind.listings, self.market.books(name), rules=self.rules)
         self.listing = kind.listings[0]
         self._dialect = kind(self.board)
@@ -92,7 +91,7 @@ class Simulated:
         desk = self._dialect
         if path in desk.rules.posted:
             return desk.get(path, json.loads(body), now)
-        return desk.post(path, HOST, now) if isinstance(desk, PostDesk) else None
+        return desk.post(path, HOST, now)
 
     def window(self, client: Client) -> PublishedBook | None:
         """The window of the pair that a client follows."""

@@ -9,9 +9,9 @@ import pytest
 from accounts.conftest import START_MS, Clock, Rig
 from accounts.test_usage import Faults
 from onebook.accounts import Accounts, Meter
+from onebook.accounts.billing import period_at
 from onebook.accounts.keys import Key, key_of
 from onebook.accounts.limits import RateLimiter
-from onebook.accounts.periods import period_at
 from onebook.errors import ApiKeyDisabled, OnebookError, ServiceUnavailable, SessionExpired
 from onebook.model import DAY_MS, MINUTE_MS, Tier
 from onebook.store import UsageCell

@@ -15,8 +15,8 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from onebook.accounts import Meter, UsageReport
+from onebook.accounts.billing import period_at
 from onebook.accounts.keys import Key, key_of
-from onebook.accounts.periods import period_at
 from onebook.accounts.usage import (
     FLUSH_INTERVAL_S,
     SLOT_BYTES,
@@ -24,9 +24,9 @@ from onebook.accounts.usage import (
     Batch,
     UsageFile,
     UsageMark,
+    apply_files,
     mark_of,
     stored_usage,
-    take_in,
     usage_report,
 )
 from onebook.config import AccountsSettings
@@ -486,18 +486,18 @@ async def test_what_a_node_left_is_taken_in_once_also_from_a_copy(
     file.release()
     assert file.path.stat().st_mode & 0o777 == 0o600
     copy = shutil.copy(file.path, tmp_path / "copy")
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 5, "batch 1 was counted"
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 5, "batch 1 was counted"
     assert not file.path.exists()
     os.rename(copy, file.path)
     await rig.store.prune(sessions_before_ms=0, batches_before_ms=START_MS + 10**12)
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 0
     assert await total(rig, key) == 15
 
 
 async def test_the_file_of_a_living_node_is_left_alone(rig: Rig, key: Key, tmp_path: Path) -> None:
     file = UsageFile.create(tmp_path, NAME, "epoch")
     file.put([batch(1, key, 10)])
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 0
     assert file.path.exists()
     file.put([])
     file.release()
@@ -516,14 +516,14 @@ async def test_a_write_that_was_cut_off_leaves_the_one_before(
         raw.seek(offset + cut)
         raw.write(b"\xff" * 16)
     file.release()
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 10
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 10
 
 
 async def test_a_file_without_a_whole_slot_stays_and_is_named(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / f"{NAME}.usage-x").write_bytes(b"damaged" * 100)
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 0
     assert "is damaged" in caplog.text
     assert (tmp_path / f"{NAME}.usage-x").exists()
 
@@ -534,7 +534,7 @@ async def test_usage_of_keys_that_another_database_has_stays(
     file = UsageFile.create(tmp_path, NAME, "epoch")
     file.put([Batch(1, {UsageCell("key_of_another", START_MS): 10})])
     file.release()
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 0
     assert "contains 10 bytes of usage for keys that do not exist" in caplog.text
     assert file.path.exists()
 
@@ -548,7 +548,7 @@ async def test_too_many_keys_are_an_error_and_what_was_kept_stays(
     with pytest.raises(OSError, match="so many keys"):
         file.put([Batch(1, many)])
     file.release()
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 10
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 10
 
 
 async def test_ten_thousand_keys_fit(tmp_path: Path) -> None:
@@ -613,7 +613,7 @@ async def test_each_round_without_the_store_reaches_the_file(
     if meter._writing is not None:
         meter._writing.cancel()
     file.release()  # as the kernel does when the node is killed
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 12
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 12
     assert await stored_usage(rig.store, key, rig.clock()) == 12
 
 
@@ -635,7 +635,7 @@ async def test_when_the_store_is_back_the_file_is_emptied_and_nothing_counts_twi
     assert not file.holds_usage
     file.release()
     file.path.write_bytes(kept)  # a crash before it was emptied
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 0
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 0
     assert await stored_usage(rig.store, key, rig.clock()) == 20
 
 
@@ -674,7 +674,7 @@ async def test_usage_that_was_collected_during_a_slow_write_stays_in_the_file_af
     await meter._writing
     assert await stored_usage(rig.store, key, rig.clock()) == 10
     file.release()  # as the kernel does when the node is killed
-    assert await take_in(tmp_path, NAME, rig.store, START_MS) == 7
+    assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 7
     assert await stored_usage(rig.store, key, rig.clock()) == 17
 
 

@@ -14,8 +14,8 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from databases import KINDS, database
 from onebook.accounts import Admin, Meter
+from onebook.accounts.billing import period_at
 from onebook.accounts.keys import key_of
-from onebook.accounts.periods import period_at
 from onebook.errors import ServiceUnavailable
 from onebook.model import Tier
 from onebook.store import AuditedChange, Store, UsageCell

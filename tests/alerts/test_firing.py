@@ -32,10 +32,9 @@ from onebook.model import DAY_MS, Tier
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.nodes.nats import NatsBus
 from onebook.ops import backup, preflight
+from onebook.simulator import DIALECTS, SimulatedExchanges
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.streams import streams
 from onebook.transactions.credentials import Credentials
 from ops.test_doctor_faults import certificate

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from clocks import made_of
 from databases import migrated
 from onebook.accounts import Accounts, Admin, Peppers
 from onebook.api import (
@@ -18,13 +19,14 @@ from onebook.api import (
     WebSocketFacts,
     create_app,
 )
+from onebook.clock import SYSTEM_CLOCK
+from onebook.clock import Clock as SourceClock
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import AuditedChange, Store
-from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -130,14 +132,16 @@ def make_world(store: Store) -> World:
     account = Account(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
     exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
     transactions = make_transactions(
-        store, clocks.ServiceClock(clock.now_ms, clock.now_s, sleep), SimulatedTransport(exchange)
+        store,
+        made_of(wall_ms=clock.now_ms, monotonic=clock.now_s, sleep=sleep),
+        SimulatedTransport(exchange),
     )
     return World(clock, store, accounts, Admin(store, PEPPER), transactions, exchange)
 
 
 def make_transactions(
     store: Store,
-    clock: clocks.ServiceClock = clocks.REAL,
+    clock: SourceClock = SYSTEM_CLOCK,
     transport: SimulatedTransport | None = None,
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""

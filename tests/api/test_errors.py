@@ -11,13 +11,13 @@ import pytest
 from fastapi import FastAPI
 
 from api.conftest import NOW_MS, client_of
+from clocks import made_of
 from databases import migrated
 from onebook.accounts import Accounts
 from onebook.api import create_app
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.store import Store
-from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
@@ -143,7 +143,7 @@ async def exchange_down(one: Caller, label: str) -> None:
         node.clock.pass_ms(round(seconds * 1_000))
         await asyncio.sleep(0)
 
-    clock = clocks.ServiceClock(node.clock.now_ms, node.clock.now_s, sleep)
+    clock = made_of(wall_ms=node.clock.now_ms, monotonic=node.clock.now_s, sleep=sleep)
     nowhere = TransactionSettings(
         overrides={"bybit": AccountUrls(mainnet_url="http://127.0.0.1:1")}
     )

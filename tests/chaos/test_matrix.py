@@ -27,8 +27,7 @@ from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import DIALECTS, SimulatedExchanges
 from steady import within
 
 STEP_S: Final = 0.01

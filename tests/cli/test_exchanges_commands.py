@@ -17,7 +17,7 @@ from onebook.cli.main import app
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.rest import Rest
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 
 def run(*words):

@@ -16,8 +16,8 @@ from onebook.cli import exchanges_live
 from onebook.cli.exchanges_live import file_name
 from onebook.cli.main import app
 from onebook.feeds.recording import ConnectionOpened, Received, read
-from onebook.simulator.kit.scripts import scripts
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
+from onebook.simulator.kit.replay import scripts
 from steady import PATIENCE_S
 
 SECONDS = "6"

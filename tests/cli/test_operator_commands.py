@@ -14,8 +14,8 @@ from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
+from onebook.accounts.billing import period_at
 from onebook.accounts.keys import well_formed
-from onebook.accounts.periods import period_at
 from onebook.cli import common, operator
 from onebook.cli.accounts import accounts_app
 from onebook.cli.audit import audit_command

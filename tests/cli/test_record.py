@@ -12,8 +12,8 @@ from onebook.cli.record import record, record_command
 from onebook.errors import ExchangeFailed
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import ConnectionOpened, Fetched, Received, read
-from onebook.simulator.kit.scripts import scripts
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
+from onebook.simulator.kit.replay import scripts
 
 app = typer.Typer()
 app.command()(record_command)

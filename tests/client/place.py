@@ -8,9 +8,9 @@ from e2e.service import key_of, node_on
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import DAY_MS
+from onebook.simulator import SimulatedExchanges
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
-from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 

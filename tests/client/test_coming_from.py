@@ -14,7 +14,7 @@ from e2e.service import ws_url
 from library.test_examples import NAMES, Run
 from onebook import exchanges
 from onebook.config import GatewaySettings
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from steady import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]

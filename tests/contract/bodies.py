@@ -18,7 +18,7 @@ from functools import cache
 from random import Random
 from typing import Final
 
-from clocks import sleeping
+from clocks import made_of, sleeping
 from onebook.client.failures import ServiceError
 from onebook.client.rest import RestClient
 from onebook.errors import ExchangeFailed
@@ -27,7 +27,6 @@ from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.api import API
 from onebook.transactions.bybit.endpoints import ENTRY
 from onebook.transactions.client import Call, ExchangeClient
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.limits import Retries
 
 DATA_BYTES_MAX: Final = 3 << 30  # a client without a bound fails here, not the machine
@@ -48,7 +47,7 @@ def whole(body: bytes, *headers: bytes) -> bytes:
 @cache
 def bomb(size: int) -> bytes:
     """`size` zeros in gzip."""
-    packer = zlib.compressobj(9, wbits=31)
+    packer = zlib.compressobj(1, wbits=31)
     mib = bytes(1 << 20)
     return b"".join(packer.compress(mib) for _ in range(size >> 20)) + packer.flush()
 
@@ -147,7 +146,7 @@ async def by_rest(url: str) -> str:
 
 async def by_transactions(url: str) -> str:
     """The client of the exchanges' private histories."""
-    client = ExchangeClient(ENTRY, API, ServiceClock(sleep=_soon), random=Random(1))
+    client = ExchangeClient(ENTRY, API, made_of(sleep=_soon), random=Random(1))
     try:
         call = Call("/v5/execution/list", "category=spot")
         retries = Retries(Random(1))

@@ -59,7 +59,7 @@ from onebook.ops.backup import Manifest, read_archive, write_archive
 from onebook.ops.livecheck.forms import FORM_BYTES_MAX, form_of
 from onebook.ops.preflight import tls_faults
 from onebook.rest import retry_after_s
-from onebook.simulator.kit.scripts import scripts
+from onebook.simulator.kit.replay import scripts
 from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.api import API, signature
 from onebook.transactions.bybit.trades import extra_fees
@@ -284,7 +284,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "recording to be served",
-        ("simulator/kit/scripts.py",),
+        ("simulator/kit/replay.py",),
         in_file(lambda path: scripts([path])),
         *(RecordingError, 160 << 20, "the reader of recordings", (RECORDING,)),
     ),

@@ -4,8 +4,8 @@ import pytest
 
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Quotas
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.windows import Windows
+from onebook.simulator import DIALECTS
+from onebook.simulator.kit.board import Windows
 
 ABREAST = 4  # connections that ask as fast as they may
 STEPS = 500  # in the longest window
@@ -36,6 +36,6 @@ def test_the_simulated_exchange_takes_whatever_the_limits_let_through(name: str,
             while all(quota.wait_s(1, now) <= 0 for quota in asked):
                 for quota in asked:
                     quota.take(1, now)
-                assert window.takes(now), f"{sent} were sent before"
+                assert window.allow(now), f"{sent} were sent before"
                 sent += 1
     assert sent >= 3, "it is not silence that keeps within the limits"

@@ -12,10 +12,11 @@ import pytest
 from contract.venue import CHANNELS, START, list_body
 from onebook.core.types import SCALE_MAX
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.kit import ProtocolError, frames, instrument_of, sound
-from onebook.exchanges.kit.frames import COMMAS_PER_ITEM, NATIVE_CHARACTERS_MAX
+from onebook.exchanges.kit import ProtocolError, codec, instrument_of, sound
+from onebook.exchanges.kit.codec import COMMAS_PER_ITEM
+from onebook.exchanges.kit.listing import NATIVE_CHARACTERS_MAX
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit import ExchangeBoard, ListedSymbol
-from onebook.simulator.kit.dialects import DIALECTS
 
 every_exchange = pytest.mark.parametrize("name", EXCHANGES)
 
@@ -106,7 +107,7 @@ def test_a_list_of_very_many_items_takes_no_memory(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever in the body they are: at most the list is refused."""
-    monkeypatch.setattr(frames, "ROWS_MAX", CROWD_ROWS_MAX)
+    monkeypatch.setattr(codec, "ROWS_MAX", CROWD_ROWS_MAX)
     body = body_of(name, [("BTC", "USD")])
     places = [(found.end(), CROWDS[found[0]]) for found in re.finditer(rb"[\[{](?![\]}])", body)]
     assert places

@@ -4,7 +4,6 @@ import json
 import re
 from binascii import crc32
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,17 @@ from contract.oracle import Dicts, Reader
 from contract.recorded import bodies, frames, timed_frames
 from onebook.books import Books
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.binance import BOOKS, join
-from onebook.exchanges.kit import Delta, Gap, Ignored, Output, SeededEngine, Snapshot, Verify
+from onebook.exchanges.binance import BOOKS, SEED_PATH
+from onebook.exchanges.kit import (
+    Delta,
+    Gap,
+    Ignored,
+    Output,
+    SeededEngine,
+    Snapshot,
+    Verify,
+    join_by_rest,
+)
 from onebook.model import Health, Instrument
 
 
@@ -62,7 +70,7 @@ def test_binance_from_a_small_seed_shows_no_wrong_level_while_live(
     """A seed without a horizon was wrong in most of these states: `wrong_before` counts them."""
     seeds = dict(bodies(samples, "BINANCE.http.0.0"))
     instruments = {native: Instrument("binance", native, native) for native in seeds}
-    channel = replace(BOOKS, track=partial(join, levels=seed_levels))
+    channel = replace(BOOKS, track=join_by_rest(SEED_PATH, seed_levels))
     connector = SeededEngine(channel, [*instruments.values()])
     books, unaware, truth = Books(), Books(), Books()
     for each in instruments.values():

@@ -3,27 +3,23 @@
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from contract.oracle import Side, Sides, decimal
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Connector, Exchange, Output, ProtocolError, Send, Unnamed
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit import (
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeBoard,
     Frame,
-    ListedSymbol,
     Now,
-    Profile,
     PublishedBook,
     SimulatedSession,
 )
-from onebook.simulator.kit.board import PostDesk
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.market import MarketBooks
+from onebook.simulator.kit.market import MarketBooks, Offer
 
 LISTED = 3
 LEVELS_MAX = 130  # more than any exchange's window that a client must cut
@@ -47,15 +43,9 @@ def list_body(exchange: Exchange, dialect: Dialect, now: Now) -> bytes:
     elif url.path in dialect.rules.posted:
         answer = dialect.get(url.path, json.loads(exchange.instruments_body), now)
     else:
-        assert isinstance(dialect, PostDesk)
         answer = dialect.post(url.path, HOST, now)
     assert answer is not None, url.path
     return answer.body
-
-
-class SmallOffer(NamedTuple):
-    listings: tuple[ListedSymbol, ...]
-    profile: Profile
 
 
 class Venue:
@@ -66,7 +56,7 @@ class Venue:
         kind = DIALECTS[self._exchange.name]
         most = SMALLER.get(name, LEVELS_MAX)
         profile = kind.profile._replace(depth=min(kind.profile.depth, most))
-        offer = SmallOffer(kind.listings[:LISTED], profile)
+        offer = Offer(kind.listings[:LISTED], profile)
         self.name = name
         self.random = random.Random(seed)
         self.now = START
@@ -88,7 +78,6 @@ class Venue:
     def _opened(self) -> tuple[SimulatedSession, list[bytes]]:
         url, connect = self._exchange.ws_url, self._exchange.connect
         if connect is not None:
-            assert isinstance(self._dialect, PostDesk)
             answer = self._dialect.post(connect.path, HOST, self.now)
             assert answer is not None, connect.path
             url = connect.address(answer.body, self.instruments).url

@@ -12,7 +12,7 @@ from docs.examples import INCLUDED, ROOT, pages, with_programs
 PROGRAMS = sorted((ROOT / "examples").glob("*.py"))
 PUBLIC = {"onebook", "onebook.client"}
 # Where an example needs more than the promise covers, and its page says so.
-BEYOND = {"simulated.py": {"onebook.library", "onebook.simulator.kit.server"}}
+BEYOND = {"simulated.py": {"onebook.library", "onebook.simulator"}}
 
 
 def imported(program):

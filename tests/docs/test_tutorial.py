@@ -12,7 +12,7 @@ from docs.examples import ROOT, addressed, blocks, environment, finished, kinds,
 from e2e.test_process import process, read_until
 from library.test_examples import Run
 from onebook import exchanges
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from web.browser import CHROMIUM
 
 PAGE = "tutorial.md"

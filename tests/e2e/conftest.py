@@ -2,7 +2,7 @@
 
 import pytest
 
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from onebook.config import CcxtSettings, FeedSettings
 from onebook.errors import ConfigError
 from onebook.feeds.ccxt import library
 from onebook.ops.preflight import faults
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
 DEPTH = 50

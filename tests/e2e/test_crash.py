@@ -26,9 +26,9 @@ from e2e.service import PATIENCE_S, Client
 from onebook.accounts import Admin
 from onebook.accounts.keys import key_of
 from onebook.accounts.pepper import load_pepper
-from onebook.accounts.usage import stored_usage, take_in
+from onebook.accounts.usage import apply_files, stored_usage
 from onebook.model import Tier
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import waited_s
 
@@ -114,7 +114,7 @@ async def template(tmp_path):
 async def billed(folder, key):
     """What is billed once the next start has taken in what the node left in its usage file."""
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
-        await take_in(folder, "onebook.db", store, time.time_ns() // 1_000_000)
+        await apply_files(folder, "onebook.db", store, time.time_ns() // 1_000_000)
         return await stored_usage(store, key, time.time_ns() // 1_000_000)
 
 

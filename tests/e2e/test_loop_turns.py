@@ -12,9 +12,9 @@ import httpx
 
 from e2e.probed_node import COLLECTOR, ITERATION
 from onebook.model import DAY_MS
+from onebook.simulator import SimulatedExchanges
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
-from onebook.simulator.kit.server import SimulatedExchanges
 from steady import PATIENCE_S
 
 TESTS = Path(__file__).parents[1]

@@ -24,7 +24,7 @@ from databases import DatabaseProxy, database
 from e2e.service import PATIENCE_S, client_of, key_of, node_on
 from onebook.accounts.keys import key_of as key_from
 from onebook.accounts.usage import stored_usage
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from onebook.store import Store
 
 from .test_process import ended, listening, process, read_until

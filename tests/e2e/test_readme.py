@@ -9,7 +9,7 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 from .service import key_of, node_on, ws_url
 from .test_process import PATIENCE_S, ended, process, read_until

@@ -7,7 +7,7 @@ import signal
 import httpx
 from websockets.asyncio.client import connect
 
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from steady import PATIENCE_S
 
 from .test_process import ended, listening, process, read_until

@@ -11,8 +11,7 @@ from onebook import core
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import LossDetection
 from onebook.gateway import fanout
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import DIALECTS, SimulatedExchanges
 from steady import PATIENCE_S, own_s
 
 SYMBOL = "BTC/USDT"

@@ -19,7 +19,7 @@ from onebook.accounts import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.client.addresses import websocket_of
 from onebook.model import Tier
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 
 from .test_process import PATIENCE_S, read_until

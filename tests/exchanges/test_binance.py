@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from core.both import EACH
 from exchanges.sent import Sent
-from onebook.exchanges.binance import BOOKS, EXCHANGE, INSTRUMENTS, join
+from onebook.exchanges.binance import BOOKS, EXCHANGE, INSTRUMENTS, SEED_PATH
 from onebook.exchanges.kit import (
     EXPECTED,
     Acknowledged,
@@ -29,8 +28,9 @@ from onebook.exchanges.kit import (
     Snapshot,
     StreamPosition,
     Unnamed,
+    join_by_rest,
 )
-from onebook.exchanges.kit.join import FETCHES_MAX, HELD_MAX
+from onebook.exchanges.kit.sync import FETCHES_MAX, HELD_MAX
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("binance", "BTC/USDT", "BTCUSDT")
@@ -59,7 +59,7 @@ def body(sequence: int) -> bytes:
 
 
 def seeded(levels: int) -> SeededEngine:
-    return SeededEngine(replace(BOOKS, track=partial(join, levels=levels)), [BTC])
+    return SeededEngine(replace(BOOKS, track=join_by_rest(SEED_PATH, levels)), [BTC])
 
 
 def acknowledged(*instruments: Instrument) -> SeededEngine:
@@ -561,8 +561,8 @@ def test_another_exchange_s_list_and_seeds_are_its_own() -> None:
     body = json.dumps({"symbols": [row | {"isSpotTradingAllowed": True}]}).encode()
     (found,) = INSTRUMENTS.of("another")(body)
     assert found.exchange == "another"
-    (fetch,) = join(found, weight=7).restart()
-    assert fetch == Fetch(found, "/api/v3/depth?symbol=XYZUSDT&limit=1000", 7)
+    (fetch,) = join_by_rest(SEED_PATH, 500, weight=7)(found).restart()
+    assert fetch == Fetch(found, "/api/v3/depth?symbol=XYZUSDT&limit=500", 7)
 
 
 @pytest.mark.derivatives

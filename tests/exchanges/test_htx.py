@@ -28,7 +28,7 @@ from onebook.exchanges.kit import (
     SnapshotFailed,
     Unnamed,
 )
-from onebook.exchanges.kit.join import FETCHES_MAX
+from onebook.exchanges.kit.sync import FETCHES_MAX
 from onebook.inflate import inflated
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.htx import Htx

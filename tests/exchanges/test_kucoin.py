@@ -40,8 +40,8 @@ from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.supervisor import enabled
 from onebook.model import Health, Instrument, InstrumentStatus
 from onebook.rest import Rest
+from onebook.simulator import SimulatedExchanges
 from onebook.simulator.kit import Now, SimulatedSession
-from onebook.simulator.kit.server import SimulatedExchanges
 from simulator.pure import Desk
 
 BTC = Instrument("kucoin", "BTC/USDT", "BTC-USDT")

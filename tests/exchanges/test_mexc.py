@@ -26,7 +26,7 @@ from onebook.exchanges.mexc import BOOKS, EXCHANGE, LEVELS
 from onebook.feeds.recording import Recorder
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.kit import ChannelKey, Dropped, TextChanges
-from onebook.simulator.kit.scripts import scripts
+from onebook.simulator.kit.replay import scripts
 from onebook.simulator.mexc import DEPTH, Push
 from simulator.pure import Desk
 

@@ -27,7 +27,7 @@ from onebook.exchanges.p2b import EXCHANGE
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health, Instrument, InstrumentStatus
 from onebook.rest import Rest
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 BTC = Instrument("p2b", "BTC/USDT", "BTC_USDT")
 

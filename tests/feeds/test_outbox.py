@@ -3,8 +3,8 @@
 import pytest
 
 from feeds.toy import TOY, A, B, C, limited
+from onebook.exchanges.kit.codec import Dated, send
 from onebook.exchanges.kit.contract import Fetch, Send
-from onebook.exchanges.kit.frames import Dated, send
 from onebook.exchanges.kit.limits import Limit, Quotas
 from onebook.feeds.outbox import PING, Outbox, Request, Transmit
 

@@ -13,14 +13,13 @@ from feeds.toy import paced
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.binance import BOOKS, join
-from onebook.exchanges.kit import Limit, LossDetection, Scope, SeededEngine
+from onebook.exchanges.binance import BOOKS, SEED_PATH
+from onebook.exchanges.kit import Limit, LossDetection, Scope, SeededEngine, join_by_rest
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import DIALECTS, SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
 WAIT_S = 120.0
@@ -175,7 +174,7 @@ async def test_b2_a_silenced_exchange_goes_stale_and_comes_back(rig):
     rig.simulated[instrument.exchange].silence()
     await rig.until(lambda: (Health.STALE, Reason.SILENT) in rig.moves[moves:])
     assert rig.book(instrument).health is not Health.LIVE
-    rig.simulated[instrument.exchange].speak()
+    rig.simulated[instrument.exchange].end_silence()
     await rig.until(lambda: rig.equal(instrument))
 
 
@@ -192,7 +191,7 @@ async def test_b2_a_frozen_exchange_goes_stale_stays_it_and_comes_back(rig):
     moves = len(rig.moves)
     await speaking(rig, SPEAKS_S)
     assert all(health is not Health.LIVE for health, _ in rig.moves[moves:])
-    exchange.thaw()
+    exchange.unfreeze()
     await rig.until(lambda: rig.equal(instrument))
 
 
@@ -273,7 +272,7 @@ async def seeded(request) -> AsyncIterator[tuple[Rig, Instrument]]:
             name: replace(
                 exchange,
                 connector=partial(
-                    SeededEngine, replace(BOOKS, track=partial(join, levels=SEED_LEVELS))
+                    SeededEngine, replace(BOOKS, track=join_by_rest(SEED_PATH, SEED_LEVELS))
                 ),
                 limits=replace(exchange.limits, fetches=(Limit(budget, 60.0, Scope.ADDRESS),)),
             )

@@ -20,14 +20,13 @@ from onebook.gateway.lifecycle import ConnectionEvent, ConnectionState
 from onebook.gateway.metrics import GatewayTotals
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.registry import ConnectionRegistry
-from onebook.gateway.scheduler import Scheduler, Turns
+from onebook.gateway.scheduler import TURN_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.upgrade import AddressLimiter, Offenders, Upgrader
 
 OPEN_WIDE = GatewaySettings(
     path="/api/v1/ws",
     message_bytes_max=32 << 20,
-    keyless_message_bytes_max=32 << 20,
     flood_burst=1_000_000,
     unsent_bytes_max=1 << 30,
 )
@@ -44,7 +43,7 @@ def echoing(settings=OPEN_WIDE):
         settings=settings,
         clock=clock,
         connections=connections,
-        turns=Turns(turn_s=settings.turn_s, monotonic=clock.monotonic, call_soon=loop.call_soon),
+        turns=Turns(turn_s=TURN_S, monotonic=clock.monotonic, call_soon=loop.call_soon),
         scheduler=Scheduler(clock, on_tick=lambda: None),
         upgrader=Upgrader(
             settings,
@@ -60,11 +59,21 @@ def echoing(settings=OPEN_WIDE):
         subscriptions=SubscriptionManager(streams=None, fanout=fanout, views=None),
         fanout=fanout,
         totals=GatewayTotals(),
-        make_processor=lambda: CommandProcessor(
+        make_processor=lambda: EchoProcessor(
             settings=settings, tiers=None, directory=None, limits=None, views=None
         ),
     )
     return partial(Echo, parts)
+
+
+class EchoProcessor(CommandProcessor):
+    """Accepts long messages without a key."""
+
+    __slots__ = ()
+
+    @property
+    def message_bytes_max(self):
+        return self.settings.message_bytes_max
 
 
 class Echo(ClientConnection):

@@ -5,8 +5,8 @@ from datetime import datetime
 import pytest
 
 from gateway.rig import SYMBOL, gateway, settled
+from onebook.accounts.billing import period_at
 from onebook.accounts.keys import key_of
-from onebook.accounts.periods import period_at
 from onebook.model import DAY_MS
 from onebook.store import UsageCell
 

@@ -20,6 +20,7 @@ from onebook.gateway.connection import (
     CLOSING_BYTES_MAX,
     PIECE_PAUSE_S,
     PIECES_MAX,
+    TURN_FRAMES_MAX,
     ClientConnection,
     Inbound,
     Incoming,
@@ -287,7 +288,7 @@ async def test_others_are_served_between_the_frames_of_a_flood(tmp_path, monkeyp
             before = acted
             assert (await other.ask(type="ping"))["type"] == "pong"
             turns = 20  # of the event loop, from the client's send to its receive
-            assert acted - before <= turns * node.settings.turn_frames_max < flood
+            assert acted - before <= turns * TURN_FRAMES_MAX < flood
             await settled(lambda: acted == flood)
 
 

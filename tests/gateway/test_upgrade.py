@@ -385,8 +385,7 @@ def of(address):
     ("message", "code"), [(b"binary", 1003), ("x" * 5_000, 1009), ("\ud800", 1007)]
 )
 async def test_the_next_handshake_of_an_offender_waits_and_others_do_not(tmp_path, message, code):
-    pauses = {"offence_pause_s": 60.0, "offence_pause_max_s": 60.0}
-    async with gateway(tmp_path, **pauses) as node:
+    async with gateway(tmp_path, offence_pause_s=60.0) as node:
         waits = []
         node.clock.call_at = lambda at_s, call: waits.append((at_s - node.clock.monotonic(), call))
         async with node.client(**of(ONE)) as client:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from onebook.exchanges import EXCHANGES
-from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator import DIALECTS
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,8 +18,7 @@ from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.supervisor import enabled
 from onebook.model import Health, Instrument
 from onebook.rest import Rest
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import DIALECTS, SimulatedExchanges
 
 # Each exchange by its usual channel, and by every other one that an operator may choose.
 CASES = tuple((name, channel) for name in EXCHANGES for channel in ("", *EXCHANGES[name].channels))

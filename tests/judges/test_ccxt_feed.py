@@ -19,7 +19,7 @@ from onebook.feeds.ccxt.library import THREAD
 from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 pytest.importorskip("ccxt.pro", reason="the extra onebook[ccxt] is not installed")
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from onebook.library import BookUpdate, ExchangeSettings, FeedSettings
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 PATIENCE_S = 30.0
 SYMBOL = "BTC/USDT"

@@ -11,7 +11,7 @@ import pytest
 
 from library.place import PATIENCE_S
 from onebook import BookUpdate, exchanges
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["binance", "okx", "kraken"]

@@ -28,7 +28,7 @@ from onebook.library import (
 from onebook.library.consumers import BookUpdates
 from onebook.library.engine import BookEngine
 from onebook.library.source import BookOptions
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 NAMES = ["okx", "kraken"]
 DEPTH = 30

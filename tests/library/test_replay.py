@@ -26,7 +26,7 @@ from onebook.library import (
     UnknownExchange,
     UnknownSymbol,
 )
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 # A snapshot on the socket with a checksum, one by REST, one that is asked for and compressed.
 NAMES = ["kraken", "binance", "htx"]

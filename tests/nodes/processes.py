@@ -15,7 +15,7 @@ from onebook import config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import Tier
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import PATIENCE_S, waited_s
 

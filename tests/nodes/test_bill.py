@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from databases import database
 from nodes.processes import cluster
 from onebook import config
-from onebook.accounts.periods import period_at
+from onebook.accounts.billing import period_at
 from onebook.app import feeder
 from onebook.store import Store, UsageCell
 from steady import PATIENCE_S, waited_s

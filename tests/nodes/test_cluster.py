@@ -19,7 +19,7 @@ from onebook.model import Health, Reason
 from onebook.nodes import wire
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.nodes.nats import NatsBus
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from steady import PATIENCE_S, own_s
 
 EXCHANGES = ("okx", "kraken", "binance")

@@ -11,7 +11,7 @@ from onebook.app import feeder
 from onebook.cli.main import app
 from onebook.nodes.interest import Interest, encode_interest
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from steady import PATIENCE_S
 
 

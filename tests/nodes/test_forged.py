@@ -22,9 +22,8 @@ from onebook.nodes.interest import Interest, encode_interest
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.nodes.nats import NatsBus
 from onebook.nodes.payloads import RefusalCause
-from onebook.nodes.placement import BookKey
 from onebook.nodes.refusals import KINDS_MAX
-from onebook.nodes.subjects import LIST, LIVE, Subjects
+from onebook.nodes.subjects import LIST, LIVE, BookKey, Subjects
 from steady import PATIENCE_S
 
 LIMIT = TierSettings().basic.requests_per_minute

@@ -55,7 +55,7 @@ async def test_a_link_that_hangs_is_given_up_and_made_again(filled):
 
 
 async def test_a_node_whose_link_hangs_stops_in_time_and_leaves_no_socket():
-    """PYTHONDEVMODE reports a socket that is left."""
+    """A socket that is left is a ResourceWarning, and each warning is an error."""
     async with hanging() as (bus, _):
         await fill(bus)
         began = own_s()

@@ -15,8 +15,8 @@ from e2e.service import client_of, settings_in, ws_url
 from nodes.servers import nats_server
 from onebook import app
 from onebook.accounts.admin import Admin
+from onebook.accounts.billing import period_at
 from onebook.accounts.pepper import load_pepper
-from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import SESSIONS_PER_KEY_MAX
 from onebook.model import Tier
 from onebook.nodes.membership import NodeRole

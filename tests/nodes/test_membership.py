@@ -26,10 +26,10 @@ from onebook.nodes.membership import (
     NodeState,
     encode_heartbeat,
     heartbeat_of,
+    ranking,
 )
 from onebook.nodes.payloads import WireError
-from onebook.nodes.placement import BookKey, key_of, ranking
-from onebook.nodes.subjects import Subjects, token
+from onebook.nodes.subjects import BookKey, Subjects, key_of, token
 
 ME = 1
 MEMBERSHIP = membership.__file__
@@ -345,7 +345,7 @@ def test_a_book_is_kept_until_the_next_node_has_it_live_and_a_moment_longer():
     here.nodes = (2, ME)
     assert here.at(1.0) == ([], [])
     assert here.ownership.leaving() == {"okx A": 2}
-    here.ownership.taken(["okx A"], 2.0)
+    here.ownership.live_elsewhere(["okx A"], 2.0)
     assert here.at(2.1) == ([], [])
     assert here.at(2.3) == ([], ["okx A"])
 
@@ -393,3 +393,28 @@ def test_while_no_node_is_there_to_take_it_a_book_stays():
     assert here.at(100.0) == ([], [])
     assert here.ownership.abandon() == ["okx A"]
     assert len(here.ownership) == 0
+
+
+BOOKS = [f"okx C{number}/USDT" for number in range(2_000)]
+
+
+def test_the_text_of_a_key_can_be_read_back():
+    key = BookKey("okx", "BTC/USDT")
+    assert key.text == "okx BTC/USDT"
+    assert key_of(key.text) == key
+
+
+@given(st.permutations([1, 2, 3, 2**63]))
+def test_the_order_in_which_nodes_are_known_does_not_matter(nodes):
+    assert ranking("okx BTC/USDT", nodes) == ranking("okx BTC/USDT", [1, 2, 3, 2**63])
+
+
+def test_a_ranking_holds_every_node_once():
+    assert sorted(ranking("okx BTC/USDT", range(10))) == [*range(10)]
+    assert ranking("okx BTC/USDT", []) == ()
+
+
+def test_books_of_a_node_that_leaves_go_to_the_next_and_no_other_moves():
+    for book in BOOKS:
+        before = ranking(book, [1, 2, 3, 4])
+        assert ranking(book, [1, 2, 4]) == tuple(node for node in before if node != 3)

@@ -15,9 +15,9 @@ from onebook.core.types import LEVELS_MAX
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
-from onebook.nodes.placement import BookKey
 from onebook.nodes.publisher import PublishedBooks
 from onebook.nodes.replica import Replica, apply
+from onebook.nodes.subjects import BookKey
 
 BTC = Instrument("okx", "BTC/USDT", "BTC-USDT")
 KEY = BookKey("okx", "BTC/USDT")

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.nodes.placement import BookKey
-from onebook.nodes.subjects import LIVE, SNAPSHOT, Subjects, token
+from onebook.nodes.subjects import LIVE, SNAPSHOT, BookKey, Subjects, token
 from onebook.nodes.wire import VERSION
 
 SUBJECTS = Subjects("eu")

@@ -17,11 +17,11 @@ from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
 from onebook import app
 from onebook.accounts.admin import Admin
+from onebook.accounts.billing import period_at
 from onebook.accounts.pepper import load_pepper
-from onebook.accounts.periods import period_at
 from onebook.app import feeder
 from onebook.model import Tier
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store, UsageCell
 from steady import PATIENCE_S, waited_s
 

@@ -9,6 +9,7 @@ from contract.venue import list_body
 from onebook.clock import ManualClock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import BookChannel, Exchange, LossDetection
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit import (
     Dropped,
     ExchangeBoard,
@@ -19,10 +20,9 @@ from onebook.simulator.kit import (
     TextChanges,
 )
 from onebook.simulator.kit import SimulatedSession as ClientSession
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.faults import FAULTS, Case
-from onebook.simulator.kit.front import Front
+from onebook.simulator.kit.loopback import Front
 from onebook.simulator.kit.market import MarketBooks
+from onebook.simulator.kit.server import FAULTS, Case
 
 HISTORY_MAX = 4_000
 
@@ -119,7 +119,7 @@ class Venue:
         for client in self.front.clients:
             for key in client.session.topics.values():
                 if key == channel.key:
-                    self.front.say(client, client.session.formed(frames, case.frame()))
+                    self.front.send(client, client.session.formed(frames, case.frame()))
 
     def observe(self, channel: PublishedBook) -> None:
         """Keep what the book is now, if that is new."""

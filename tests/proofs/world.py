@@ -17,7 +17,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.feeds.limits import FeedLimits
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument
-from onebook.simulator.kit.dialects import DIALECTS
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit.market import MarketBooks
 from onebook.store import Store
 from onebook.streams import StreamKey, ViewOptions
@@ -83,7 +83,7 @@ class World:
         self.clock = world_clock()
         self.books = Books()
         names = sorted(self.rng.sample(LISTING, self.rng.randint(2, 4)))
-        self._market = MarketBooks({name: DIALECTS[name] for name in names}, seed=seed)
+        self._market = MarketBooks({name: DIALECTS[name].offer() for name in names}, seed=seed)
         self.venues = {
             name: Venue(name, self._market, self.clock, Random(f"{seed}/{name}")) for name in names
         }

@@ -13,9 +13,9 @@ import httpx
 from e2e.service import key_of, node_on
 from onebook.app import Node
 from onebook.model import DAY_MS, Tier
+from onebook.simulator import SimulatedExchanges
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
-from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 
 AUTHENTICATE = "/api/v1/authenticate"

@@ -22,9 +22,9 @@ from websockets.exceptions import WebSocketException
 from onebook.accounts import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import DAY_MS, Tier
+from onebook.simulator import SimulatedExchanges
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import serving
-from onebook.simulator.kit.server import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from security.canaries import Canaries

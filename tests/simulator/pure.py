@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit import ExchangeBoard, Frame, Now, SimulatedSession
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.faults import FAULTS, Case
+from onebook.simulator.kit.board import Windows
 from onebook.simulator.kit.market import MarketBooks
-from onebook.simulator.kit.windows import Windows
+from onebook.simulator.kit.server import FAULTS, Case
 
 START = Now(1_000.0, 1_700_000_000_000)
 
@@ -22,7 +22,7 @@ class Desk:
 
     def __init__(self, name: str, path: str = "/", *, seed: int = 3) -> None:
         self.name = name
-        self.market = MarketBooks({name: DIALECTS[name]}, seed=seed)
+        self.market = MarketBooks({name: DIALECTS[name].offer()}, seed=seed)
         kind = DIALECTS[name]
         self.board = ExchangeBoard(kind.listings, self.market.books(name), rules=kind.rules)
         self.dialect = kind(self.board)

@@ -13,8 +13,7 @@ from onebook.exchanges.kit import LossDetection
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health
 from onebook.rest import Rest
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import DIALECTS, SimulatedExchanges
 from simulator.pure import main_pair
 
 PATIENCE_S = 30.0

@@ -13,7 +13,7 @@ def times_of(rate: Rate, count: int, *, gaps: list[float] | None = None) -> list
     async def story() -> list[float]:
         limit, times = SharedLimit(rate, CLOCK), []
         for index in range(count):
-            await limit.take()
+            await limit.acquire()
             times.append(loop_s())
             await asyncio.sleep((gaps or [0.0])[index % len(gaps or [0.0])])
         return times

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import httpx
 from msgspec import json
 
+from clocks import made_of
+from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.serving import serving
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport, serving
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import BYBIT
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
@@ -93,7 +93,7 @@ def loop_now_ms() -> int:
     return NOW_MS + round(loop_s() * 1_000)
 
 
-CLOCK = ServiceClock(now_ms=loop_now_ms, now_s=loop_s, sleep=asyncio.sleep)
+CLOCK = made_of(wall_ms=loop_now_ms, monotonic=loop_s, sleep=asyncio.sleep)
 
 
 class MemoryStore:
@@ -148,7 +148,7 @@ class World:
         latency_s: float = 0.05,
         key: SimulatedKey = KEY,
         settings: TransactionSettings | None = None,
-        clock: ServiceClock = CLOCK,
+        clock: Clock = CLOCK,
         with_credentials: bool = True,
         around: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] | None = None,
     ) -> None:

@@ -10,15 +10,15 @@ import pytest
 from fastapi import FastAPI
 
 from api.conftest import NOW_MS, PEPPER, Clock, World, bearer, client_of
+from clocks import made_of
 from databases import migrated
 from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
-from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -54,7 +54,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None, **optio
         [
             ExchangeAdapter(
                 BYBIT,
-                clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
+                clock=made_of(wall_ms=clock.now_ms, monotonic=clock.now_s, sleep=sleep),
                 transport=transport,
                 random=Random(1),
             )
@@ -62,7 +62,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None, **optio
         vault,
         cursor_secret=b"c" * 32,
         settings=settings,
-        clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
+        clock=made_of(wall_ms=clock.now_ms, monotonic=clock.now_s, sleep=sleep),
         **options,
     )
     accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)

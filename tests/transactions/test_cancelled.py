@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from onebook.clock import ManualClock
+from clocks import made_of
+from onebook.clock import SYSTEM_CLOCK, ManualClock
 from onebook.exchanges.kit.limits import Limit
 from onebook.model import DAY_MS
 from onebook.rest import Rest
@@ -19,7 +20,6 @@ from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.transactions.bybit.api import API
 from onebook.transactions.bybit.endpoints import ENTRY, EXECUTIONS
 from onebook.transactions.client import CONNECTIONS_MAX, Call, ExchangeClient
-from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries
 from transactions.bybit_support import KEY, Served
@@ -30,7 +30,7 @@ TURNS_MAX = 60  # a whole request takes fewer turns of the loop
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    now_ms = REAL.now_ms()
+    now_ms = SYSTEM_CLOCK.wall_ms()
     account = Account(History(now_ms - 20 * DAY_MS, now_ms, executions=100))
     with Served(SimulatedBybit(account, [KEY], limited=False)) as url:
         yield url
@@ -52,7 +52,7 @@ async def cancelled_everywhere(ask: Callable[[], Awaitable[object]]) -> int:
 
 
 async def test_a_cancelled_request_to_bybit_gives_its_connection_back(url: str) -> None:
-    clock = ServiceClock(REAL.now_ms, lambda: 1e9 * asyncio.get_running_loop().time())
+    clock = made_of(monotonic=lambda: 1e9 * asyncio.get_running_loop().time())
     client = ExchangeClient(ENTRY, API, clock)
     host, credentials = client.host(url), Credentials(KEY.api_key, KEY.secret)
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
+from clocks import made_of
 from onebook.transactions.adapter import FailureReason, SourceFailed
 from onebook.transactions.bybit.api import API, signed
 from onebook.transactions.bybit.endpoints import ENTRY, EXECUTIONS
@@ -22,7 +23,6 @@ from onebook.transactions.client import (
     Reply,
     Then,
 )
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.limits import ATTEMPTS_MAX, Rate, Retries
 from transactions.bybit.asking import MINE, Asked, asked, body, ok, refused
 from transactions.bybit_support import CLOCK, KEY, NOW_MS, loop_now_ms, loop_s, run
@@ -210,14 +210,14 @@ class TestStamps:
 
     def test_they_rise_within_a_millisecond_and_when_the_clock_steps_back(self) -> None:
         now_ms = [1_000]
-        clock = ServiceClock(now_ms=lambda: now_ms[0])
+        clock = made_of(wall_ms=lambda: now_ms[0])
         host = ExchangeHost("http://x", replace(FACTS, rising=True), clock=clock)
         found = [host.stamp("a"), host.stamp("a"), host.stamp("b")]
         now_ms[0] = 500
         assert [*found, host.stamp("a")] == [1_000, 1_001, 1_000, 1_002]
 
     def test_elsewhere_they_are_the_time(self) -> None:
-        host = ExchangeHost("http://x", FACTS, clock=ServiceClock(now_ms=lambda: 7))
+        host = ExchangeHost("http://x", FACTS, clock=made_of(wall_ms=lambda: 7))
         assert [host.stamp("a"), host.stamp("a")] == [7, 7]
 
     def test_one_request_of_a_key_at_a_time_and_api_keys_take_turns(self) -> None:

@@ -24,8 +24,8 @@ import pytest
 
 from onebook.clock import iso_ms
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.amounts import shown
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.simulator.accounts.history import shown
 from onebook.transactions.export import FORMS as WRITTEN
 from onebook.transactions.export import writer
 from onebook.transactions.record import Record

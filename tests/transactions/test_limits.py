@@ -39,11 +39,11 @@ def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
     async def story() -> tuple[float, float]:
         limit = SharedLimit(Rate(50, 1.0, start=10), CLOCK)
         for _ in range(21):
-            await limit.take()
+            await limit.acquire()
         slow = loop_s()
         limit.lower(500)
         for _ in range(51):
-            await limit.take()
+            await limit.acquire()
         return slow, loop_s() - slow
 
     slow, fast = run(story())
@@ -56,7 +56,7 @@ def test_a_limit_by_the_minute_is_not_read_as_one_by_the_second() -> None:
         limit = SharedLimit(Rate(60, 60.0), CLOCK)
         limit.lower(1)
         for _ in range(60):
-            await limit.take()
+            await limit.acquire()
         return loop_s()
 
     assert run(story()) == 0.0
@@ -67,7 +67,7 @@ def test_a_block_voids_the_turns_of_those_who_wait() -> None:
         limit, times = SharedLimit(Rate(2, 1.0), CLOCK), []
 
         async def ask() -> None:
-            await limit.take()
+            await limit.acquire()
             times.append(loop_s())
 
         tasks = [asyncio.create_task(ask()) for _ in range(4)]
@@ -86,7 +86,7 @@ def test_a_block_is_data_and_has_a_limit() -> None:
         limit = SharedLimit(Rate(5, 1.0), CLOCK)
         limit.block(10**9)
         limit.block(-5)
-        await limit.take()
+        await limit.acquire()
         return loop_s()
 
     assert run(story()) == BLOCK_S_MAX
@@ -129,9 +129,9 @@ def test_it_is_known_how_long_everything_only_waits() -> None:
         waits, found = Waits(CLOCK), []
         slow, slower = SharedLimit(Rate(1, 10.0), CLOCK), SharedLimit(Rate(1, 60.0), CLOCK)
         for limit in (slow, slower):
-            await limit.take(waits)
+            await limit.acquire(waits)
         found.append(waits.left_s)  # both had their turn at once
-        tasks = [asyncio.create_task(limit.take(waits)) for limit in (slower, slow)]
+        tasks = [asyncio.create_task(limit.acquire(waits)) for limit in (slower, slow)]
         await asyncio.sleep(4)
         found.append(waits.left_s)
         with waits.in_flight():
@@ -148,11 +148,11 @@ def test_it_is_known_how_long_everything_only_waits() -> None:
 def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
     async def story() -> tuple[float, float]:
         limit = SharedLimit(Rate(10, 1.0), CLOCK)
-        greedy = [asyncio.create_task(limit.take(key="greedy")) for _ in range(500)]
+        greedy = [asyncio.create_task(limit.acquire(key="greedy")) for _ in range(500)]
         await asyncio.sleep(0.5)
         began_s = loop_s()
         for _ in range(10):
-            await limit.take(key="modest")
+            await limit.acquire(key="modest")
         modest_s = loop_s() - began_s
         await asyncio.gather(*greedy)
         return modest_s, loop_s()
@@ -165,11 +165,11 @@ def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
 def test_a_part_of_a_minute_is_left_to_other_keys() -> None:
     async def story() -> tuple[int, list[float]]:
         limit, times = SharedLimit(Rate(60, 60.0), CLOCK, reserve=0.2), []
-        greedy = [asyncio.create_task(limit.take(key="greedy")) for _ in range(500)]
+        greedy = [asyncio.create_task(limit.acquire(key="greedy")) for _ in range(500)]
         await asyncio.sleep(1.0)
         taken = sum(task.done() for task in greedy)
         for _ in range(20):
-            await limit.take(key="modest")
+            await limit.acquire(key="modest")
             times.append(loop_s())
         for task in greedy:
             task.cancel()
@@ -186,14 +186,14 @@ def test_waits_that_are_cancelled_use_nothing_up() -> None:
     async def story() -> float:
         limit = SharedLimit(Rate(10, 10.0), CLOCK)
         for _ in range(10):
-            await limit.take(key="stays")
+            await limit.acquire(key="stays")
         for turn in range(50):
-            tasks = [asyncio.create_task(limit.take(key=f"leaves {n % 3}")) for n in range(20)]
+            tasks = [asyncio.create_task(limit.acquire(key=f"leaves {n % 3}")) for n in range(20)]
             await asyncio.sleep(0.0 if turn % 2 else 0.01)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        await limit.take(key="stays")
+        await limit.acquire(key="stays")
         return loop_s()
 
     assert run(story()) == pytest.approx(10.5, abs=0.01)

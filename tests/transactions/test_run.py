@@ -35,7 +35,7 @@ def test_a_run_counts_what_it_emits_and_ends_whole() -> None:
             query = world.service.plan(request, key_id=CALLER, streamed=True)
             async with world.service.run(query, key_id=CALLER) as found:
                 records = [r async for batch in found.records(60.0) for r in batch]
-                assert found.came_to_ms == query.from_ms
+                assert found.reached_ms == query.from_ms
                 return len(records), found.totals.count, found.state(CALLER), found.errors()
 
     count, total, state, errors = run(story())

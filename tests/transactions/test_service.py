@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedKey, rows
 from onebook.simulator.accounts.bybit.keys import AccountRefused
-from onebook.simulator.accounts.faults import AccountFaults
 from onebook.transactions.availability import Availability
 from onebook.transactions.bybit.endpoints import ENDPOINTS, RATES
 from onebook.transactions.credentials import Credentials

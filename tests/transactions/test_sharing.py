@@ -15,13 +15,13 @@ from msgspec import json
 
 from api.conftest import NOW_MS, bearer
 from databases import migrated
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.serving import LOOPBACK, LoopbackServer
 from onebook.store import Store
 from onebook.transactions.bybit import BYBIT
-from onebook.transactions.clock import REAL
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
@@ -132,7 +132,7 @@ async def test_streams_that_are_not_read_end_and_hold_up_no_other_key(node: Node
 
 async def test_a_key_that_asks_for_everything_delays_another_by_no_more_than_its_share() -> None:
     """Five years of everything, four times over, and one small question beside it."""
-    now_ms = REAL.now_ms()
+    now_ms = SYSTEM_CLOCK.wall_ms()
     account = Account(History(now_ms - 60 * DAY_MS, now_ms, executions=2_000))
     with Served(SimulatedBybit(account, [KEY])) as url:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
@@ -171,7 +171,7 @@ async def test_a_key_that_asks_for_everything_delays_another_by_no_more_than_its
 
 async def test_the_service_still_answers_after_hundreds_of_clients_that_left() -> None:
     """More than the pool has connections, each gone a little later than the one before."""
-    now_ms = REAL.now_ms()
+    now_ms = SYSTEM_CLOCK.wall_ms()
     account = Account(History(now_ms - 20 * DAY_MS, now_ms, executions=200))
     with Served(SimulatedBybit(account, [KEY], limited=False)) as url:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))

@@ -1,7 +1,7 @@
-"""Access to the service: keys verified, sessions made and checked, usage reported.
+"""Access to the service: verifies keys, creates and checks sessions, reports usage.
 
-`watch` asks the store each second what an operator changed, in this process or another one, and
-notifies the caches (`keycache.py`, `sessions.py`) and the gateway.
+`watch` queries the store each second for changes by an operator, in any process, and notifies the
+caches (`cache.py`, `sessions.py`) and the gateway.
 """
 
 import asyncio
@@ -11,13 +11,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from onebook.accounts.cache import CACHE_TTL_MS
-from onebook.accounts.keycache import KeyCache
+from onebook.accounts.billing import period_at
+from onebook.accounts.cache import CACHE_TTL_MS, KeyCache
 from onebook.accounts.keys import Key, key_of, require_enabled, status_at, well_formed
 from onebook.accounts.limits import AttemptLimits, RateLimiter
 from onebook.accounts.pepper import Peppers, require_same_pepper
 from onebook.accounts.periodic import every
-from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import (
     REMEMBERED_MS,
     SESSIONS_PER_KEY_MAX,
@@ -218,7 +217,7 @@ class Accounts:
         return await self.report(opened.key, now_ms)
 
     async def report(self, key: Key, now_ms: int) -> UsageReport:
-        """Report what a key has used, here and on every other node."""
+        """Report the usage of a key on this node and all others."""
         stored = await stored_usage(self._store, key, now_ms)
         # What this node has not flushed yet is in the meter, what others delivered in the store.
         used_bytes = max(stored, self.meter.used(key.key_id, now_ms))
@@ -236,11 +235,11 @@ class Accounts:
         self.meter.change_allowance(self.settings.allowance_bytes)
 
     def reachable(self, now_ms: int) -> bool:
-        """Whether the store has answered the watch lately; until it does, caches run out."""
+        """Whether the store has answered the watch recently; otherwise cached entries expire."""
         return now_ms - self._keys.polled_at_ms < CACHE_TTL_MS
 
     def writable(self) -> bool:
-        """Whether the store has taken usage, or a probe, lately."""
+        """Whether the store has recently accepted usage, or a probe."""
         return self.meter.flush_age_s() < FLUSH_AGE_MAX_S
 
     async def watch(self) -> None:
@@ -297,7 +296,7 @@ class Accounts:
         await self._store.accounts.touch_keys(used_at_ms)
 
     async def _rehash(self) -> None:
-        """Store the digests of texts that were used under an older pepper than the current one."""
+        """Store current digests of key texts that were used under an older pepper."""
         if not self._rehashed:
             return
         rehashed = tuple(self._rehashed.values())

@@ -82,7 +82,7 @@ class Admin:
     async def move_account(
         self, id_or_username: str, action: str, change: AuditedChange
     ) -> AccountRow:
-        """Suspend or resume a user, and with it the use of all its keys.
+        """Suspend or resume a user, and thereby all keys of the user.
 
         Raises:
             InvalidRequest: The account's status has no such move.
@@ -180,7 +180,7 @@ class Admin:
         allowance_bytes: int | None = None,
         own_allowance: bool = True,
     ) -> KeyRow:
-        """Change a key's tier or monthly allowance; running nodes take over both within 2 s.
+        """Change a key's tier or monthly allowance; running nodes apply both within 2 s.
 
         Args:
             id_or_text: The key.
@@ -205,7 +205,7 @@ class Admin:
     async def rotate_key(
         self, id_or_text: str, change: AuditedChange, *, overlap_ms: int
     ) -> NewKey:
-        """Give a key a new text; the old one works on for `overlap_ms`.
+        """Give a key a new text; the old one stays valid for `overlap_ms`.
 
         Its id, usage and limits stay the same, because it is the same key; its sessions end if
         there is no overlap.
@@ -233,7 +233,7 @@ class Admin:
 
 
 def _shown(id_or_text: str) -> str:
-    """The name of a key as messages may show it: no more than its prefix."""
+    """The name of a key for messages: at most its prefix."""
     if id_or_text.startswith(PREFIX):
         return id_or_text[:SHOWN_LENGTH] + "..."
     return id_or_text

@@ -45,11 +45,11 @@ class Decision(Struct, frozen=True):
 
     @property
     def wait_whole_s(self) -> int:
-        """`retry_after_s` as it is written: whole seconds, at least one."""
+        """`retry_after_s` rounded up to whole seconds, at least 1."""
         return max(1, math.ceil(self.retry_after_s))
 
     def headers(self) -> dict[str, str]:
-        """The header fields of the answer.
+        """The header fields of the response.
 
         A refusal's reset time and Retry-After are the same, as the draft asks: one token's wait.
         """
@@ -67,7 +67,7 @@ class Decision(Struct, frozen=True):
         return fields
 
     def require(self, what: str) -> None:
-        """Refuse the request if the bucket does.
+        """Raise if the bucket refused the request.
 
         Raises: RateLimitExceeded: It does; `what` names the thing that is limited.
         """
@@ -98,7 +98,7 @@ class Buckets:
         return _decision(bucket, now_s, allowed=allowed, policy=policy)
 
     def peek(self, name: str, now_s: float, *, policy: str, per_minute: int) -> Decision:
-        """Return what `take` would, and take nothing."""
+        """Return what `take` would, without taking a token."""
         bucket = self._bucket(name, now_s, per_minute)
         return _decision(bucket, now_s, allowed=bucket.whole_tokens(now_s) >= 1, policy=policy)
 
@@ -128,7 +128,7 @@ def _decision(bucket: TokenBucket, now_s: float, *, allowed: bool, policy: str) 
 
 
 class RateLimiter:
-    """The request rate of every key, and of every address that asks without one."""
+    """Request rates of keys, and of the addresses of requests without a key."""
 
     def __init__(self, tiers: TierSettings | None = None) -> None:
         self._tiers = tiers or TierSettings()  # read at each request: a reload changes them
@@ -147,7 +147,7 @@ class RateLimiter:
 
 
 class AddressLimit:
-    """How often a minute an address may do one thing, such as fail to authenticate."""
+    """Events per minute and address, such as failed authentications."""
 
     def __init__(self, policy: str, per_minute: int) -> None:
         self.per_minute = per_minute
@@ -155,20 +155,20 @@ class AddressLimit:
         self._buckets = Buckets()
 
     def take(self, address: str, now_s: float) -> Decision:
-        """Count it once."""
+        """Count one event."""
         return self._buckets.take(
             network(address), now_s, policy=self._policy, per_minute=self.per_minute
         )
 
     def peek(self, address: str, now_s: float) -> Decision:
-        """Whether once more would be allowed."""
+        """Whether one more event would be allowed."""
         return self._buckets.peek(
             network(address), now_s, policy=self._policy, per_minute=self.per_minute
         )
 
 
 class AttemptLimits:
-    """How often keys may be tried: failed attempts and unknown keys by address, sessions by key."""
+    """Limits of attempts: failures and unknown keys by address, sessions by key."""
 
     def __init__(self, settings: AccountsSettings) -> None:
         self.failures = AddressLimit("failures", settings.failures_per_minute)
@@ -176,7 +176,7 @@ class AttemptLimits:
         self._authentications = RateLimiter(settings.tiers)
 
     def require_verdict(self, address: str, now_s: float) -> None:
-        """Refuse further verifications for an address with too many failures.
+        """Refuse further attempts of an address with too many failures.
 
         Raises:
             RateLimitExceeded: It did.
@@ -192,7 +192,7 @@ class AttemptLimits:
         self.failures.take(address, now_s).require(FAILED_ATTEMPTS)
 
     def unknown_key(self, address: str, now_s: float) -> None:
-        """Count a report that was asked for with an unknown key.
+        """Count a usage report for an unknown key.
 
         Raises:
             RateLimitExceeded: It was one too many.
@@ -211,7 +211,7 @@ class AttemptLimits:
 
 @lru_cache(maxsize=4_096)
 def network(address: str) -> str:
-    """What shares one bucket: an IPv4 address, an IPv6 /64, or a text that is no address."""
+    """What shares one bucket: an IPv4 address, an IPv6 /64 network, or another text."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

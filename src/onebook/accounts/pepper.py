@@ -80,7 +80,7 @@ class Peppers:
         return [digest(self._known[each], text) for each in reversed(self._in_use)]
 
     def adopt(self, rows: Sequence[PepperRow]) -> None:
-        """Take over which peppers a database uses, and read the file again if it lacks one."""
+        """Set the peppers that a database uses; reload the file if one is missing."""
         wanted = [row.pepper_id for row in rows if row.retired_at_ms is None]
         if not wanted:
             return
@@ -128,7 +128,7 @@ def load_pepper(path: Path) -> Peppers:
 
 
 async def require_same_pepper(store: Store, peppers: Peppers, now_ms: int = 0) -> None:
-    """Take over which peppers a database uses; a new database gets the first one.
+    """Load the peppers that a database uses; a new database gets the first one.
 
     Raises:
         ConfigError: The file lacks one of them.
@@ -214,7 +214,7 @@ def remove_retired(path: Path, rows: Sequence[PepperRow]) -> None:
 
 @contextmanager
 def changing(path: Path) -> Iterator[None]:
-    """Change a pepper file alone: of two processes one would lose the pepper of the other.
+    """Lock a pepper file while it is changed, so that no process loses the pepper of another.
 
     Raises:
         ConfigError: Another process changes it, or it cannot be used.
@@ -245,7 +245,7 @@ def _create(path: Path) -> None:
 
 
 def _write(path: Path, peppers: Sequence[bytes]) -> None:
-    """Replace the file atomically, synced to disk; its owner stays, also where root does it."""
+    """Replace the file atomically, synced to disk; keeps its owner when root writes it."""
     before = path.stat()
     with _drafted(path, peppers) as draft:
         if before.st_uid != os.geteuid():

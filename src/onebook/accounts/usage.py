@@ -35,9 +35,9 @@ from msgspec import DecodeError, Meta, Struct, msgpack
 from pydantic import ConfigDict
 from sqlalchemy.exc import IntegrityError
 
+from onebook.accounts.billing import Period, period_after, period_at
 from onebook.accounts.keys import Key, status_at
 from onebook.accounts.periodic import every
-from onebook.accounts.periods import Period, period_after, period_at
 from onebook.clock import iso_ms
 from onebook.config import AccountsSettings, StoreSettings
 from onebook.errors import OnebookError
@@ -266,7 +266,7 @@ class UsageFile:
         os.close(self._descriptor)
 
 
-async def take_in(folder: Path, name: str, store: Store, now_ms: int) -> int:
+async def apply_files(folder: Path, name: str, store: Store, now_ms: int) -> int:
     """Apply the files of ended nodes; return how many bytes were new.
 
     A file that belongs to a living node is left alone. One with keys that are not in this database
@@ -285,7 +285,7 @@ async def take_in(folder: Path, name: str, store: Store, now_ms: int) -> int:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(path, descriptor):
-                total += await _take_in(path, descriptor, store, now_ms)
+                total += await _apply_file(path, descriptor, store, now_ms)
         except BlockingIOError:
             continue  # its node is running
         finally:
@@ -300,7 +300,7 @@ def usage_place(settings: StoreSettings, store: Store) -> tuple[Path, str]:
 
 
 def unlocked(folder: Path, name: str) -> list[Path]:
-    """The usage files of nodes that are not running; `take_in` applies them at a start."""
+    """The usage files of nodes that are not running; `apply_files` applies them at a start."""
     found = []
     for path in _left_behind(folder, name):
         try:
@@ -322,7 +322,7 @@ def _left_behind(folder: Path, name: str) -> list[Path]:
     return sorted(folder.glob(f"{glob.escape(name)}.usage-*"))
 
 
-async def _take_in(path: Path, descriptor: int, store: Store, now_ms: int) -> int:
+async def _apply_file(path: Path, descriptor: int, store: Store, now_ms: int) -> int:
     content = newest_content(descriptor)
     if content is None:
         log.error("The usage file %s is damaged; it was kept for inspection.", path)
@@ -546,7 +546,7 @@ class Meter:
             ServiceUnavailable: The store does not answer. Nothing is lost: the next flush tries
                 the same batch under the same number.
         """
-        self._settle()
+        self._collect()
         began_s = self._monotonic()
         async with self._flushing:
             await self._deliver()
@@ -556,7 +556,7 @@ class Meter:
                 # Bytes counted during a fast write need not be in the file.
                 await self._keep(all_of_it=self._monotonic() - began_s >= SLOW_WRITE_S)
 
-    def _settle(self, as_of_ms: int | None = None) -> None:
+    def _collect(self, as_of_ms: int | None = None) -> None:
         """Collect from the connections, and report the keys that crossed a mark.
 
         Before any write: limits apply while the store is unavailable. With `as_of_ms` it counts as
@@ -625,7 +625,7 @@ class Meter:
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="usage-write")
         else:
-            self._settle()
+            self._collect()
         done, _ = await asyncio.wait((self._writing,), timeout=SLOW_WRITE_S)
         if not done:
             await self._keep()
@@ -642,7 +642,7 @@ class Meter:
         if left_ms <= MIDNIGHT_NEAR_MS:
             self._forget_midnight()
             self._midnight = asyncio.get_running_loop().call_later(
-                left_ms / SECOND_MS, self._settle, now_ms + left_ms - 1
+                left_ms / SECOND_MS, self._collect, now_ms + left_ms - 1
             )
 
     def _forget_midnight(self) -> None:

@@ -21,7 +21,7 @@ from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings
 from onebook.errors import OnebookError
 from onebook.exchanges.kit.contract import Exchange
-from onebook.gateway.scheduler import Turns
+from onebook.gateway.scheduler import TURN_S, Turns
 from onebook.gateway.upgrade import AddressLimiter
 from onebook.metrics import TEXT_TYPE, Exposition
 from onebook.nodes.feeds_node import FeedsNode
@@ -182,7 +182,7 @@ async def running(
 async def _probes(feeder: Feeder, listener: socket) -> AsyncIterator[None]:
     """Answer health checks and Prometheus at a private port."""
     turns = Turns(
-        turn_s=feeder.settings.gateway.turn_s,
+        turn_s=TURN_S,
         monotonic=time.monotonic,
         call_soon=asyncio.get_running_loop().call_soon,
     )

@@ -36,7 +36,6 @@ LIVE: Final = (
     "gateway.drain_s",
     "gateway.flood_burst",
     "gateway.flood_per_s",
-    "gateway.keyless_message_bytes_max",
     "gateway.liveness_wait_s",
     "gateway.looks_max",
     "gateway.message_bytes_max",
@@ -45,9 +44,6 @@ LIVE: Final = (
     "gateway.subscription_changes_burst",
     "gateway.subscription_changes_per_s",
     "gateway.subscriptions_max",
-    "gateway.turn_bytes_max",
-    "gateway.turn_frames_max",
-    "gateway.verify_timeout_s",
     "log.",
 )
 FIXED: Final = ("feeds.ccxt.",)  # of these

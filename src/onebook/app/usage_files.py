@@ -2,7 +2,7 @@
 
 import logging
 
-from onebook.accounts.usage import UsageFile, new_epoch, take_in, usage_place
+from onebook.accounts.usage import UsageFile, apply_files, new_epoch, usage_place
 from onebook.config import Settings
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.store import Store
@@ -18,7 +18,7 @@ async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile
     """
     folder, name = usage_place(settings.store, store)
     try:
-        await take_in(folder, name, store, now_ms)
+        await apply_files(folder, name, store, now_ms)
     except DatabaseUnavailable as error:
         raise ConfigError(error.reason) from error
     try:

@@ -8,8 +8,7 @@ from typing import Annotated, Final
 import typer
 from msgspec import to_builtins
 
-from onebook.accounts.billing import BillingLine, billing_lines, current_lines
-from onebook.accounts.periods import Period
+from onebook.accounts.billing import BillingLine, Period, billing_lines, current_lines
 from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, day_end_ms, day_ms, desk, now_ms, print_json
 from onebook.config import load

@@ -16,8 +16,8 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.cli.common import console, reported, run
 from onebook.model import Tier
-from onebook.simulator.accounts.demo import DEMO_ACCOUNTS
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
+from onebook.simulator.accounts import DEMO_ACCOUNTS
 from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 

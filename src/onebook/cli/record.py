@@ -23,7 +23,7 @@ from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingErro
 from onebook.library.recorders import require_recordable
 from onebook.model import Instrument
 from onebook.rest import Rest
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 
 LOOK_S: Final = 0.1  # how often the progress is drawn and the recording ends if it is full
 SECONDS_MAX: Final = 86_400.0

@@ -12,8 +12,7 @@ from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.operator import ConfigFile
 from onebook.config import ExchangeSettings
 from onebook.feeds.recording import RecordingError
-from onebook.simulator.kit.replay import Replay
-from onebook.simulator.kit.scripts import Script
+from onebook.simulator.kit.replay import Replay, Script
 
 Serve = Callable[[dict[str, ExchangeSettings]], Awaitable[None]]
 

@@ -182,7 +182,7 @@ async def _show_progress(progress: Progress, task: TaskID, run: Run) -> None:
     """Show the progress as the time covered so far: records arrive newest first."""
     while True:
         await asyncio.sleep(PROGRESS_S)
-        came = run.query.to_ms - run.came_to_ms
+        came = run.query.to_ms - run.reached_ms
         progress.update(
             task,
             completed=came,

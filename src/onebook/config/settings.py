@@ -261,23 +261,12 @@ class GatewaySettings(Section):
     event loop's buffers."""
     authentication_timeout_s: float = Field(10.0, ge=0.1, le=300)
     """Seconds a client has to authenticate after connecting."""
-    verify_timeout_s: float = Field(5.0, ge=0.1, le=60)
-    """Timeout of the database query for a key."""
     message_bytes_max: int = Field(65_536, ge=1_024, le=64 << 20)
     """Largest message accepted from a client."""
-    keyless_message_bytes_max: int = Field(4_096, ge=512, le=64 << 20)
-    """Largest message accepted before authentication; an `authenticate` message needs less than 200
-    bytes."""
     subscriptions_max: int = Field(128, ge=1, le=10_000)
     """Subscriptions per connection."""
     looks_max: int = Field(8, ge=1, le=1_000)
     """Concurrent `get_aggregated_orderbook` requests per connection."""
-    turn_frames_max: int = Field(16, ge=1, le=10_000)
-    """Frames of one connection processed per turn of the event loop."""
-    turn_bytes_max: int = Field(65_536, ge=1_024, le=1 << 24)
-    """Bytes of one connection processed per turn of the event loop."""
-    turn_s: float = Field(0.001, ge=0.001, le=1)
-    """Seconds per turn of the event loop spent on frames and HTTP requests of all connections."""
     subscription_changes_per_s: float = Field(50.0, ge=0.001, le=1_000_000)
     """Sustained rate of subscriptions started or ended, per second and connection; beyond it,
     reading from the connection pauses."""
@@ -290,10 +279,8 @@ class GatewaySettings(Section):
     """Burst above `flood_per_s`."""
     offence_pause_s: float = Field(1.0, ge=0, le=60)
     """Seconds between handshakes of an address after one of its connections was closed for a
-    protocol violation, or for a flood before authentication. Doubles with each further such close;
-    0: no pause."""
-    offence_pause_max_s: float = Field(8.0, ge=0, le=600)
-    """Longest pause between handshakes after such closes."""
+    protocol violation, or for a flood before authentication. Doubles with each further such close,
+    up to 8 s; 0: no pause."""
     write_buffer_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
     """Unsent bytes above which a client counts as a slow consumer and gets only the latest book."""
     unsent_bytes_max: int = Field(131_072, ge=1_024, le=1 << 30)
@@ -309,15 +296,11 @@ class GatewaySettings(Section):
     """Seconds the client has to answer a close frame."""
     drain_s: float = Field(30.0, ge=0, le=3_600)
     """Duration of a graceful shutdown; the clients' reconnects are spread over it."""
-    authentications_per_minute: int = Field(60, ge=1, le=100_000)
-    """Repeated `authenticate` messages per minute and connection; they do not count against the
-    key's limit."""
     actions_max: int = Field(4, ge=1, le=1_000)
     """Concurrent `action` messages per connection."""
-    action_records_default: int = Field(1_000, ge=1, le=10_000)
-    """Records that `subscribe_transactions` returns without `limit`."""
     action_records_max: int = Field(1_000, ge=1, le=10_000)
-    """Largest `limit` of `subscribe_transactions`; many clients reject messages over 1 MiB."""
+    """Largest `limit` of `subscribe_transactions`, and the limit of a message without one; many
+    clients reject messages over 1 MiB."""
     action_progress_s: float = Field(1.0, ge=0, le=3_600)
     """Minimum seconds between two progress messages of `subscribe_transactions`."""
     reference_compatible: bool = False

@@ -39,87 +39,47 @@ recorded of perpetuals, which share the socket and the channel with spot.
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Struct
 
 from onebook.exchanges.kit import (
-    UNTIMED,
     BookChannel,
     BookFrame,
+    DepthBody,
     ErrorBody,
     Event,
     Exchange,
     ExchangeLimits,
-    Fetch,
     Ignored,
-    Join,
     Limit,
     ListReader,
-    Outputs,
     RequestRejected,
     Scope,
     SeededEngine,
-    Sequence64,
+    combined_updates,
     control_reader,
     decode,
+    join_by_rest,
     verbs,
 )
-from onebook.model import Instrument
 
 STREAM: Final = "depth.200ms."
 SEED_LEVELS: Final = 1_000
 
 
-class Change(Struct, gc=False, tag_field="e", tag="depth"):
-    """The data of a delta."""
-
-    native: str = field(name="s")
-    first: Sequence64 = field(name="U")
-    final: Sequence64 = field(name="u")
-    bids: Raw = field(name="b")
-    asks: Raw = field(name="a")
-    at: int = field(name="E", default=UNTIMED)
-
-
-class Update(Struct, gc=False):
-    """The frame of a delta."""
-
-    data: Change
-
-
 class Control(Struct):
-    """Every frame that is not a delta."""
+    """The members of control frames."""
 
     stream: str = ""
     error: ErrorBody | None = None
 
 
-class Depth(Struct):
-    """The REST body."""
-
-    sequence: Sequence64 = field(name="lastUpdateId")
-    bids: Raw
-    asks: Raw
-    at: int = field(name="timestamp", default=UNTIMED)
-
-
-_read = msgspec.json.Decoder(Update).decode
 _control = control_reader(Control)
 
 
-def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Follow a delta."""
-    change: Change = _read(frame).data
-    book = books.get(change.native)
-    if book is None:
-        return None
-    return book.delta(change.first, change.final, change.bids, change.asks, change.at)
-
-
 def control(frame: bytes) -> Event:
-    """Read a frame that is not a delta."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
         return RequestRejected(message.error.message)
@@ -129,14 +89,8 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"method": verb, "params": [STREAM + name for name in names]}
-
-
-def join(instrument: Instrument) -> Join:
-    """Seed a book by REST."""
-    path = f"/api/v1/depth?symbol={quote(instrument.native)}&limit={SEED_LEVELS}"
-    return Join(Fetch(instrument, path), SEED_LEVELS)
 
 
 INSTRUMENTS: Final = ListReader(
@@ -152,12 +106,12 @@ INSTRUMENTS: Final = ListReader(
 
 
 BOOKS: Final = BookChannel(
-    data,
+    combined_updates("depth"),
     control,
     *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"),
-    join,
+    join_by_rest("/api/v1/depth?symbol={symbol}&limit={levels}", SEED_LEVELS),
     names_per_request=50,  # 91 were served
-    seed=msgspec.json.Decoder(Depth, strict=False).decode,  # the sequence is in quotes
+    seed=msgspec.json.Decoder(DepthBody, strict=False).decode,  # the sequence is in quotes
     acknowledges=False,
 )
 

@@ -37,61 +37,42 @@ is listed as halted because nothing is matched then.
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Struct
 
 from onebook.exchanges.kit import (
-    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
     Closing,
+    DepthBody,
     ErrorBody,
     Event,
     Exchange,
     ExchangeLimits,
-    Fetch,
     Ignored,
-    Join,
     Limit,
     ListReader,
-    Outputs,
     RequestRejected,
     Scope,
     SeededEngine,
     Sequence64,
+    combined_updates,
     control_reader,
     decode,
+    join_by_rest,
     text_in,
     verbs,
 )
-from onebook.model import Instrument
 
 SEED_LEVELS: Final = 1_000
+SEED_PATH: Final = "/api/v3/depth?symbol={symbol}&limit={levels}"
 SEED_WEIGHT: Final = 50
 
 
-class Change(Struct, gc=False, tag_field="e", tag="depthUpdate"):
-    """The data of a delta."""
-
-    native: str = field(name="s")
-    first: Sequence64 = field(name="U")
-    final: Sequence64 = field(name="u")
-    bids: Raw = field(name="b")
-    asks: Raw = field(name="a")
-    at: int = field(name="E", default=UNTIMED)
-
-
-class Update(Struct, gc=False):
-    """The frame of a delta."""
-
-    data: Change
-
-
 class Control(Struct):
-    """Every frame that is not a delta."""
+    """The members of control frames."""
 
     id: Sequence64 | str | None = None
     e: str = ""
@@ -102,29 +83,11 @@ class Control(Struct):
     data: Any = None
 
 
-class Depth(Struct):
-    """The REST body."""
-
-    sequence: Sequence64 = field(name="lastUpdateId")
-    bids: Raw
-    asks: Raw
-
-
-_read = msgspec.json.Decoder(Update).decode
 _control = control_reader(Control)
 
 
-def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Follow a delta."""
-    change: Change = _read(frame).data
-    book = books.get(change.native)
-    if book is None:
-        return None
-    return book.delta(change.first, change.final, change.bids, change.asks, change.at)
-
-
 def control(frame: bytes) -> Event:
-    """Read a frame that is not a delta."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     bare = {"e": message.e, "s": message.s}  # an event of an address without combined streams
     event = message.data if isinstance(message.data, dict) else bare
@@ -138,15 +101,9 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     streams = [f"{name.lower()}@depth@100ms" for name in names]
     return {"method": verb, "params": streams, "id": number}
-
-
-def join(instrument: Instrument, *, levels: int = SEED_LEVELS, weight: int = SEED_WEIGHT) -> Join:
-    """Seed a book with so many levels a side, by a request of this weight."""
-    path = f"/api/v3/depth?symbol={quote(instrument.native)}&limit={levels}"
-    return Join(Fetch(instrument, path, weight), levels)
 
 
 INSTRUMENTS: Final = ListReader(
@@ -162,12 +119,12 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data,
+    combined_updates("depthUpdate"),
     control,
     *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"),
-    join,
+    join_by_rest(SEED_PATH, SEED_LEVELS, weight=SEED_WEIGHT),
     names_per_request=200,
-    seed=msgspec.json.Decoder(Depth).decode,
+    seed=msgspec.json.Decoder(DepthBody).decode,
 )
 
 EXCHANGE: Final = Exchange(

@@ -29,11 +29,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from onebook.exchanges import binance
-from onebook.exchanges.kit import Exchange, Limit, Scope, SeededEngine
+from onebook.exchanges.kit import Exchange, Limit, Scope, SeededEngine, join_by_rest
 
 SEED_WEIGHT: Final = 10  # of 1000 levels
 
-BOOKS: Final = replace(binance.BOOKS, track=partial(binance.join, weight=SEED_WEIGHT))
+BOOKS: Final = replace(
+    binance.BOOKS,
+    track=join_by_rest(binance.SEED_PATH, binance.SEED_LEVELS, weight=SEED_WEIGHT),
+)
 
 EXCHANGE: Final[Exchange] = replace(
     binance.EXCHANGE,

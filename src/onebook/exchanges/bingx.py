@@ -81,7 +81,7 @@ TOO_FREQUENT: Final = 100410
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     action: str
     sequence: Sequence64 = field(name="lastUpdateId")
@@ -92,7 +92,7 @@ class BookMessage(Struct, gc=False):
 
 
 class Update(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     topic: str = field(name="dataType")
     data: BookMessage
@@ -100,7 +100,7 @@ class Update(Struct, gc=False):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     id: str | int | None = None
     code: int = 0
@@ -116,12 +116,12 @@ _control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:
-    """Name the channel of an instrument, as its frames do."""
+    """Return the channel of an instrument, as in its frames."""
     return instrument.native + CHANNEL
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: Update = _read(frame)
     book = books.get(message.topic)
     if book is None:
@@ -139,7 +139,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def _rows(side: bytes) -> bytes:
-    """Rewrite an object of amounts by price as a list of pairs; a list stays unchanged.
+    """Convert an object of amounts by price to a list of pairs; a list stays unchanged.
 
     Whatever else it holds becomes rows that the core refuses.
     """
@@ -153,7 +153,7 @@ def _rows(side: bytes) -> bytes:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     if frame == b"Ping":
         return Send(b"Pong", urgent=True)
     message = decode(_control, frame, what="a frame")
@@ -167,7 +167,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for a book, or for it no longer."""
+    """Encode a request to subscribe or unsubscribe a book."""
     return {"id": str(number), "reqType": verb, "dataType": names[0]}
 
 

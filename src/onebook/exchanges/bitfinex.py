@@ -97,7 +97,7 @@ SEQ_ALL: Final = 65_536
 OB_CHECKSUM: Final = 131_072
 
 ALREADY_SUBSCRIBED: Final = 10_301
-NOT_SUBSCRIBED: Final = (10_400, 10_401)  # an unsubscription of what is over already
+NOT_SUBSCRIBED: Final = (10_400, 10_401)  # an unsubscription of a channel that has ended
 NOT_READY: Final = 11_000
 TOO_MANY: Final = 11_010  # "ratelimit: error", as REST has it
 STOPPING: Final = 20_051
@@ -111,7 +111,7 @@ PAPER: Final = "TEST"  # begins the currencies of paper trading: TESTBTC:TESTUSD
 
 
 class Frame(Struct, array_like=True, gc=False):
-    """An array: of a book, its heartbeat or its checksum, which is before the number."""
+    """An array: a book, its heartbeat, or its checksum, which precedes the number."""
 
     channel: Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
     payload: Raw
@@ -120,7 +120,7 @@ class Frame(Struct, array_like=True, gc=False):
 
 
 class Control(Struct, rename="camel"):
-    """Every frame that is no array."""
+    """The members of frames that are objects."""
 
     event: str = ""
     channel: str = ""
@@ -139,7 +139,7 @@ _listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
 
 
 def data(books: Trackers[int, Unnumbered], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book, or of a channel that was left: all are counted."""
+    """Decode a frame of a book; those of unsubscribed channels are counted too."""
     message: Frame = _read(frame)
     book, number, payload = books.get(message.channel), message.first, bytes(message.payload)
     if number == books.due and book is not None and b"[0" <= payload < b"[:":
@@ -195,7 +195,7 @@ FOLLOW: Final[dict[bytes, Follow]] = {
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     if frame.lstrip().startswith(b"["):
         items = decode(_array, frame, what="a frame")
         return BookFrame(channel=items[0] if items and type(items[0]) is int else None)
@@ -235,23 +235,23 @@ def _info(message: Control) -> Event:
 
 
 def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a book."""
+    """Encode the subscription of a book."""
     return {"event": "subscribe", "channel": CHANNEL, "symbol": names[0], **BOOK, "subId": number}
 
 
 def unsubscribe(ids: Sequence[int], number: int) -> object:
-    """Ask for it no longer."""
+    """Encode the unsubscription of a book."""
     return {"event": "unsubscribe", "chanId": ids[0]}
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v2/conf/pub:list:pair:exchange`: names, in a list of the lists that were asked."""
+    """Parse `/v2/conf/pub:list:pair:exchange`: names, in a list of the requested lists."""
     (pairs,) = decode(_listings, body, what="the pairs", items_max=rows_max)
     return instruments_of(pairs, str, _listed, rows_max=rows_max)
 
 
 def _listed(pair: str) -> Instrument | None:
-    """Currencies of three letters are joined, others have a colon between them."""
+    """Make an instrument; codes of three letters are joined, others separated by a colon."""
     base, colon, quote = pair.partition(":")
     if not colon:
         base, quote = (pair[:3], pair[3:]) if len(pair) == 6 else ("", "")

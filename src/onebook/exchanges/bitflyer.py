@@ -43,7 +43,7 @@ recording).
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -54,7 +54,6 @@ from onebook.exchanges.kit import (
     BookChannel,
     BookFrame,
     Engine,
-    ErrorBody,
     Event,
     Exchange,
     ExchangeLimits,
@@ -64,6 +63,7 @@ from onebook.exchanges.kit import (
     LossDetection,
     Outputs,
     RequestRejected,
+    RpcControl,
     Scope,
     WholeBooks,
     control_reader,
@@ -86,39 +86,29 @@ class Board(Struct, gc=False):
 
 
 class Message(Struct, gc=False):
-    """A whole book and whose it is."""
+    """A whole book and its channel."""
 
     channel: str
     message: Board
 
 
 class BookMessage(Struct, gc=False, tag_field="method", tag="channelMessage"):
-    """The frame of a whole book."""
+    """A frame with a whole book."""
 
     params: Message
 
 
-class Control(Struct):
-    """Every frame that is not of a book."""
-
-    id: int | str | None = None
-    method: str = ""
-    params: Any = None
-    result: Any = None
-    error: ErrorBody | None = None
-
-
 _read = msgspec.json.Decoder(BookMessage).decode
-_control = control_reader(Control)
+_control = control_reader(RpcControl)
 
 
 def topic(instrument: Instrument) -> str:
-    """Name the channel of an instrument, as its frames do."""
+    """Return the channel of an instrument, as in its frames."""
     return CHANNEL + instrument.native
 
 
 def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
-    """Read a whole book."""
+    """Decode a whole book."""
     message: BookMessage = _read(frame)
     params = message.params
     book = books.get(params.channel)
@@ -126,7 +116,7 @@ def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
         repeated = str(message.error.code) == REPEATED
@@ -140,7 +130,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for a book, or for it no longer."""
+    """Encode a request to subscribe or unsubscribe a book."""
     return {"jsonrpc": "2.0", "method": verb, "params": {"channel": names[0]}, "id": number}
 
 

@@ -90,14 +90,14 @@ Number = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 
 
 class Arg(Struct, gc=False, tag_field="topic", tag=TOPIC):
-    """What a frame is about."""
+    """The subject of a frame."""
 
     symbol: str
     family: str = field(name="instType")
 
 
 class Item(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     bids: Raw = field(name="b")
     asks: Raw = field(name="a")
@@ -118,7 +118,7 @@ class Whole(Update, tag="snapshot"):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     event: str = ""
     arg: Any = None
@@ -131,7 +131,7 @@ _control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: Update | Whole = _read(frame)
     book = books.get(message.arg.symbol)
     if book is None or message.arg.family != SPOT:
@@ -147,7 +147,7 @@ def _replaced(book: Chain, item: Item) -> Outputs:
 
 
 def _changed(book: Chain, item: Item) -> Outputs:
-    """Follow an update; one that reaches back before the book's state contains it."""
+    """Apply an update; one that starts before the book's state contains it."""
     previous, sequence, last = item.previous, item.sequence, book.last
     if last is not None and RESTARTED < previous < last < sequence:
         previous = last
@@ -155,7 +155,7 @@ def _changed(book: Chain, item: Item) -> Outputs:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     is_book = (text_in(message.arg, "topic"), text_in(message.arg, "instType")) == (TOPIC, SPOT)
     name = text_in(message.arg, "symbol") if is_book else ""
@@ -170,7 +170,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     args = [{"instType": SPOT, "topic": TOPIC, "symbol": name} for name in names]
     return {"op": verb, "args": args}
 

@@ -58,7 +58,7 @@ UNITS: Final = LevelShape.objects(
 
 
 class BookMessage(Struct, gc=False, tag_field="type", tag=upbit.CHANNEL):
-    """The frame of a whole book."""
+    """A frame with a whole book."""
 
     code: str
     at: Moment = field(name="timestamp")
@@ -67,7 +67,7 @@ class BookMessage(Struct, gc=False, tag_field="type", tag=upbit.CHANNEL):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     type: str = ""
     code: str = ""

@@ -91,14 +91,14 @@ class SideLevels(Struct, gc=False):
 
 
 class BookMessage(Struct, gc=False, tag_field="event", tag="data"):
-    """The frame of a whole book."""
+    """A frame with a whole book."""
 
     channel: str
     data: SideLevels
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     event: str = ""
     channel: str = ""
@@ -111,12 +111,12 @@ _control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:
-    """Name the channel of an instrument, as its frames do."""
+    """Return the channel of an instrument, as in its frames."""
     return CHANNEL + instrument.native
 
 
 def data(books: dict[str, QuietBook], frame: bytes) -> Outputs | None:
-    """Read a whole book."""
+    """Decode a whole book."""
     message: BookMessage = _read(frame)
     book = books.get(message.channel)
     if book is None:
@@ -126,7 +126,7 @@ def data(books: dict[str, QuietBook], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     match message.event:
         case "bts:subscription_succeeded":
@@ -141,12 +141,12 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for a book, or for it no longer."""
+    """Encode a request to subscribe or unsubscribe a book."""
     return {"event": verb, "data": {"channel": names[0]}}
 
 
 def quiet(instrument: Instrument) -> QuietBook:
-    """Start a book by REST where no frame comes."""
+    """Make the strategy of a book: a REST body starts it if no frame arrives."""
     return QuietBook(Fetch(instrument, f"/api/v2/order_book/{quote(instrument.native)}/?group=1"))
 
 
@@ -188,5 +188,5 @@ EXCHANGE: Final = Exchange(
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
         fetches=(Limit(600, 60.0, Scope.ADDRESS),),  # of 8,000 in ten minutes
     ),
-    snapshot_s=15.0,  # a book that has not changed by then comes from REST
+    snapshot_s=15.0,  # without a change by then, the book is fetched by REST
 )

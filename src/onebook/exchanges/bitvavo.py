@@ -101,7 +101,7 @@ class BookMessage(Struct, gc=False):
 
 
 class Update(BookMessage, gc=False, tag_field="event", tag=CHANNEL):
-    """The frame of a delta."""
+    """A frame with a delta."""
 
 
 class Whole(Struct):
@@ -111,7 +111,7 @@ class Whole(Struct):
 
 
 class Control(Struct):
-    """Every frame that is not a delta."""
+    """The members of control frames."""
 
     event: str = ""
     action: str = ""
@@ -128,7 +128,7 @@ _control = control_reader(Control)
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Follow a delta."""
+    """Decode a delta."""
     update: Update = _read(frame)
     book = books.get(update.market)
     if book is None:
@@ -137,7 +137,7 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not a delta."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.code is not None:
         return _failed(message)
@@ -164,17 +164,17 @@ def _failed(message: Control) -> Event:
 
 
 def subscription(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for the deltas of markets, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe the deltas of markets."""
     return {"action": verb, "channels": [{"name": CHANNEL, "markets": names}]}
 
 
 def request(names: Sequence[str], number: int) -> object:
-    """Ask for the whole book of a market."""
+    """Encode the request for the whole book of a market."""
     return {"action": SEED, "requestId": number, "market": names[0], "depth": SEED_LEVELS}
 
 
 def join(instrument: Instrument) -> Join:
-    """Seed a book on the socket."""
+    """Join a book requested on the socket."""
     return Join(Fetch(instrument, ""), SEED_LEVELS, restarts=True)
 
 

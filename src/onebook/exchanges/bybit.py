@@ -79,7 +79,7 @@ RESTARTED: Final = 1  # `u` of a snapshot after a restart of the service
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     native: str = field(name="s")
     bids: Raw = field(name="b")
@@ -88,7 +88,7 @@ class BookMessage(Struct, gc=False):
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     topic: str
     type: str
@@ -97,7 +97,7 @@ class Data(Struct, gc=False):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     op: str = ""
     success: bool | None = None
@@ -111,12 +111,12 @@ _control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:
-    """Name the subscription of an instrument."""
+    """Return the channel of an instrument."""
     return TOPIC_PREFIX + instrument.native
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: Data = _read(frame)
     book = books.get(message.topic)
     if book is None:
@@ -136,7 +136,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     name = str(message.topic)
     if name.startswith(TOPIC_PREFIX):
@@ -152,7 +152,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"op": verb, "args": names, "req_id": str(number)}
 
 

@@ -83,7 +83,7 @@ UNSUBSCRIBE: Final = "order_book_unsubscribe"
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     sequence: Sequence64 = field(name="seqId")
     pair: str
@@ -92,19 +92,19 @@ class BookMessage(Struct, gc=False):
 
 
 class Increment(Struct, gc=False, tag_field="e", tag=INCREMENT):
-    """The frame of a change."""
+    """A frame with a delta."""
 
     data: BookMessage
 
 
 class Subscribed(Struct, gc=False, tag_field="e", tag=SUBSCRIBE):
-    """The frame of a whole book."""
+    """A frame with a whole book."""
 
     data: BookMessage
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     event: str = field(name="e", default="")
     oid: str | None = None
@@ -112,7 +112,7 @@ class Control(Struct):
 
 
 class Listing(Struct):
-    """A row of the instrument list; its numbers are texts."""
+    """A row of the instrument list; its numbers are strings."""
 
     base: str
     quote: str
@@ -132,7 +132,7 @@ _listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: Increment | Subscribed = _read(frame)
     change = message.data
     book = books.get(change.pair)
@@ -145,7 +145,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     error, pair = (text_in(message.data, member) for member in ("error", "pair"))
     match message.event:
@@ -163,12 +163,12 @@ def control(frame: bytes) -> Event:
 
 
 def subscribe(names: Sequence[str], number: int, *, event: str = SUBSCRIBE) -> object:
-    """Ask for a book."""
+    """Encode the subscription of a book."""
     return {"e": event, "oid": str(number), "data": {"pair": names[0]}}
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `get_pairs_info`: spot alone, without a state."""
+    """Parse `get_pairs_info`: spot only, without a trading state."""
     rows = decode(_listings, body, what="the pairs", items_max=rows_max).data
     return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 

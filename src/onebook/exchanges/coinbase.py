@@ -88,13 +88,13 @@ class BookMessage(Struct, gc=False, tag_field="type", tag="snapshot"):
 
 
 class HeartbeatFrame(Struct, gc=False, tag_field="type", tag="heartbeat"):
-    """A product is alive."""
+    """The heartbeat of a product."""
 
     product_id: str
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     type: str = ""
     product_id: str = ""
@@ -108,7 +108,7 @@ _control = control_reader(Control)
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book, or note that it is alive."""
+    """Decode a frame of a book, or its heartbeat."""
     message: Change | HeartbeatFrame | BookMessage = _read(frame)
     book = books.get(message.product_id)
     if book is None:
@@ -121,7 +121,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     match message.type:
         case "subscriptions":
@@ -138,19 +138,19 @@ def control(frame: bytes) -> Event:
 
 
 def _subscribed(channels: Any) -> list[str]:
-    """Read the list of everything subscribed, which comes after each request."""
+    """Decode the list of all subscriptions, which the exchange sends after each request."""
     listed = channels if isinstance(channels, list) else []
     books = [each for each in listed if text_in(each, "name") == CHANNEL]
     return [name for each in books for name in texts_of(each.get("product_ids"))]
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Subscribe to books and heartbeats, or unsubscribe."""
+    """Encode a request to subscribe or unsubscribe books and heartbeats."""
     return {"type": verb, "product_ids": names, "channels": CHANNELS}
 
 
 def pause(names: Sequence[str], number: int) -> object:
-    """Leave the books alone: heartbeats go on while they are subscribed again."""
+    """Encode the unsubscription of books only: heartbeats continue."""
     return {"type": "unsubscribe", "product_ids": names, "channels": [CHANNEL]}
 
 

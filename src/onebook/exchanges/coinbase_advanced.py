@@ -102,7 +102,7 @@ UNMATCHED: Final = ("trading_disabled", "cancel_only", "post_only")  # see above
 
 
 class Change(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     type: str
     product: str = field(name="product_id")
@@ -110,7 +110,7 @@ class Change(Struct, gc=False):
 
 
 class BookMessage(Struct, gc=False, tag_field="channel", tag=DATA):
-    """The frame of books."""
+    """A frame with snapshots or deltas of several books."""
 
     number: Sequence64 = field(name="sequence_num")
     events: tuple[Change, ...]
@@ -118,7 +118,7 @@ class BookMessage(Struct, gc=False, tag_field="channel", tag=DATA):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     channel: str = ""
     number: Sequence64 | None = field(name="sequence_num", default=None)
@@ -132,7 +132,7 @@ _control = control_reader(Control)
 
 
 def data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | None:
-    """Follow a frame of books, also of those that were left: all are counted."""
+    """Decode a frame of books; those of unsubscribed books are counted too."""
     message: BookMessage = _read(frame)
     for change in message.events:
         if change.product not in books and change.product not in books.left:
@@ -150,7 +150,7 @@ def data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book; one that may be of a book is not counted."""
+    """Decode a control frame; one that may be of a book is not counted."""
     message = decode(_control, frame, what="a frame")
     if message.channel == DATA:
         match message.events:
@@ -175,7 +175,7 @@ def _event(message: Control) -> Plain:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"type": verb, "product_ids": names, "channel": CHANNEL}
 
 
@@ -192,7 +192,7 @@ INSTRUMENTS: Final = ListReader(
 
 
 def parse_own_books(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/products` without those that are answered with the book of another."""
+    """Parse `/products` without products that share the book of another."""
     found = INSTRUMENTS(body, rows_max=rows_max)
     found[:] = [one for one in found if one.native in OWN_BOOKS or not one.native.endswith(ALIAS)]
     return found

@@ -89,7 +89,7 @@ UNAVAILABLE: Final = (40801, 50001, 9010001)  # timed out, internal error, maint
 
 # Members are in the order of the wire: msgspec looks for each behind the one before it.
 class SideLevels(Struct, frozen=True, gc=False):
-    """Both sides of a change."""
+    """Both sides of a delta."""
 
     asks: Raw
     bids: Raw
@@ -99,7 +99,7 @@ NO_CHANGE: Final = SideLevels(ABSENT, ABSENT)
 
 
 class Item(Struct, gc=False, kw_only=True):
-    """A book, or a change of it: `update` has its levels."""
+    """A snapshot or a delta; the levels of a delta are in `update`."""
 
     update: SideLevels = NO_CHANGE
     asks: Raw = ABSENT
@@ -110,7 +110,7 @@ class Item(Struct, gc=False, kw_only=True):
 
 
 class Result(Struct, gc=False):
-    """What a frame brings."""
+    """The result of a frame."""
 
     subscription: str
     channel: Literal["book.update", "book"]
@@ -118,13 +118,13 @@ class Result(Struct, gc=False):
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     result: Result
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     id: int = -1
     method: str = ""
@@ -139,12 +139,12 @@ _control = control_reader(Control)
 
 
 def channel(instrument: Instrument) -> str:
-    """Name the channel of an instrument, as its frames do."""
+    """Return the channel of an instrument, as in its frames."""
     return f"book.{instrument.native}.{DEPTH}"
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message = _read(frame).result
     book = books.get(message.subscription)
     if book is None:
@@ -157,7 +157,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def _changed(book: Chain, item: Item) -> Outputs:
-    """Apply a delta; one without levels is the heartbeat of its book."""
+    """Apply a delta; one without levels is a heartbeat of its book."""
     levels = item.update
     if levels is NO_CHANGE:
         raise ValueError("it has no levels")
@@ -174,7 +174,7 @@ def _replaced(book: Chain, item: Item) -> Outputs:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.method == HEARTBEAT:
         return send({"id": message.id, "method": "public/respond-heartbeat"}, urgent=True)
@@ -191,7 +191,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for channels, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe channels."""
     params: dict[str, object] = {"channels": names}
     if verb == "subscribe":
         params["book_subscription_type"] = "SNAPSHOT_AND_UPDATE"

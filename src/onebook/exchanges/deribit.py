@@ -63,7 +63,6 @@ from onebook.exchanges.kit import (
     BookFrame,
     Chain,
     Engine,
-    ErrorBody,
     Event,
     Exchange,
     ExchangeLimits,
@@ -72,6 +71,7 @@ from onebook.exchanges.kit import (
     ListReader,
     Outputs,
     RequestRejected,
+    RpcControl,
     Scope,
     Sequence64,
     Trading,
@@ -120,39 +120,29 @@ class BookChange(Struct, gc=False, kw_only=True, tag_field="type", tag="change")
 
 
 class Params(Struct, gc=False):
-    """What a notification is about."""
+    """The parameters of a notification."""
 
     channel: str
     data: BookChange | WholeBook
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     params: Params
 
 
-class Control(Struct):
-    """Every frame that is not of a book."""
-
-    id: int | str | None = None
-    method: str = ""
-    params: Any = None
-    result: Any = None
-    error: ErrorBody | None = None
-
-
 _read = msgspec.json.Decoder(Data).decode
-_control = control_reader(Control)
+_control = control_reader(RpcControl)
 
 
 def topic(instrument: Instrument) -> str:
-    """Name the subscription of an instrument."""
+    """Return the channel of an instrument."""
     return f"book.{instrument.native}.100ms"
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     params = _read(frame).params
     book, message = books.get(params.channel), params.data
     if book is None:
@@ -164,7 +154,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     match message.method:
         case "subscription":
@@ -183,7 +173,7 @@ def control(frame: bytes) -> Event:
 
 
 def _platform(params: Any) -> Event:
-    """Read a notification of the platform; locks of price indices change nothing."""
+    """Decode a notification of the platform; locks of price indices change nothing."""
     match params:
         case {"data": {"maintenance": bool(maintenance)}}:
             return Trading(open=not maintenance, reason="maintenance of the platform")
@@ -191,7 +181,7 @@ def _platform(params: Any) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return _rpc(verb, number, {"channels": names})
 
 

@@ -98,7 +98,7 @@ NO_CHANGE: Final = Raw(NO_LEVELS)
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     stream: str = field(name="s")
     final: Sequence64 = field(name="u")
@@ -110,14 +110,14 @@ class BookMessage(Struct, gc=False):
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     channel: str
     result: BookMessage
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     channel: str = ""
     event: str = ""
@@ -132,12 +132,12 @@ _control = control_reader(Control)
 
 
 def stream(instrument: Instrument) -> str:
-    """Name the stream of an instrument, as its frames do."""
+    """Return the stream of an instrument, as in its frames."""
     return f"ob.{instrument.native}.{DEPTH}"
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: Data = _read(frame)
     change = message.result
     book = books.get(change.stream)
@@ -151,7 +151,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.channel == SYSTEM and text_in(message.result, "type") == UPGRADE:
         return Closing(short(text_in(message.result, "msg")))
@@ -176,7 +176,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for streams, or for them no longer; each request names its time in seconds."""
+    """Encode a request to subscribe or unsubscribe streams, with its sending time in seconds."""
     rest = {"id": number, "channel": CHANNEL, "event": verb, "payload": names}
     return Dated(lambda now_ms: {"time": now_ms // 1_000, **rest})
 

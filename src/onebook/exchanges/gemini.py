@@ -45,15 +45,15 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Struct, field
 
 from onebook.exchanges.kit import (
     NOTHING,
-    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
     Chain,
+    DepthUpdate,
     Engine,
     ErrorBody,
     Event,
@@ -65,7 +65,6 @@ from onebook.exchanges.kit import (
     Outputs,
     RequestRejected,
     Scope,
-    Sequence64,
     control_reader,
     decode,
     verbs,
@@ -77,19 +76,12 @@ OK: Final = 200
 TOO_MANY_REQUESTS: Final = -1003
 
 
-class Update(Struct, gc=False, tag_field="e", tag=UPDATE):
+class Update(DepthUpdate, gc=False, tag_field="e", tag=UPDATE):
     """Changes of a book, or the whole book."""
-
-    native: str = field(name="s")
-    first: Sequence64 = field(name="U")
-    final: Sequence64 = field(name="u")
-    bids: Raw = field(name="b")
-    asks: Raw = field(name="a")
-    at: int = field(name="E", default=UNTIMED)
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     id: int | str | None = None
     status: int | None = None
@@ -103,7 +95,7 @@ _control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: Update = _read(frame)
     book = books.get(message.native)
     if book is None:
@@ -118,7 +110,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     problem = message.error
     if message.event == UPDATE:
@@ -130,7 +122,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"id": str(number), "method": verb, "params": [name + STREAM for name in names]}
 
 

@@ -81,7 +81,7 @@ UNAVAILABLE: Final = (500, 503, 504)  # internal error, service unavailable, gat
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     sequence: Sequence64 = field(name="s")
     asks: Raw = field(name="a")
@@ -90,14 +90,14 @@ class BookMessage(Struct, gc=False):
 
 
 class Data(Struct, gc=False, tag_field="ch", tag=CHANNEL):
-    """A frame of books, by symbol."""
+    """A frame with snapshots or deltas by symbol."""
 
     update: dict[str, BookMessage] | None = None
     snapshot: dict[str, BookMessage] | None = None
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     id: int | str | None = None
     ch: str = ""
@@ -113,7 +113,7 @@ _control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of books."""
+    """Decode a frame of books."""
     message = _read(frame)
     whole = message.update is None
     changes = message.snapshot if whole else message.update
@@ -135,7 +135,7 @@ def _followed(book: Chain, one: BookMessage, *, whole: bool) -> Outputs:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.ch == CHANNEL:
         books = message.update or message.snapshot or message.data
@@ -151,7 +151,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"method": verb, "ch": CHANNEL, "params": {"symbols": names}, "id": number}
 
 

@@ -104,7 +104,7 @@ class Tick(Struct, gc=False):
 
 
 class Update(Struct, gc=False):
-    """The frame of a delta."""
+    """A frame with a delta."""
 
     ch: str
     tick: Tick
@@ -120,14 +120,14 @@ class Depth(Struct):
 
 
 class Whole(Struct):
-    """The frame of a whole book."""
+    """A frame with a whole book."""
 
     data: Depth
     ts: int = UNTIMED
 
 
 class Control(Struct, rename="kebab"):
-    """Every frame that is not a delta."""
+    """The members of control frames."""
 
     id: str | int | None = None
     ping: Any = None
@@ -146,12 +146,12 @@ _control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:
-    """Name the channel of an instrument, as its frames do."""
+    """Return the channel of an instrument, as in its frames."""
     return f"market.{instrument.native}.mbp.{LEVELS}"
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Follow a delta."""
+    """Decode a delta."""
     message: Update = _read(frame)
     book = books.get(message.ch)
     if book is None:
@@ -165,7 +165,7 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not a delta."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.ping is not None:
         return send({"pong": message.ping}, urgent=True)
@@ -196,17 +196,17 @@ def _failed(message: Control) -> Event:
 
 
 def subscription(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for a book, or for it no longer."""
+    """Encode a request to subscribe or unsubscribe a book."""
     return {verb: names[0], "id": str(number)}
 
 
 def request(names: Sequence[str], number: int) -> object:
-    """Ask for the whole book of a topic."""
+    """Encode the request for the whole book of a topic."""
     return {"req": names[0], "id": names[0]}
 
 
 def join(instrument: Instrument) -> Join:
-    """Seed a book on the socket: the window is kept in sync by what enters and leaves it."""
+    """Join a book requested on the socket; the exchange sends what enters and leaves the window."""
     return Join(Fetch(instrument, ""), exact=True, shape=AMOUNTS_CUT)
 
 

@@ -104,14 +104,14 @@ class BookMessage(Struct, gc=False):
 
 
 class Frame(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     channel: str
     data: BookMessage
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     channel: str = ""
     data: Any = None
@@ -126,7 +126,7 @@ class Token(Struct, rename="camel"):
 
 
 class Listing(Struct):
-    """A row of the instrument list: its name, its coin and what it is paid with."""
+    """A row of the instrument list: name, base and quote coin."""
 
     name: str
     tokens: tuple[int, int]
@@ -146,7 +146,7 @@ _token = msgspec.json.Decoder(Token).decode
 
 
 def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
-    """Read a whole book."""
+    """Decode a whole book."""
     message: Frame = _read(frame)
     body = message.data
     book = books.get(body.coin)
@@ -156,7 +156,7 @@ def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     match message.channel, message.data:
         case "subscriptionResponse", {"method": "subscribe", "subscription": subscription}:
@@ -173,19 +173,19 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, *, method: str, fast: bool) -> object:
-    """Ask for one book, or for it no longer."""
+    """Encode a request to subscribe or unsubscribe one book."""
     return {"method": method, "subscription": {"type": CHANNEL, "coin": names[0], "fast": fast}}
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `spotMeta`."""
+    """Parse `spotMeta`."""
     meta = decode(_meta, body, what="spotMeta", items_max=rows_max)
     listed = partial(_listed, _tokens(meta.tokens))
     return instruments_of(meta.universe, Listing, listed, rows_max=rows_max)
 
 
 def _tokens(rows: Sequence[Raw]) -> dict[int, Token]:
-    """Read the coins; an odd row costs the pairs of its coin."""
+    """Decode the coins; skips invalid rows."""
     tokens = {}
     for row in rows:
         try:
@@ -245,7 +245,7 @@ SLOW: Final = Exchange(
         fetches=(Limit(1_200, 60.0, Scope.ADDRESS),),
         connections=10,
     ),
-    heartbeat=Heartbeat(b'{"method":"ping"}', 10.0),  # it closes what it has not answered for 60 s
+    heartbeat=Heartbeat(b'{"method":"ping"}', 10.0),  # silent connections are closed after 60 s
     silence_max_s=20.0,
     quiet_max_s=60.0,  # an unchanged book is sent again
 )

@@ -91,7 +91,7 @@ SOCKET_CODES: Final = {"xbt": "btc"}
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     bids: Raw = field(name="Bids")
     asks: Raw = field(name="Offers")
@@ -99,7 +99,7 @@ class BookMessage(Struct, gc=False):
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     channel: str = field(name="Channel")
     event: str = field(name="Event")
@@ -108,7 +108,7 @@ class Data(Struct, gc=False):
 
 
 class Control(Struct, rename="pascal"):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     event: str = ""
     channel: str = ""
@@ -136,12 +136,12 @@ _listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def _name(channel: str) -> str:
-    """Name the pair of a channel (`orderbook/100/eth/usd`) as requests do (`eth-usd`)."""
+    """Return the pair of a channel (`orderbook/100/eth/usd`) as in requests (`eth-usd`)."""
     return channel.removeprefix(CHANNEL).replace("/", "-")
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: Data = _read(frame)
     book = books.get(_name(message.channel))
     if book is None:
@@ -157,7 +157,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.channel.startswith(CHANNEL):
         return BookFrame(_name(message.channel))
@@ -172,12 +172,12 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"Event": verb, "Data": names}
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/Public/GetPrimaryCurrencyConfig2`."""
+    """Parse `/Public/GetPrimaryCurrencyConfig2`."""
     rows = decode(_listings, body, what="the currencies", items_max=rows_max)
     return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 

@@ -83,7 +83,7 @@ SOCKET_CODES: Final = {"XBT": "BTC", "XDG": "DOGE"}
 
 
 class Item(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     symbol: str
     bids: Raw
@@ -93,7 +93,7 @@ class Item(Struct, gc=False):
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     channel: str
     kind: str = field(name="type")
@@ -101,7 +101,7 @@ class Data(Struct, gc=False):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     channel: str = ""
     method: str = ""
@@ -131,7 +131,7 @@ data: Final = items_reader(_read, CHANNEL, _follow)
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     match message.channel:
         case "heartbeat":
@@ -152,7 +152,7 @@ def control(frame: bytes) -> Event:
 
 
 def _status(data: Any) -> Event:
-    """Read the state of the trading engine; what is not readable changes nothing."""
+    """Decode the state of the trading engine; an unreadable one changes nothing."""
     match data:
         case [{"system": str(system)}]:
             return Trading(open=system == "online", reason=short(system))
@@ -160,7 +160,7 @@ def _status(data: Any) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     params = {"channel": CHANNEL, "symbol": names, "depth": DEPTH}
     return {"method": verb, "params": params}
 

@@ -95,7 +95,7 @@ WELCOME: Final = "welcome"
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     native: str = field(name="s")
     first: Sequence64 = field(name="O")
@@ -105,7 +105,7 @@ class BookMessage(Struct, gc=False):
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     topic: str = field(name="T")
     depth: str = field(name="dp")
@@ -115,7 +115,7 @@ class Data(Struct, gc=False):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     id: Sequence64 | str | None = None
     type: str = ""
@@ -134,7 +134,7 @@ _control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: Data = _read(frame)
     change, at = message.book, message.at
     book = books.get(change.native)
@@ -148,13 +148,13 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def _previous(book: Chain, change: BookMessage) -> int:
-    """Name the state that a delta follows: the book's, where it reaches back before that."""
+    """Return the state that a delta follows: the book's, if the delta starts before it."""
     last, before = book.last, change.first - 1
     return last if last is not None and before < last < change.final else before
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.topic in TOPICS and message.depth == DEPTH:
         return BookFrame(text_in(message.book, "s"))
@@ -168,7 +168,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for a book; this channel takes one name in a request."""
+    """Encode a request to subscribe or unsubscribe one book."""
     return {
         "id": str(number),
         "action": verb,
@@ -181,7 +181,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 
 
 def ping(now_ms: int) -> bytes:
-    """Write the ping of KuCoin's own client."""
+    """Encode the ping that KuCoin's own client sends."""
     return msgspec.json.encode({"id": "ping", "op": "ping", "timestamp": now_ms})
 
 

@@ -73,7 +73,6 @@ from onebook.exchanges.kit import (
     Exchange,
     ExchangeLimits,
     ExchangeReady,
-    Fetch,
     Heartbeat,
     Ignored,
     Join,
@@ -87,6 +86,7 @@ from onebook.exchanges.kit import (
     SlowDown,
     control_reader,
     decode,
+    join_by_rest,
     short,
     text_in,
     verbs,
@@ -96,7 +96,7 @@ from onebook.model import Instrument
 TOPIC: Final = "/market/level2:"
 SUBJECT: Final = "trade.l2update"
 PING: Final = b'{"id":"ping","type":"ping"}'
-PINGS_S: Final = (1.0, 20.0)  # bounds of the interval that an address comes with
+PINGS_S: Final = (1.0, 20.0)  # bounds of the ping interval in the answer
 NUMBERED: Final = LevelShape.rows(skip_zero_price=True)
 SEED_LEVELS: Final = 100
 SEED_WEIGHT: Final = 4
@@ -123,14 +123,14 @@ class Update(Struct, gc=False, rename="camel"):
 
 
 class Data(Struct, gc=False):
-    """The frame of a delta."""
+    """A frame with a delta."""
 
     subject: str
     data: Update
 
 
 class Control(Struct):
-    """Every frame that is not a delta."""
+    """The members of control frames."""
 
     id: Sequence64 | str | None = None
     type: str = ""
@@ -140,7 +140,7 @@ class Control(Struct):
 
 
 class Depth(Struct):
-    """A book as REST gives it; its sequence is a text."""
+    """A book in a REST body; its sequence is a string."""
 
     sequence: Sequence64
     bids: Raw
@@ -155,14 +155,14 @@ class Body(Struct):
 
 
 class Server(Struct, rename="camel"):
-    """Where to connect, and the milliseconds between pings."""
+    """A server address, and the milliseconds between pings."""
 
     endpoint: str
     ping_interval: int
 
 
 class Grant(Struct, rename="camel"):
-    """What one connection needs."""
+    """The token and servers of one connection."""
 
     token: str
     instance_servers: Annotated[list[Server], Meta(min_length=1)]
@@ -181,7 +181,7 @@ _granted = msgspec.json.Decoder(Granted).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Follow a delta."""
+    """Decode a delta."""
     message: Data = _read(frame)
     update = message.data
     book = books.get(update.symbol)
@@ -192,7 +192,7 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not a delta."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     match message.type:
         case "message" if message.subject == SUBJECT:
@@ -211,23 +211,17 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"id": str(number), "type": verb, "topic": TOPIC + ",".join(names), "response": True}
 
 
 def seed(body: bytes) -> Depth:
-    """Read the REST body that starts a book."""
+    """Decode the REST body that starts a book."""
     return _body(body).data
 
 
-def join(instrument: Instrument) -> Join:
-    """Seed a book with 100 levels a side."""
-    path = f"/api/v1/market/orderbook/level2_{SEED_LEVELS}?symbol={quote(instrument.native)}"
-    return Join(Fetch(instrument, path, SEED_WEIGHT), SEED_LEVELS, delta_shape=NUMBERED)
-
-
 def address(body: bytes, instruments: Sequence[Instrument]) -> Address:
-    """Read where a connection goes and how often it must ping."""
+    """Decode the address and ping interval of a connection."""
     grant = decode(_granted, body, what="the answer of bullet-public").data
     server = grant.instance_servers[0]
     least_s, most_s = PINGS_S
@@ -250,7 +244,12 @@ BOOKS: Final = BookChannel(
     data,
     control,
     *verbs(request),
-    join,
+    join_by_rest(
+        "/api/v1/market/orderbook/level2_{levels}?symbol={symbol}",
+        SEED_LEVELS,
+        weight=SEED_WEIGHT,
+        delta_shape=NUMBERED,
+    ),
     names_per_request=100,
     seed=seed,
     welcomes=True,

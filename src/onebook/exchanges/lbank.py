@@ -79,7 +79,7 @@ class SideLevels(Struct, gc=False):
 
 
 class BookMessage(Struct, gc=False, tag_field="type", tag="depth"):
-    """The frame of a whole book."""
+    """A frame with a whole book."""
 
     pair: str
     depth: SideLevels
@@ -87,7 +87,7 @@ class BookMessage(Struct, gc=False, tag_field="type", tag="depth"):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     type: str = ""
     pair: str = ""
@@ -98,7 +98,7 @@ class Control(Struct):
 
 
 class Listing(Struct, rename="camel"):
-    """A row of the instrument list; its numbers are texts."""
+    """A row of the instrument list; its numbers are strings."""
 
     symbol: str
     price_accuracy: str = ""
@@ -117,7 +117,7 @@ _listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
-    """Read a whole book."""
+    """Decode a whole book."""
     message: BookMessage = _read(frame)
     book = books.get(message.pair)
     if book is None:
@@ -126,7 +126,7 @@ def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.type == "depth":
         return BookFrame(message.pair)
@@ -139,12 +139,12 @@ def control(frame: bytes) -> Event:
 
 
 def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -> object:
-    """Ask for a book."""
+    """Encode the subscription of a book."""
     return {"action": action, "subscribe": "depth", "depth": str(DEPTH), "pair": names[0]}
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v2/accuracy.do`: spot alone, without a state."""
+    """Parse `/v2/accuracy.do`: spot only, without a trading state."""
     rows = decode(_listings, body, what="the pairs", items_max=rows_max).data
     return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 

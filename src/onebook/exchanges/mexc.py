@@ -49,10 +49,9 @@ connections an address may open.
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Struct
 
 from onebook.core.types import LevelShape
 from onebook.exchanges.kit import (
@@ -62,14 +61,13 @@ from onebook.exchanges.kit import (
     NO_LEVELS,
     SEQUENCE_MAX,
     TEXT,
-    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
+    DepthBody,
     Event,
     Exchange,
     ExchangeLimits,
-    Fetch,
     Heartbeat,
     Ignored,
     Join,
@@ -82,7 +80,8 @@ from onebook.exchanges.kit import (
     Sequence64,
     control_reader,
     decode,
-    reader,
+    join_by_rest,
+    protobuf_reader,
     verbs,
 )
 from onebook.model import Instrument
@@ -94,29 +93,20 @@ SEED_LEVELS: Final = 1_000
 
 
 class TextMessage(Struct):
-    """Every text message."""
+    """The members of text messages."""
 
     msg: str = ""
     code: int = 0
     id: Sequence64 | None = None
 
 
-class Depth(Struct):
-    """The REST body."""
-
-    sequence: Sequence64 = field(name="lastUpdateId")
-    bids: Raw
-    asks: Raw
-    at: int = field(name="timestamp", default=UNTIMED)
-
-
-_push = reader(channel=(1, TEXT), depths=(313, BYTES), sent_ms=(6, INT64))
-_versions = reader(first=(4, BYTES), final=(5, BYTES))
+_push = protobuf_reader(channel=(1, TEXT), depths=(313, BYTES), sent_ms=(6, INT64))
+_versions = protobuf_reader(first=(4, BYTES), final=(5, BYTES))
 _answer = control_reader(TextMessage)
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Follow a delta."""
+    """Decode a delta."""
     push = _push(frame)
     book = books.get(push.channel)
     if book is None:
@@ -132,7 +122,7 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a message that is not a delta."""
+    """Decode a control message."""
     if not frame.startswith(b"{"):
         channel: str = decode(_push, frame, what="a frame").channel
         return BookFrame(channel) if channel.startswith(CHANNEL) else Ignored(known=False)
@@ -148,19 +138,13 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"method": verb, "params": names, "id": number}
 
 
 def channel_of(instrument: Instrument) -> str:
-    """Name the channel of a pair."""
+    """Return the channel of a pair."""
     return CHANNEL + instrument.native
-
-
-def join(instrument: Instrument) -> Join:
-    """Seed a book by REST."""
-    path = f"/api/v3/depth?symbol={quote(instrument.native)}&limit={SEED_LEVELS}"
-    return Join(Fetch(instrument, path), SEED_LEVELS, delta_shape=LEVELS)
 
 
 INSTRUMENTS: Final = ListReader(
@@ -180,9 +164,9 @@ BOOKS: Final = BookChannel(
     data,
     control,
     *verbs(request, "SUBSCRIPTION", "UNSUBSCRIPTION"),
-    join,
+    join_by_rest("/api/v3/depth?symbol={symbol}&limit={levels}", SEED_LEVELS, delta_shape=LEVELS),
     key=channel_of,
-    seed=msgspec.json.Decoder(Depth).decode,
+    seed=msgspec.json.Decoder(DepthBody).decode,
 )
 
 EXCHANGE: Final = Exchange(

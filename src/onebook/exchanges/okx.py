@@ -77,14 +77,14 @@ EVENTS: Final = ("subscribe", "unsubscribe", "notice", "channel-conn-count")
 
 
 class Arg(Struct, gc=False, rename="camel", tag_field="channel", tag=CHANNEL):
-    """What a frame is about."""
+    """The subject of a frame."""
 
     inst_id: str = ""
 
 
 # Members are in the order of the wire: msgspec looks for each behind the one before it.
 class Item(Struct, gc=False, rename="camel"):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     asks: Raw
     bids: Raw
@@ -95,7 +95,7 @@ class Item(Struct, gc=False, rename="camel"):
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     arg: Arg
     action: Literal["update", "snapshot"]
@@ -103,7 +103,7 @@ class Data(Struct, gc=False):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     event: str = ""
     arg: Any = None
@@ -116,7 +116,7 @@ _control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message = _read(frame)
     book = books.get(message.arg.inst_id)
     if book is None:
@@ -146,7 +146,7 @@ def _followed(book: Chain, item: Item, *, whole: bool) -> Outputs:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     arg = message.arg if isinstance(message.arg, dict) else {}
     name = str(arg.get("instId")) if arg.get("channel") == CHANNEL else None
@@ -163,7 +163,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     args = [{"channel": CHANNEL, "instId": name} for name in names]
     return {"op": verb, "args": args}
 

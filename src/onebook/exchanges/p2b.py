@@ -45,7 +45,7 @@ an address may have or open (12 at once were seen); the words for one request to
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -57,7 +57,6 @@ from onebook.exchanges.kit import (
     BookChannel,
     BookFrame,
     Engine,
-    ErrorBody,
     Event,
     Exchange,
     ExchangeLimits,
@@ -68,6 +67,7 @@ from onebook.exchanges.kit import (
     LossDetection,
     Outputs,
     RequestRejected,
+    RpcControl,
     Scope,
     Unnumbered,
     control_reader,
@@ -84,14 +84,14 @@ NOT_MERGED: Final = "0"
 
 
 class Sides(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     bids: Raw = ABSENT
     asks: Raw = ABSENT
 
 
 class Depth(Struct, gc=False, array_like=True):
-    """Whether a book is a full one, the book, and its market."""
+    """Whether the book is a full one, the book, and its market."""
 
     full: bool
     sides: Sides
@@ -99,23 +99,13 @@ class Depth(Struct, gc=False, array_like=True):
 
 
 class Update(Struct, gc=False, tag_field="method", tag=UPDATE):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     params: Depth
 
 
-class Control(Struct):
-    """Every frame that is not of a book."""
-
-    id: int | None = None
-    method: str = ""
-    params: Any = None
-    result: Any = None
-    error: ErrorBody | None = None
-
-
 class Steps(Struct, frozen=True):
-    """The steps of prices and amounts; 0 where there is none."""
+    """The steps of prices and amounts; 0 if there is none."""
 
     tick_size: str = ""
     step_size: str = ""
@@ -137,12 +127,12 @@ class Listings(Struct):
 
 
 _read = msgspec.json.Decoder(Update).decode
-_control = control_reader(Control)
+_control = control_reader(RpcControl)
 _listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message = _read(frame).params
     book = books.get(message.market)
     if book is None:
@@ -154,7 +144,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.method == UPDATE or (not message.method and message.params is not None):
         match message.params:
@@ -169,12 +159,12 @@ def control(frame: bytes) -> Event:
 
 
 def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a book in place of the one that the connection has."""
+    """Encode the subscription of a book, which replaces the one of the connection."""
     return {"method": "depth.subscribe", "params": [names[0], LEVELS, NOT_MERGED], "id": number}
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v2/public/markets`: spot alone, without a state."""
+    """Parse `/api/v2/public/markets`: spot only, without a trading state."""
     rows = decode(_listings, body, what="the markets", items_max=rows_max).markets
     return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 

@@ -90,7 +90,7 @@ class Sides(Struct, gc=False):
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     book: Sides
     symbol: str
@@ -99,7 +99,7 @@ class BookMessage(Struct, gc=False):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     book: Any = None
     depth: int | None = None
@@ -117,7 +117,7 @@ class Currency(Struct, rename="camel"):
 
 
 class Listing(Struct, rename="camel"):
-    """A row of the instrument list; its steps are such as `0.01 USDT`."""
+    """A row of the instrument list; steps look like `0.01 USDT`."""
 
     symbol: str
     type: str
@@ -137,7 +137,7 @@ class Products(Struct):
 
 
 class Body(Struct):
-    """The body that has the instrument list."""
+    """The body of the instrument list."""
 
     data: Products
 
@@ -150,18 +150,18 @@ _currency = msgspec.json.Decoder(Currency).decode
 
 @cache
 def shape(price_scale: int, amount_scale: int) -> LevelShape:
-    """Return the one shape of these scales: the core knows shapes by identity."""
+    """Return the shape of these scales, one object each: the core compares shapes by identity."""
     return LevelShape.rows(price_scale=price_scale, amount_scale=amount_scale)
 
 
 def track(instrument: Instrument) -> Unnumbered:
-    """Follow deltas at the scales of the instrument."""
+    """Make the strategy of a book whose integers have the scales of its instrument."""
     levels = shape(*instrument.scales)
     return Unnumbered(instrument, snapshot_shape=levels, delta_shape=levels)
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     message: BookMessage = _read(frame)
     book = books.get(message.symbol)
     if book is None:
@@ -175,7 +175,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
         return RequestRejected(message.error.message, message.id)
@@ -185,24 +185,24 @@ def control(frame: bytes) -> Event:
 
 
 def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for one book."""
+    """Encode the subscription of one book."""
     return {"id": number, "method": "orderbook.subscribe", "params": names}
 
 
 def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Leave all books."""
+    """Encode the unsubscription of all books."""
     return {"id": number, "method": "orderbook.unsubscribe", "params": []}
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/public/products`; what is not spot is left out."""
+    """Parse `/public/products`; skips rows that are not spot."""
     lists = decode(_body, body, what="the products", items_max=rows_max).data
     listed = partial(_listed, _scales(lists.currencies))
     return instruments_of(lists.products, Listing, listed, rows_max=rows_max)
 
 
 def _scales(rows: Sequence[Raw]) -> dict[str, int]:
-    """Read the scale of each currency; an odd row costs its currency."""
+    """Decode the scale of each currency; skips invalid rows."""
     scales = {}
     for row in rows:
         try:

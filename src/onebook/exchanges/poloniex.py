@@ -74,7 +74,7 @@ SETTLED: Final = ("Already subscribed", "Not subscribed")  # two requests crosse
 
 
 class Item(Struct, gc=False, rename="camel"):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     symbol: str
     asks: Raw
@@ -85,7 +85,7 @@ class Item(Struct, gc=False, rename="camel"):
 
 
 class Data(Struct, gc=False):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     channel: str
     data: tuple[Item, ...]
@@ -93,7 +93,7 @@ class Data(Struct, gc=False):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     event: str = ""
     channel: Any = None
@@ -118,7 +118,7 @@ data: Final = items_reader(_read, CHANNEL, _follow)
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.event == "subscribe" and message.channel == CHANNEL:
         return Accepted(texts_of(message.symbols))
@@ -132,7 +132,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe books."""
     return {"event": verb, "channel": [CHANNEL], "symbols": names}
 
 

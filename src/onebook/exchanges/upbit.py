@@ -68,7 +68,7 @@ TOPICS: Final = 50  # ours: each is up to ten frames of 2 KB a second; 855 were 
 
 
 class BookMessage(Struct, gc=False, tag_field="ty", tag=CHANNEL):
-    """The frame of a whole book."""
+    """A frame with a whole book."""
 
     code: str = field(name="cd")
     at: int = field(name="tms")
@@ -77,7 +77,7 @@ class BookMessage(Struct, gc=False, tag_field="ty", tag=CHANNEL):
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     type: str = field(name="ty", default="")
     code: str = field(name="cd", default="")
@@ -88,7 +88,7 @@ class Control(Struct):
 def channel(
     form: str, book_type: type[Struct], control_type: type[Struct], units: LevelShape
 ) -> BookChannel:
-    """Make the channel of one format of frames: its types have the attributes of those above."""
+    """Make the channel of one frame format, whose types have the attributes of those above."""
     read: Any = msgspec.json.Decoder(book_type).decode
     read_control: Any = control_reader(control_type)
 

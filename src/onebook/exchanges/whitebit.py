@@ -50,7 +50,7 @@ full book; how much of 12,000 requests in 10 s holds for old servers, whose page
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -63,7 +63,6 @@ from onebook.exchanges.kit import (
     BookFrame,
     Chain,
     Engine,
-    ErrorBody,
     Event,
     Exchange,
     ExchangeLimits,
@@ -73,6 +72,7 @@ from onebook.exchanges.kit import (
     ListReader,
     Outputs,
     RequestRejected,
+    RpcControl,
     Scope,
     Sequence64,
     control_reader,
@@ -91,7 +91,7 @@ Seconds = Annotated[float, Meta(ge=0, lt=1e10)]
 
 
 class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+    """A snapshot or a delta."""
 
     sequence: Sequence64 = field(name="update_id", default=UNKNOWN)
     previous: Sequence64 | None = field(name="past_update_id", default=None)
@@ -101,7 +101,7 @@ class BookMessage(Struct, gc=False):
 
 
 class Params(Struct, gc=False, array_like=True):
-    """Whether a book is a full one, the book, and its market."""
+    """Whether the book is a full one, the book, and its market."""
 
     full: bool
     book: BookMessage
@@ -109,27 +109,17 @@ class Params(Struct, gc=False, array_like=True):
 
 
 class Update(Struct, gc=False, tag_field="method", tag=UPDATE):
-    """The frame of a book."""
+    """A frame with a snapshot or delta."""
 
     params: Params
 
 
-class Control(Struct):
-    """Every frame that is not of a book."""
-
-    id: int | None = None
-    method: str = ""
-    params: Any = None
-    result: Any = None
-    error: ErrorBody | None = None
-
-
 _read = msgspec.json.Decoder(Update).decode
-_control = control_reader(Control)
+_control = control_reader(RpcControl)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Follow a frame of a book."""
+    """Decode a frame of a book."""
     params = _read(frame).params
     book = books.get(params.market)
     if book is None:
@@ -151,7 +141,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.method == UPDATE:
         match message.params:
@@ -166,13 +156,13 @@ def control(frame: bytes) -> Event:
 
 
 def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a book beside the others of the socket."""
+    """Encode the subscription of a book; the others of the socket stay."""
     params = [names[0], LEVELS, NO_GROUPING, True]
     return {"id": number, "method": "depth_subscribe", "params": params}
 
 
 def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for it no longer."""
+    """Encode the unsubscription of a book."""
     return {"id": number, "method": "depth_unsubscribe", "params": [names[0]]}
 
 

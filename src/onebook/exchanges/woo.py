@@ -98,14 +98,14 @@ class WholeBook(Struct, gc=False):
 
 
 class BookMessage(Struct, gc=False):
-    """The frame of a whole book."""
+    """A frame with a whole book."""
 
     topic: str
     data: WholeBook
 
 
 class Control(Struct):
-    """Every frame that is not of a book."""
+    """The members of control frames."""
 
     cmd: str = ""
     topic: str = ""
@@ -134,12 +134,12 @@ _body = msgspec.json.Decoder(Body).decode
 
 
 def topic(instrument: Instrument) -> str:
-    """Name the topic of an instrument, as its frames do."""
+    """Return the topic of an instrument, as in its frames."""
     return CHANNEL + instrument.native
 
 
 def data(books: dict[str, QuietBook], frame: bytes) -> Outputs | None:
-    """Read a whole book."""
+    """Decode a whole book."""
     message: BookMessage = _read(frame)
     book = books.get(message.topic)
     if book is None:
@@ -149,13 +149,13 @@ def data(books: dict[str, QuietBook], frame: bytes) -> Outputs | None:
 
 
 def seed(body: bytes) -> WholeBook:
-    """Read a REST body."""
+    """Decode a REST body."""
     message = _body(body)
     return WholeBook(message.data.bids, message.data.asks, message.timestamp)
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
+    """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     if message.topic:
         book = message.topic.startswith(CHANNEL)
@@ -168,12 +168,12 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for topics, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe topics."""
     return {"id": str(number), "cmd": verb, "params": names}
 
 
 def quiet(instrument: Instrument) -> QuietBook:
-    """Start a book by REST where no frame comes."""
+    """Make the strategy of a book: a REST body starts it if no frame arrives."""
     query = f"symbol={quote(instrument.native)}&maxLevel={DEPTH}&rpi=true"
     return QuietBook(Fetch(instrument, f"/v3/public/orderbook?{query}"), body_shape=LEVELS)
 
@@ -213,6 +213,6 @@ EXCHANGE: Final = Exchange(
         connections=100,
     ),
     silence_max_s=30.0,  # our pings are answered; data is promised only on a change
-    snapshot_s=15.0,  # a book of which no frame came by then comes from REST
+    snapshot_s=15.0,  # without a frame by then, the book is fetched by REST
     former_names=("woox",),
 )

@@ -46,20 +46,18 @@ that servers which do not grant it fall behind.
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.exchanges.kit import (
-    UNTIMED,
     Accepted,
     BookChannel,
     BookFrame,
+    DepthBody,
     Event,
     Exchange,
     ExchangeLimits,
-    Fetch,
     FrameForm,
     Heartbeat,
     Ignored,
@@ -73,8 +71,8 @@ from onebook.exchanges.kit import (
     Sequence64,
     control_reader,
     decode,
+    join_by_rest,
 )
-from onebook.model import Instrument
 
 TOPIC: Final = "depth_update"
 PONG: Final = b"pong"
@@ -93,14 +91,14 @@ class Change(Struct, gc=False):
 
 
 class Update(Struct, gc=False):
-    """The frame of a delta."""
+    """A frame with a delta."""
 
     topic: str
     data: Change
 
 
 class Control(Struct):
-    """Every frame that is not a delta."""
+    """The members of control frames."""
 
     topic: str = ""
     event: str = ""
@@ -109,19 +107,10 @@ class Control(Struct):
     id: str | int | None = None
 
 
-class Depth(Struct, rename="camel"):
-    """The book in a REST body."""
-
-    sequence: Sequence64 = field(name="lastUpdateId")
-    bids: Raw
-    asks: Raw
-    at: int = field(name="timestamp", default=UNTIMED)
-
-
 class Body(Struct):
     """The REST body."""
 
-    result: Depth
+    result: DepthBody
 
 
 _read = msgspec.json.Decoder(Update).decode
@@ -130,7 +119,7 @@ _body = msgspec.json.Decoder(Body).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
-    """Follow a delta."""
+    """Decode a delta."""
     message: Update = _read(frame)
     change = message.data
     book = books.get(change.native)
@@ -140,7 +129,7 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not a delta."""
+    """Decode a control frame."""
     if frame == PONG:
         return Ignored(known=True)
     message = decode(_control, frame, what="a frame")
@@ -155,15 +144,9 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, *, method: str) -> object:
-    """Ask for streams, or for them no longer."""
+    """Encode a request to subscribe or unsubscribe streams."""
     params = [f"{TOPIC}@{name}" for name in names]
     return {"method": method, "params": params, "id": str(number)}
-
-
-def join(instrument: Instrument) -> Join:
-    """Seed a book by REST."""
-    path = f"/v4/public/depth?symbol={quote(instrument.native)}&limit={SEED_LEVELS}"
-    return Join(Fetch(instrument, path), SEED_LEVELS)
 
 
 INSTRUMENTS: Final = ListReader(
@@ -182,7 +165,7 @@ BOOKS: Final = BookChannel(
     control=control,
     subscribe=partial(request, method="subscribe"),
     unsubscribe=partial(request, method="unsubscribe"),
-    track=join,
+    track=join_by_rest("/v4/public/depth?symbol={symbol}&limit={levels}", SEED_LEVELS),
     names_per_request=50,
     seed=lambda body: _body(body).result,
 )

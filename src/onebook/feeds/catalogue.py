@@ -24,7 +24,7 @@ from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import currencies
 from onebook.exchanges.kit.contract import Exchange, Instruments, ProtocolError
-from onebook.exchanges.kit.frames import sound
+from onebook.exchanges.kit.listing import sound
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.model import Instrument, InstrumentStatus, Reason

@@ -16,8 +16,8 @@ from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_
 from onebook.clock import Clock, next_tick
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
+from onebook.exchanges.kit.codec import short
 from onebook.exchanges.kit.contract import Exchange, Fetch, FrameForm
-from onebook.exchanges.kit.frames import short
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.outbox import End, Request, SendPing, Transmit
 from onebook.feeds.reseeding import RESEED_TOTAL_S

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from onebook.books import Books
 from onebook.clock import SYSTEM_CLOCK
+from onebook.exchanges.kit.codec import UNREADABLE
 from onebook.exchanges.kit.contract import (
     Acknowledged,
     Alive,
@@ -39,7 +40,6 @@ from onebook.exchanges.kit.contract import (
     Unnamed,
     Verify,
 )
-from onebook.exchanges.kit.frames import UNREADABLE
 from onebook.exchanges.kit.limits import Quotas
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.liveness import DEAD, Liveness

@@ -43,6 +43,7 @@ from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
 from onebook.streams import iso_us
 
+VERIFY_TIMEOUT_S: Final = 5.0  # of the database query for a key
 # `DataLimitWarning.action_required`
 USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe from some symbols."
 USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
@@ -230,7 +231,7 @@ class Authenticator:
         return effects.keys_unavailable(now=now, message_id=message_id)
 
     async def _verified(self, connection: ClientPort, command: VerifyKey) -> Key:
-        async with asyncio.timeout(self._settings.verify_timeout_s):
+        async with asyncio.timeout(VERIFY_TIMEOUT_S):
             return await self._accounts.verify_key(
                 command.api_key, self._clock.wall_us() // 1_000, address=connection.address
             )

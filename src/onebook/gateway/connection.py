@@ -64,6 +64,8 @@ from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrade
 # least so many bytes, because it costs time.
 CLOSING_BYTES_MAX: Final = 65_536
 CLOSING_FRAME_BYTES: Final = 1_024
+TURN_FRAMES_MAX: Final = 16  # frames of one connection that a turn of the event loop processes,
+TURN_BYTES_MAX: Final = 65_536  # and their bytes
 PIECES_MAX: Final = 16  # reads without a whole frame; after them a pause between two reads
 PIECE_PAUSE_S: Final = 0.01
 ABNORMAL: Final = 1006
@@ -458,7 +460,7 @@ class ClientConnection(asyncio.Protocol):
             self._turns.spend()
             return bool(self._rest) and self._may_act()
         output, buffer, start, more = self.output, self._rest, 0, False
-        for _ in range(self._settings.turn_frames_max):
+        for _ in range(TURN_FRAMES_MAX):
             more = False
             if output.ended or not self._may_act():
                 break
@@ -470,7 +472,7 @@ class ClientConnection(asyncio.Protocol):
             self._pieces = 0
             more = start < len(buffer)
             self._frame_received(frame)
-            if start >= self._settings.turn_bytes_max or self._clock.monotonic() >= ends_at:
+            if start >= TURN_BYTES_MAX or self._clock.monotonic() >= ends_at:
                 break
         self._rest = buffer[start:] if start else buffer
         if self.output.ended:

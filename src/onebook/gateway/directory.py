@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from onebook import exchanges
 from onebook.core import MEMBERS_MAX
-from onebook.exchanges.kit.selection import ALL, ExchangeSelection, instead_of, select
+from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown

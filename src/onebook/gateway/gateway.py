@@ -24,10 +24,10 @@ from onebook.gateway.processor import CommandProcessor, KeyViews
 from onebook.gateway.reference import without_zone
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import ServerShutdown
-from onebook.gateway.scheduler import Scheduler, Turns
+from onebook.gateway.scheduler import TURN_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
-from onebook.gateway.upgrade import AddressLimiter, Offenders, Upgrader
+from onebook.gateway.upgrade import OFFENCE_PAUSE_MAX_S, AddressLimiter, Offenders, Upgrader
 from onebook.streams import Streams, iso_us
 from onebook.transactions.service import Transactions
 
@@ -95,7 +95,7 @@ class Gateway:
         )
         self.scheduler = Scheduler(clock, on_tick=report.publish)
         self.turns = Turns(
-            turn_s=settings.turn_s,
+            turn_s=TURN_S,
             monotonic=monotonic,
             call_soon=asyncio.get_running_loop().call_soon,
         )
@@ -119,7 +119,7 @@ class Gateway:
     def _make_parts(
         self, settings: GatewaySettings, accounts: Accounts, clock: Clock
     ) -> ConnectionParts:
-        offenders = Offenders(settings.offence_pause_s, settings.offence_pause_max_s)
+        offenders = Offenders(settings.offence_pause_s, OFFENCE_PAUSE_MAX_S)
         return ConnectionParts(
             settings=settings,
             clock=clock,

@@ -52,6 +52,8 @@ AUTHENTICATE: Final = "authenticate"
 SUBSCRIPTION_ERRORS: Final = frozenset(
     ("invalid_parameters", "invalid_symbol", "exchange_unavailable")
 )
+# An `authenticate` message needs less than 200 bytes.
+KEYLESS_MESSAGE_BYTES_MAX: Final = 4_096
 KEYLESS: Final = frozenset(("authenticate", "ping"))  # commands before authentication
 
 
@@ -101,7 +103,7 @@ class CommandProcessor:
         """The longest message that may come now: short ones before authentication."""
         longest = self.settings.message_bytes_max
         if self.key is None:
-            return min(longest, self.settings.keyless_message_bytes_max)
+            return min(longest, KEYLESS_MESSAGE_BYTES_MAX)
         return longest
 
     def opened(self) -> Effects:
@@ -402,6 +404,8 @@ def _exchanges(number: int) -> str:
     return f"{number} exchange" if number == 1 else f"{number} exchanges"
 
 
+# Repeated `authenticate` messages of a connection; they do not count against the key's limit.
+AUTHENTICATIONS_PER_MINUTE: Final = 60
 RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
 RATE_CALM_SHARE: Final = 0.8  # once usage is below it, the warning is armed again
 
@@ -416,7 +420,6 @@ class CommandLimits:
 
     __slots__ = (
         "_authentications",
-        "_authentications_per_minute",
         "_changes",
         "_floods",
         "_messages",
@@ -425,8 +428,7 @@ class CommandLimits:
 
     def __init__(self, settings: GatewaySettings, messages: RateLimiter) -> None:
         self._messages = messages
-        self._authentications_per_minute = settings.authentications_per_minute
-        self._authentications = TokenBucket.of_minute(settings.authentications_per_minute)
+        self._authentications = TokenBucket.of_minute(AUTHENTICATIONS_PER_MINUTE)
         self._floods = TokenBucket.of_rate(settings.flood_per_s, settings.flood_burst)
         self._changes = TokenBucket.of_rate(
             settings.subscription_changes_per_s, settings.subscription_changes_burst
@@ -462,7 +464,7 @@ class CommandLimits:
         Raises:
             CommandRefused: There were too many.
         """
-        bucket, per_minute = self._authentications, self._authentications_per_minute
+        bucket, per_minute = self._authentications, AUTHENTICATIONS_PER_MINUTE
         if not bucket.grant(1, now.s):
             raise CommandRefused(
                 "rate_limit_exceeded",

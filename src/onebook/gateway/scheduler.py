@@ -17,6 +17,7 @@ from onebook.clock import Clock
 from onebook.gateway.registry import ClientPort
 
 TICK_S: Final = 1.0
+TURN_S: Final = 0.001  # of a turn of the event loop, for frames and HTTP requests of all clients
 STALE_ENTRIES_MAX: Final = 1_024  # beside one entry per target
 
 log = logging.getLogger("onebook.gateway")

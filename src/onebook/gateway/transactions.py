@@ -124,7 +124,7 @@ class ActionRunner:
 
     async def _subscribe(self, send: Send, key: Key, body: SubscribeTransactionsAction) -> None:
         records_max = self._settings.action_records_max
-        limit = self._settings.action_records_default if body.limit is None else body.limit
+        limit = records_max if body.limit is None else body.limit
         if not 1 <= limit <= records_max:
             message = f"limit: must be from 1 to {records_max:,}."
             self._refuse(send, CommandRefused("invalid_parameters", message), body.id)
@@ -209,7 +209,7 @@ class _Progress:
         progress = TransactionProgress(
             exchange=query.request.exchange,
             total_transactions=run.totals.count,
-            came_to=run.came_to_ms,
+            came_to=run.reached_ms,
             start_time=query.from_ms,
             end_time=query.to_ms,
             waiting_s=round(run.waiting_s, 3),

@@ -364,6 +364,7 @@ def _parsed(peer: str) -> IPv4Address | IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+OFFENCE_PAUSE_MAX_S: Final = 8.0  # between two handshakes of an address
 FORGOTTEN_S: Final = 60.0  # after the last handshake that had to wait
 ADDRESSES_MAX: Final = 10_000  # the oldest is dropped
 

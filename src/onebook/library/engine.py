@@ -16,9 +16,8 @@ from weakref import WeakSet
 from onebook.books import Books
 from onebook.clock import Clock
 from onebook.config import FeedSettings, StreamSettings
-from onebook.exchanges import EXCHANGES, resolve
+from onebook.exchanges import ALL, EXCHANGES, instead_of, resolve, select
 from onebook.exchanges.kit import Exchange
-from onebook.exchanges.kit.selection import ALL, instead_of, select
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.recording import Recorder

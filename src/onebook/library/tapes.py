@@ -50,7 +50,7 @@ def tapes_of(files: Iterable[Path], names: Sequence[str]) -> "list[Tape]":
         RecordingError: A file is no recording, or holds nothing of these exchanges.
     """
     # Only replays need the simulator, which knows what recorded frames are about.
-    from onebook.simulator.kit.scripts import by_exchange
+    from onebook.simulator.kit.replay import by_exchange
 
     found: dict[str, list[Entry]] = {}
     for file in files:
@@ -73,7 +73,7 @@ class Tape:
     """
 
     def __init__(self, name: str, entries: Sequence[Entry]) -> None:
-        from onebook.simulator.kit.scripts import listing_of, message_of, native_of
+        from onebook.simulator.kit.replay import listing_of, message_of, native_of
 
         self.name = name
         self.entries = entries

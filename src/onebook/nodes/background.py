@@ -1,4 +1,4 @@
-"""Owner of a node's background tasks: logs what they raise, cancels them at the end."""
+"""Background tasks of a node: exceptions are logged, running tasks cancelled at the end."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ log = logging.getLogger("onebook.nodes")
 
 
 class BackgroundTasks:
-    """Tasks whose result is not awaited; an error in one ends that one only, and is logged."""
+    """Tasks that are not awaited; an exception in one is logged and ends only that one."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

@@ -1,6 +1,6 @@
-"""A feeds node: opens the books that placement assigns to it, publishes them, answers for them.
+"""Feeds node: opens the books assigned to it, publishes their changes and answers requests.
 
-The driver of `Ownership` and `GatewayInterest`. Connections to exchanges are `feeds.Supervisor`'s.
+Drives `Ownership` and `GatewayInterest`; `feeds.Supervisor` has the connections to exchanges.
 """
 
 import asyncio
@@ -22,13 +22,12 @@ from onebook.nodes import lists
 from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.handover import Ownership
 from onebook.nodes.interest import PAGE_KEYS, GatewayInterest, interest_of, page_asked
-from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState, ranking
 from onebook.nodes.nats import REQUEST_TIMEOUT_S, NatsBus
 from onebook.nodes.payloads import PayloadReader, WireError, require_size, sender_of
-from onebook.nodes.placement import key_of, ranking
 from onebook.nodes.presence import HEARTBEAT_INTERVAL_S, Presence
 from onebook.nodes.publisher import PublishedBooks
-from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS
+from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS, key_of
 
 log = logging.getLogger("onebook.nodes")
 
@@ -49,7 +48,7 @@ _keys = PayloadReader(list[str])
 
 
 class FeedsNode:
-    """Serves books to gateways while it is entered.
+    """Serves books to gateways while entered.
 
     Args:
         node: This node.
@@ -127,7 +126,7 @@ class FeedsNode:
         self._close(self.ownership.abandon())
 
     async def drain(self, timeout_s: float) -> None:
-        """Hand every book over to other nodes; return when that is done, or after `timeout_s`."""
+        """Hand all books over to other nodes; return when done, or after `timeout_s`."""
         self._draining = True
         self.presence.become(NodeState.DRAINING)
         try:
@@ -156,7 +155,7 @@ class FeedsNode:
         )
 
     def _listed(self, name: str) -> None:
-        """The list of an exchange was read, or could not be."""
+        """Note that the list of an exchange was read, or could not be."""
         if not self._catalogue.loaded(name):
             return
         exchange = self._exchanges[name]
@@ -195,7 +194,7 @@ class FeedsNode:
         return b"" if listed is None else listed.page(request.page)
 
     def _answer_books(self, payload: bytes) -> bytes:
-        """One page of what this node serves, for people: the page is named by its number."""
+        """Answer with the page of served books that the request numbers, for `onebook nodes`."""
         page = page_asked(payload)
         rows = sorted(
             (book.instrument.exchange, book.instrument.symbol, book.health, book.reason or "")
@@ -331,7 +330,7 @@ class FeedsNode:
                 self._supervisor.release_now(instrument)
 
     async def _poll(self) -> None:
-        """Ask the nodes that take books over which of them are live there."""
+        """Query which of the books being handed over are live on their new nodes."""
         try:
             by_node: dict[int, list[str]] = {}
             for key, node in self.ownership.leaving().items():
@@ -344,7 +343,7 @@ class FeedsNode:
                 )
                 if answer:
                     try:
-                        self.ownership.taken(_keys.read(answer), self._clock())
+                        self.ownership.live_elsewhere(_keys.read(answer), self._clock())
                     except WireError as error:
                         self.presence.refusals.refused("request", error, node)
         finally:

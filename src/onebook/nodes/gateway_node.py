@@ -1,13 +1,14 @@
-"""A gateway's side of the feeds nodes: follows the books of its streams over NATS.
+"""Gateway node: follows the books of its streams on feeds nodes, over NATS.
 
-`RemoteSupervisor` and `RemoteCatalogue` are the ports that `streams` and `gateway` have; the driver
-of `Replica`, one for each open book.
+`RemoteSupervisor` and `RemoteCatalogue` have the interfaces of `feeds.Supervisor` and
+`feeds.Catalogue`. The supervisor drives one `Replica` for each open book.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from msgspec.structs import replace
@@ -23,14 +24,13 @@ from onebook.model import Health, Instrument
 from onebook.nodes import lists, wire
 from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.interest import LocalInterest, encode_interest, page_asked
-from onebook.nodes.list_reader import RemoteListReader
-from onebook.nodes.membership import NodeHeartbeat, NodeRole
+from onebook.nodes.membership import NodeHeartbeat, NodeRole, ranking
 from onebook.nodes.nats import REQUEST_TIMEOUT_S, NatsBus
 from onebook.nodes.payloads import WireError
-from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
+from onebook.nodes.refusals import Refusals
 from onebook.nodes.replica import Effect, Replica, apply
-from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS
+from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS, BookKey
 from onebook.rest import Rest
 from onebook.signals import Signal
 
@@ -40,7 +40,7 @@ SWEEP_S: Final = 1.0
 LINGER_S: Final = 10.0  # that a book is followed after its last subscriber has left
 SNAPSHOT_RETRY_S: Final = 0.1  # between snapshot requests for a book that is out of sync
 REQUESTS_MAX: Final = 64  # requests for snapshots under way
-FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready for so long
+FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready before
 
 GAPS: Final = Counter(
     "onebook_node_gaps", "Messages between nodes that were missing, seen by their numbers."
@@ -66,20 +66,20 @@ class RemoteCatalogue(Catalogue):
         self._first = asyncio.Event()
 
     def unread(self) -> set[str]:
-        """Return the exchanges in use whose list did not come yet."""
+        """Return the exchanges in use whose list has not arrived."""
         return self.served - self._listed.keys()
 
     def problem(self, exchange: str) -> str:
-        """Return why feeds nodes could not read the list of `exchange`, "" where they could."""
+        """Return why feeds nodes could not read the list of `exchange`; "" if they could."""
         return self.problems.get(exchange, "")
 
     @property
     def complete(self) -> bool:
-        """Whether all lists came once."""
+        """Whether all lists have arrived once."""
         return self._first.is_set()
 
     async def first_read(self, timeout_s: float = FIRST_LISTS_S) -> bool:
-        """Wait until the lists of all exchanges that feeds nodes have came; whether they did."""
+        """Wait for the lists of all exchanges of feeds nodes; return whether they arrived."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._first.wait()
@@ -88,15 +88,112 @@ class RemoteCatalogue(Catalogue):
         return True
 
     def received(self, exchange: str, page: lists.ListPage, rows: Sequence[lists.Row]) -> None:
-        """Take a whole list over."""
+        """Apply a whole list."""
         self.facts[exchange] = page.depth, page.levels_max
         self.update(exchange, lists.instruments_of(exchange, rows))
-        self.noted()
+        self.note_complete()
 
-    def noted(self) -> None:
-        """Update whether all lists came."""
+    def note_complete(self) -> None:
+        """Update whether all lists have arrived."""
         if self.served and not self.unread():
             self._first.set()
+
+
+@dataclass
+class PartialList:
+    """The pages of one list that have arrived; all are of one node and one digest."""
+
+    node: int
+    digest: str = ""
+    number: int = 0
+    pages: int = 1
+    rows: list[lists.Row] = field(default_factory=list)
+
+
+class RemoteListReader:
+    """Reads the instrument lists of feeds nodes, page by page, when their digests change.
+
+    One page at a time from each node, and pages that arrived are kept when a later one does not, so
+    that a slow gateway, or one with a slow link, makes progress with every answer.
+
+    Args:
+        catalogue: Gets each list.
+        lister: The node whose list of an exchange counts.
+        subject: Where a node answers requests for lists.
+        timeout_s: Timeout of one page; the next heartbeat has it requested again.
+        refusals: Counts pages that are refused.
+    """
+
+    def __init__(
+        self,
+        catalogue: RemoteCatalogue,
+        *,
+        bus: NatsBus,
+        tasks: BackgroundTasks,
+        lister: Callable[[str], int | None],
+        subject: Callable[[int], str],
+        timeout_s: float,
+        refusals: Refusals,
+    ) -> None:
+        self._catalogue = catalogue
+        self._bus = bus
+        self._tasks = tasks
+        self._lister = lister
+        self._subject = subject
+        self._timeout_s = timeout_s
+        self._refusals = refusals
+        self._digests: dict[str, str] = {}  # of the lists that were read, by exchange
+        self._partial: dict[str, PartialList] = {}
+        self._reading: set[int] = set()  # nodes that pages are requested from
+
+    def update(self, heartbeat: NodeHeartbeat) -> None:
+        """Read the lists of a feeds node that are new here."""
+        node = heartbeat.node
+        if node in self._reading:
+            return
+        changed = [
+            exchange
+            for exchange, digest in heartbeat.lists.items()
+            if self._digests.get(exchange) != digest and self._lister(exchange) == node
+        ]
+        if changed:
+            self._reading.add(node)
+            self._tasks.begin(self._read(node, changed), f"lists of {heartbeat.name}")
+
+    async def _read(self, node: int, exchanges: Sequence[str]) -> None:
+        try:
+            for exchange in exchanges:
+                if not await self._read_list(node, exchange):
+                    return  # the next heartbeat leads here again
+        finally:
+            self._reading.discard(node)
+
+    async def _read_list(self, node: int, exchange: str) -> bool:
+        """Read the missing pages of a list; return whether the node answered."""
+        part = self._partial.pop(exchange, None)
+        if part is None or part.node != node:
+            part = PartialList(node)
+        while part.number < part.pages:
+            payload = await self._bus.request(
+                self._subject(node), lists.encode_request(exchange, part.number), self._timeout_s
+            )
+            if payload is None:
+                self._partial[exchange] = part
+                return False
+            if not payload:
+                return True  # the node has no such list any more
+            try:
+                page = lists.page_of(payload)
+            except WireError as error:
+                self._refusals.refused("list", error, node)
+                return True
+            if part.number and page.digest != part.digest:
+                return True  # the list changed meanwhile: its digest brings it here again
+            part.rows += page.rows
+            part.number, part.pages, part.digest = part.number + 1, page.pages, page.digest
+        self._digests[exchange] = part.digest
+        self._catalogue.received(exchange, page, part.rows)
+        return True
 
 
 class Followed:
@@ -116,16 +213,16 @@ class Followed:
 
 
 class RemoteSupervisor:
-    """Books that feeds nodes keep, followed here while it is entered; reference counted.
+    """Follows books of feeds nodes while entered; books are reference counted.
 
-    `on_isolated` is called with True when NATS has not reached this node for `isolated_s`, and with
-    False when it does again.
+    `on_isolated` is called with True when NATS has been unreachable for `isolated_s`, and with
+    False when it is reachable again.
 
     Args:
         node: This node.
-        books: Where their messages go.
-        catalogue: Which instruments there are; filled from here.
-        settings: Limits of absence.
+        books: The replicas are kept here.
+        catalogue: The instruments; filled by this supervisor.
+        settings: Timeouts of heartbeats and of isolation.
         request_timeout_s: Timeout of a request to a feeds node.
     """
 
@@ -188,7 +285,7 @@ class RemoteSupervisor:
     # Calls of streams
 
     def acquire(self, instrument: Instrument) -> None:
-        """Count one more subscriber of the book; the first has it followed."""
+        """Add a subscriber of a book; the first one starts following it."""
         key = BookKey(instrument.exchange, instrument.symbol)
         followed = self._followed.get(key)
         if followed is not None and followed.instrument is not instrument and not followed.count:
@@ -200,14 +297,14 @@ class RemoteSupervisor:
         followed.unused_since = None
 
     def release(self, instrument: Instrument) -> None:
-        """Count one less; the book of the last is followed for `LINGER_S`."""
+        """Remove a subscriber; a book without any is followed for `LINGER_S` more."""
         followed = self._followed[BookKey(instrument.exchange, instrument.symbol)]
         followed.count -= 1
         if not followed.count:
             followed.unused_since = self._clock()
 
     def in_use(self) -> Collection[str]:
-        """Return the exchanges that some feeds node has had."""
+        """Return the exchanges that a feeds node has reported."""
         return self.stats.keys()
 
     def state(self, exchange: str) -> str:
@@ -215,16 +312,16 @@ class RemoteSupervisor:
         return self.stats.get(exchange, OFFLINE)
 
     def active_exchanges(self) -> int:
-        """Return how many exchanges some feeds node is connected to."""
+        """Return the number of exchanges that a feeds node is connected to."""
         return sum(1 for state in self.stats.values() if state == ACTIVE)
 
     def problems(self) -> list[str]:
-        """What keeps books from this node, in sentences."""
+        """List what keeps books from this node, in sentences."""
         return self.presence.problems()
 
     @property
     def ready(self) -> bool:
-        """Whether clients should come here: it is not isolated, and its lists came or are late."""
+        """Whether clients may connect: not isolated, and the lists have arrived or are overdue."""
         if not self._catalogue.complete and self._clock() - self._began_at < FIRST_LISTS_S:
             return False
         return not self.isolated
@@ -261,13 +358,13 @@ class RemoteSupervisor:
         self._lists.update(heartbeat)
 
     def _lister(self, exchange: str) -> int | None:
-        """The node whose list counts: the same one on every gateway."""
+        """The node whose list is used: the same one on every gateway."""
         feeds = self.presence.members.alive(NodeRole.FEEDS)
         nodes = [node for node, each in feeds.items() if exchange in each.lists]
         return ranking(f"list {exchange}", nodes)[0] if nodes else None
 
     def _note_exchanges(self) -> None:
-        """Update the states of exchanges: the best that a node reports."""
+        """Set the state of each exchange to the best that a node reports."""
         states: dict[str, str] = {}
         problems: dict[str, str] = {}
         for each in self.presence.members.alive(NodeRole.FEEDS).values():
@@ -279,7 +376,7 @@ class RemoteSupervisor:
         self.stats = {**dict.fromkeys(self.stats, OFFLINE), **states}
         if self.stats:
             self._catalogue.served = set(self.stats)
-            self._catalogue.noted()
+            self._catalogue.note_complete()
         self._catalogue.problems = problems
 
     # Books
@@ -323,7 +420,7 @@ class RemoteSupervisor:
         self._act(followed, followed.replica.served_by([*nodes, *leaving]))
 
     def _received(self, followed: Followed, payload: bytes) -> None:
-        """A feeds node published a message about a book (the hot path)."""
+        """Apply a message of a feeds node about a book (the hot path)."""
         self._applied += 1
         replica = followed.replica
         frame = None
@@ -335,11 +432,11 @@ class RemoteSupervisor:
             return
         if effects:
             self._act(followed, effects)
-        elif not replica.settled:
+        elif not replica.in_sync:
             self._pending[followed.key] = None
 
     def _refuse(self, error: WireError, frame: wire.NodeMessage | None) -> None:
-        """A message about a book is refused; `frame` is its head, if that could be decoded."""
+        """Count a refused message about a book; `frame` is its head, if that was decoded."""
         self.presence.refusals.refused("book", error, None if frame is None else frame.node)
 
     def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
@@ -347,7 +444,7 @@ class RemoteSupervisor:
         now = self._clock()
         if not apply(effects, self._books, followed.instrument, now):
             followed.replica.refused()
-        if not followed.replica.settled:
+        if not followed.replica.in_sync:
             self._pending[followed.key] = None
             self._ask(followed, now)
 
@@ -388,7 +485,7 @@ class RemoteSupervisor:
         self._act(followed, effects)
 
     def _note_isolation(self) -> None:
-        """Notice that NATS has not reached this node for `isolated_s`, or that it does again."""
+        """Note that NATS has been unreachable for `isolated_s`, or is reachable again."""
         members = self.presence.members
         isolated = not members.connected and members.isolated_s >= self._settings.isolated_s
         if isolated is self.isolated:
@@ -407,7 +504,7 @@ class RemoteSupervisor:
         self._note_isolation()
         for key in list(self._pending):
             followed = self._followed[key]
-            if followed.replica.settled:
+            if followed.replica.in_sync:
                 del self._pending[key]
             else:
                 self._ask(followed, now)

@@ -38,7 +38,7 @@ class OwnershipChanges(NamedTuple):
 
 
 class Ownership:
-    """The books that this node has open.
+    """The open books of this node, and the decisions to open and close them.
 
     Args:
         node: This node.
@@ -71,7 +71,7 @@ class Ownership:
         return key in self._held
 
     def keys(self) -> Iterable[str]:
-        """The books that are open here."""
+        """The open books."""
         return self._held.keys()
 
     def leaving(self) -> dict[str, int]:
@@ -84,8 +84,8 @@ class Ownership:
                     found[key] = nodes[0]
         return found
 
-    def taken(self, keys: Iterable[str], now: float) -> None:
-        """Another node has these books live."""
+    def live_elsewhere(self, keys: Iterable[str], now: float) -> None:
+        """Note that the books' new node reports them live."""
         for key in keys:
             owned = self._held.get(key)
             if owned is not None and owned.hold is Hold.LEAVING:
@@ -99,7 +99,7 @@ class Ownership:
     def update(
         self, interest: GatewayInterest, now: float, keys: Iterable[str] | None = None
     ) -> OwnershipChanges:
-        """Decide by the live nodes and current subscriptions, for all books or `keys`."""
+        """Decide by nodes and subscriptions what to open and close, of all books or `keys`."""
         changes = OwnershipChanges([], [])
         for key in interest.keys() if keys is None else keys:
             if key not in self._held and key in interest and self._mine(key):
@@ -118,7 +118,7 @@ class Ownership:
         return changes
 
     def abandon(self) -> list[str]:
-        """Release all books, which other nodes serve by now; return them."""
+        """Release all books, because other nodes serve them by now; return them."""
         keys = [*self._held]
         self._held.clear()
         return keys

@@ -1,7 +1,7 @@
-"""Gateways' subscriptions to books: numbered changes, and all of them on request. Sans-I/O.
+"""Interest: gateways' subscriptions to books, as numbered changes or in full. Sans-I/O.
 
 A gateway numbers its changes; its heartbeat names the last number. A feeds node that misses one, or
-that has just started, asks the gateway for everything.
+that has just started, requests all of the gateway's subscriptions.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ def encode_interest(interest: Interest) -> bytes:
 
 
 def interest_of(payload: bytes, *, whole: bool) -> Interest:
-    """Decode a change, or a page of everything.
+    """Decode a change, or a page of all subscriptions.
 
     Raises:
         WireError: It is refused.
@@ -66,7 +66,7 @@ def page_asked(payload: bytes) -> int:
 
 
 class LocalInterest:
-    """This gateway's subscriptions, and the changes that were not published yet."""
+    """This gateway's subscriptions, and their unpublished changes."""
 
     def __init__(self, gateway: int) -> None:
         self.seq = 0
@@ -123,7 +123,7 @@ class LocalInterest:
 
 
 class GatewayInterest:
-    """The subscriptions of all gateways, as one feeds node knows them."""
+    """The subscriptions of all gateways, as known to one feeds node."""
 
     def __init__(self) -> None:
         self._of: dict[int, set[str]] = {}
@@ -138,7 +138,7 @@ class GatewayInterest:
         return key in self._count
 
     def changed(self, interest: Interest) -> bool:
-        """Apply a change; False where one before it is missing: request all of it."""
+        """Apply a change; return False if an earlier one is missing: request all."""
         known = self._seq.get(interest.gateway)
         if known is None or interest.seq > known + 1:
             return False
@@ -155,7 +155,7 @@ class GatewayInterest:
         self._apply(gateway, wanted - before, before - wanted)
 
     def current(self, gateway: int, seq: int) -> bool:
-        """Whether everything up to this number is known."""
+        """Whether all changes up to this number are known."""
         return self._seq.get(gateway, -1) >= seq
 
     def gateways(self) -> list[int]:
@@ -163,7 +163,7 @@ class GatewayInterest:
         return [*self._seq]
 
     def forget(self, gateway: int) -> None:
-        """A gateway has left."""
+        """Remove a gateway that has left."""
         self._seq.pop(gateway, None)
         self._apply(gateway, (), self._of.pop(gateway, set()).copy())
 

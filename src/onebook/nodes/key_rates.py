@@ -1,9 +1,10 @@
-"""The request rate of each key over all gateways: one bucket that every gateway follows. Sans-I/O.
+"""Request rate of each key over all gateways: one token bucket that all of them follow. Sans-I/O.
 
-Gateways exchange ten times a second what they took. Between two rounds a gateway takes at
-most its share of what was left: of the gateways where the key is in use, or, where that is not
-known yet, of all. So together they take no more than there is, and one gateway alone can take
-all. What was taken elsewhere at the same moment makes a debt, so that no error adds up.
+Ten times a second gateways exchange how many tokens they took. Between two rounds a gateway takes
+at most its share of the remaining tokens: one part for each gateway where the key is in use or,
+while that is unknown, for each gateway. Together they never take more than the bucket holds, and a
+single gateway can take all of it. Tokens that two gateways take at the same moment become a debt,
+so that errors do not add up.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ class KeyUse:
         return max(0, int((WINDOW_S - used_s) * per_minute / WINDOW_S + 1e-6))
 
     def take(self, seconds: float, now: float) -> None:
-        """Count as taken what the bucket gets in so many seconds, whether or not it is there."""
+        """Subtract the tokens that the bucket gains in this many seconds, even below zero."""
         self.full_at = min(max(self.full_at, now) + seconds, now + WINDOW_S + DEBT_MAX_S)
 
 
@@ -96,7 +97,7 @@ class SharedRateLimiter(RateLimiter):
         )
 
     def round(self) -> dict[str, float]:
-        """End a round: what was taken in it, in seconds of the bucket, for the other gateways."""
+        """End a round; return what each key took, in seconds of its bucket, for other gateways."""
         taken = {
             key_id: min(use.unsent_s, TAKEN_S_MAX)
             for key_id, use in self._taken.items()
@@ -108,7 +109,7 @@ class SharedRateLimiter(RateLimiter):
         return taken
 
     def received(self, gateway: int, taken: Mapping[str, float], now_s: float) -> None:
-        """Count what another gateway took."""
+        """Subtract the tokens that another gateway took."""
         for key_id, seconds in taken.items():
             use = self._use(key_id, now_s)
             use.others[gateway] = now_s
@@ -126,13 +127,13 @@ class SharedRateLimiter(RateLimiter):
         return use
 
     def _first_share(self, use: KeyUse, tokens: int, now_s: float, per_minute: int) -> int:
-        """What this gateway may take until the others know that the key is in use here."""
+        """Tokens that this gateway may take before the others know that the key is in use here."""
         if _others(use, now_s):
             return max(1, int(per_minute * NEW_SHARE))
         return max(1, tokens // max(1, self._gateways()))
 
     def _share(self, use: KeyUse, tokens: int, now_s: float) -> int:
-        """What this gateway may take until the next round."""
+        """Tokens that this gateway may take until the next round."""
         if self._gateways() <= 1:
             return EVERYTHING
         if now_s - use.since < NEW_ROUNDS * ROUND_S:
@@ -141,5 +142,5 @@ class SharedRateLimiter(RateLimiter):
 
 
 def _others(use: KeyUse, now_s: float) -> int:
-    """On how many other gateways the key is in use."""
+    """Number of other gateways on which the key is in use."""
     return sum(now_s - at <= IN_USE_S for at in use.others.values())

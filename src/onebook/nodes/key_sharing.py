@@ -1,8 +1,9 @@
-"""Shares counts of keys among gateways over NATS: requests taken, and connections open.
+"""Shares the counts of keys between gateways over NATS: tokens taken and open connections.
 
-A cap on connections counts those of all gateways. Two that open at the same moment on two gateways
-may both be accepted; every gateway then computes which of them has one too many and closes it.
-Where NATS does not reach this node, its own limits alone hold.
+The connection limit of a key counts its connections on all gateways. Two connections that open at
+the same moment on two gateways may both be accepted; every gateway then computes which of them is
+over the limit, and the gateway that has it closes it. While NATS is unreachable, a gateway counts
+its own connections only.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ TakenSeconds = Annotated[float, Meta(ge=0, le=TAKEN_S_MAX)]
 
 
 class KeyTally(Struct, frozen=True, kw_only=True):
-    """What a gateway took since its last message, and connections it has, by key.
+    """Tokens that a gateway took since its last message, and its open connections, by key.
 
     `taken` is in seconds of the key's bucket (`key_rates`), so that it needs no tier.
     """
@@ -42,7 +43,7 @@ class KeyTally(Struct, frozen=True, kw_only=True):
     gateway: NodeId
     taken: dict[str, TakenSeconds] = {}
     connections: dict[str, Count] = {}
-    whole: bool = False  # the first page of all its connections: what is not named is none
+    whole: bool = False  # the first page of all its connections: keys that no page names have none
 
 
 _tally = PayloadReader(KeyTally)
@@ -76,7 +77,7 @@ class PeerConnections:
         return sum(counts.get(key_id, 0) for counts in self._of.values())
 
     def allowed_here(self, key_id: str, connections_max: int) -> int:
-        """How many this node may keep: gateways of lower numbers keep theirs first."""
+        """Connections that this node may keep; nodes of lower ids keep theirs first."""
         before = sum(
             counts.get(key_id, 0) for gateway, counts in self._of.items() if gateway < self._node
         )
@@ -84,7 +85,7 @@ class PeerConnections:
 
 
 class KeySharing:
-    """This gateway's side while it is entered.
+    """Publishes this gateway's counts and applies those of the others, while entered.
 
     `on_counted` is called with a key whose connections elsewhere changed and that has some here.
     """
@@ -124,11 +125,11 @@ class KeySharing:
         return self.peers.elsewhere(key_id) if self._presence.members.connected else 0
 
     def allowed_here(self, key_id: str, connections_max: int) -> int:
-        """How many of the key's connections this gateway may keep."""
+        """Connections of the key that this gateway may keep."""
         return self.peers.allowed_here(key_id, connections_max)
 
     def counted(self, key_id: str, count: int) -> None:
-        """A key has so many connections here now: publish it at once."""
+        """Publish the new number of a key's connections here."""
         if count:
             self._counts[key_id] = count
         else:
@@ -169,7 +170,7 @@ class KeySharing:
                 self.on_counted(key_id)
 
     async def _keep(self) -> None:
-        """Publish what was taken every round, and all counts every `REFRESH_S`."""
+        """Publish the tokens taken each round, and all counts every `REFRESH_S`."""
         refreshed_at = float("-inf")
         while True:
             now = self._clock()
@@ -193,7 +194,7 @@ class KeySharing:
 
 
 def _pages(counts: Mapping[str, T]) -> list[dict[str, T]]:
-    """Counts in parts that fit into a message each."""
+    """Split counts into parts that each fit into one message."""
     items = [*counts.items()]
     return [
         dict(items[begin : begin + KEYS_PER_MESSAGE])

@@ -1,13 +1,18 @@
-"""Which nodes are alive: heartbeats in, membership out. Sans-I/O.
+"""Membership: the nodes that are alive, and which of them serves a book. Sans-I/O.
 
 A node is alive while its heartbeats come, and only as seen by a node whose own heartbeats come back
 to it in time: one that NATS does not reach knows nothing about the others. Heartbeats that come
 late do not count: books of the same node are as late. Time is counted in ticks, so that the pauses
 of this process are not held against the others.
+
+Books are assigned by rendezvous hashing, so that all nodes agree without a leader: every node
+computes the same ranking from the same set of nodes. A node that leaves loses its books to the next
+of each ranking, and no other book moves (https://en.wikipedia.org/wiki/Rendezvous_hashing).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final
 
 from msgspec import Struct, msgpack
@@ -93,7 +98,7 @@ def heartbeat_of(payload: bytes) -> NodeHeartbeat:
 
 
 class Member:
-    """One node by its last heartbeat, and the age of that in seconds."""
+    """A node by its last heartbeat, and the heartbeat's age in seconds."""
 
     __slots__ = ("age_s", "heartbeat")
 
@@ -103,7 +108,7 @@ class Member:
 
 
 class Members:
-    """The nodes that are alive, this one among them.
+    """The live nodes, including this one.
 
     `strangers` are nodes of another wire version, `late` those whose heartbeats come late: not
     members, but shown to operators.
@@ -142,7 +147,7 @@ class Members:
         return {node: member.heartbeat for node, member in self._late.items()}
 
     def clocks(self, now: float) -> dict[int, int]:
-        """What a heartbeat that is sent now has as `clocks`."""
+        """The `clocks` of a heartbeat that is sent now."""
         self._clocks = {
             node: clock for node, clock in self._clocks.items() if now - clock[1] < CLOCKS_KEPT_S
         }
@@ -153,15 +158,15 @@ class Members:
 
     @property
     def isolated_s(self) -> float:
-        """For how many seconds they have not."""
+        """Seconds for which they have not come back."""
         return self._echo_age_s
 
     def received(self, heartbeat: NodeHeartbeat, now: float) -> bool:
-        """Apply a heartbeat; whether the live nodes, or the state of one, changed."""
+        """Apply a heartbeat; return whether the live nodes, or the state of one, changed."""
         was_connected = self.connected
-        return self._take(heartbeat, now) or was_connected != self.connected
+        return self._apply(heartbeat, now) or was_connected != self.connected
 
-    def _take(self, heartbeat: NodeHeartbeat, now: float) -> bool:
+    def _apply(self, heartbeat: NodeHeartbeat, now: float) -> bool:
         node = heartbeat.node
         if node == self.node and now - heartbeat.sent_us / 1e6 <= self._timeout_s:
             self._echo_age_s, self._echoed = 0.0, True
@@ -194,12 +199,12 @@ class Members:
         )
 
     def _is_late(self, heartbeat: NodeHeartbeat, now: float) -> bool:
-        """Whether this heartbeat, and one of this node to its sender, were long on their way."""
+        """Whether this heartbeat, and one of this node to its sender, were delayed."""
         mine_us = heartbeat.clocks.get(self.node)  # an earlier release, or a new node, has none
         return mine_us is not None and now - mine_us / 1e6 > self._timeout_s
 
     def tick(self, now: float) -> bool:
-        """Let time pass; whether a node died, or this one was cut off or is connected again."""
+        """Advance time; return whether a node died, or this one lost or regained its connection."""
         was_connected = self.connected
         passed_s = 0.0 if self._ticked_at is None else min(now - self._ticked_at, self._tick_max_s)
         self._ticked_at = now
@@ -219,7 +224,7 @@ class Members:
         return bool(dead)
 
     def alive(self, role: NodeRole) -> dict[int, NodeHeartbeat]:
-        """The nodes of a role; none while this node is cut off."""
+        """The live nodes of a role; none while this node is disconnected."""
         if not self.connected:
             return {}
         return {
@@ -229,7 +234,7 @@ class Members:
         }
 
     def serving(self, exchange: str) -> list[int]:
-        """The feeds nodes that take books of an exchange now."""
+        """The feeds nodes that accept books of an exchange."""
         return [
             node
             for node, each in self.alive(NodeRole.FEEDS).items()
@@ -237,6 +242,16 @@ class Members:
         ]
 
     def draining(self) -> list[int]:
-        """The feeds nodes that still serve books and take no more."""
+        """The feeds nodes that still serve books but accept no more."""
         feeds = self.alive(NodeRole.FEEDS)
         return [node for node, each in feeds.items() if each.state is NodeState.DRAINING]
+
+
+def ranking(name: str, nodes: Iterable[int]) -> tuple[int, ...]:
+    """Order nodes for a name, the one that serves it first; the same wherever it is computed."""
+    encoded = name.encode()
+    return tuple(sorted(nodes, key=lambda node: (_weight(encoded, node), node), reverse=True))
+
+
+def _weight(name: bytes, node: int) -> bytes:
+    return blake2b(name, digest_size=8, key=node.to_bytes(8, "little")).digest()

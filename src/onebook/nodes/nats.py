@@ -44,11 +44,11 @@ Received = Callable[[bytes, str], None]  # payload, and the subject of the answe
 
 
 def _nothing() -> None:
-    """Ignore that messages were dropped."""
+    """Do nothing: the default of `dropped`."""
 
 
 class NatsBus:
-    """A connection to NATS while it is entered, made again whenever it is lost.
+    """A connection to NATS while entered; reconnects when it is lost.
 
     Args:
         settings: Addresses and credentials of NATS.
@@ -143,7 +143,7 @@ class NatsBus:
         return lambda: self._changes.put_nowait(("unsubscribe", entry))
 
     async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes | None:
-        """Return a subscriber's answer; None if there was none in time."""
+        """Send a request; return the answer, or None if none arrived in time."""
         try:
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         except (self._errors.Error, TimeoutError, OSError):
@@ -152,7 +152,7 @@ class NatsBus:
         return data
 
     def _refuse(self, size: int) -> None:
-        """Drop a message that NATS would close the connection for; log the first."""
+        """Drop a message that is too large: NATS would close the connection. Log the first."""
         DROPPED.labels("too_large").inc()
         if not self._too_large:
             self._too_large = True
@@ -173,7 +173,7 @@ class NatsBus:
         self._sent = self._sent_bytes = 0
 
     async def _follow(self) -> None:
-        """Subscribe and unsubscribe in the order in which that was asked for."""
+        """Subscribe and unsubscribe in the order of the calls."""
         while True:
             what, entry = await self._changes.get()
             try:
@@ -255,7 +255,7 @@ async def connect(
     disconnected: Callable[[], Awaitable[None]],
     reconnected: Callable[[], Awaitable[None]],
 ) -> Any:
-    """Return a client of nats-py that is connected.
+    """Connect with nats-py, and return its client.
 
     Raises:
         ConfigError: NATS cannot be reached, or refuses this node.
@@ -308,7 +308,7 @@ async def connect(
 
 
 def _secure_client(*, tls_required: bool) -> Any:
-    """A client that sends no credentials in plain text where TLS is required; nats-py's does."""
+    """Make a client that sends no credentials in plain text if TLS is required; nats-py's does."""
     from nats.errors import SecureConnWantedError
 
     from onebook.nodes.nats_client import DirectClient
@@ -324,7 +324,7 @@ def _secure_client(*, tls_required: bool) -> Any:
 
 
 async def ended(work: Coroutine[Any, Any, Any], timeout_s: float) -> bool:
-    """Whether work ended in time; what did not is cancelled until it does.
+    """Run work; return whether it ended in time, and cancel it otherwise.
 
     One cancellation is not enough: until Python 3.12 `asyncio.wait_for`, which nats-py uses, loses
     one that comes at the moment when its work is done, and nats-py then tries to connect for ever
@@ -356,7 +356,7 @@ def requires_tls(settings: NatsSettings) -> bool:
 
 
 def credentials(settings: NatsSettings) -> dict[str, Any]:
-    """How to log in, as arguments of nats-py.
+    """Login arguments of nats-py.
 
     Raises:
         ConfigError: A file cannot be used.
@@ -381,7 +381,7 @@ def credentials(settings: NatsSettings) -> dict[str, Any]:
 
 
 def decides(error: BaseException) -> bool:
-    """Whether another attempt would fail in the same way.
+    """Whether an error is final: another attempt would fail in the same way.
 
     The end of a connection does not: a server closes it behind its refusal, and nats-py, which goes
     on writing, may see only that.
@@ -396,12 +396,12 @@ def lacks_tls(error: BaseException) -> bool:
 
 
 def refuses_login(error: BaseException) -> bool:
-    """Whether the server refuses the credentials: it has words for it, and no number."""
+    """Whether the server rejects the credentials; it reports that in words, without a code."""
     return "uthoriz" in str(error) or "uthent" in str(error)
 
 
 def refusal(where: str, error: BaseException | None) -> str:
-    """Why there is no connection and which setting to check, in one sentence."""
+    """Say in one sentence why there is no connection, and which setting to check."""
     if error is None or isinstance(error, TimeoutError):
         return f"NATS does not answer at {where}: {_UNREACHED}"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -429,7 +429,7 @@ def refusal(where: str, error: BaseException | None) -> str:
 
 
 def host_of(url: str) -> str:
-    """The host and port of an address, without what may be a password before them."""
+    """The host and port of a URL, without its credentials."""
     parts = urlsplit(url if "//" in url else f"nats://{url}")
     try:
         port = parts.port

@@ -1,4 +1,4 @@
-"""The driver of `Members`: sends this node's heartbeats and receives those of all nodes."""
+"""Heartbeats of this node and of the others; drives `Members`."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ STRANGERS: Final = Gauge(
 
 
 def new_node_id() -> int:
-    """A number for this run of a node that no other run has."""
+    """A random id of this run of a node."""
     return secrets.randbits(63)
 
 
@@ -66,7 +66,7 @@ async def listen(bus: NatsBus, settings: NodeSettings) -> list[NodeHeartbeat]:
 
 
 class Presence:
-    """This node among the others, while it is entered.
+    """Sends heartbeats and tracks the other nodes, while entered.
 
     `on_changed` is called when the set of nodes or the state of one changed, `on_heartbeat` with
     every heartbeat of a member, `on_tick` often, with the time.
@@ -110,11 +110,11 @@ class Presence:
 
     @property
     def name(self) -> str:
-        """What operators call this node."""
+        """The name of this node for operators."""
         return self._me.name
 
     def problems(self) -> list[str]:
-        """What keeps the books of feeds nodes from this node, in sentences."""
+        """List why books of feeds nodes do not reach this node, in sentences."""
         members = self.members
         if not members.connected:
             return ["NATS does not reach this node."]
@@ -133,7 +133,7 @@ class Presence:
         return ["No feeds node is alive."]
 
     def located(self, url: str) -> None:
-        """Announce the address of this node from now on."""
+        """Set the address that this node announces."""
         self._me = replace(self._me, url=url)
 
     async def __aenter__(self) -> Self:
@@ -160,7 +160,7 @@ class Presence:
         self._bus.publish(self.subjects.heartbeats, encode_heartbeat(self._describe(me)))
 
     async def _keep(self) -> None:
-        """Send heartbeats and expire nodes, whatever fails in a callback."""
+        """Send heartbeats and expire nodes, even if a callback fails."""
         heartbeat_at = self._clock()
         while True:
             now = self._clock()

@@ -1,4 +1,4 @@
-"""The books of a feeds node, whose changes are published as they are applied."""
+"""Books of a feeds node that publish their changes as they are applied."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,7 +8,7 @@ from onebook.core.types import LEVELS_MAX
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
-from onebook.nodes.placement import BookKey
+from onebook.nodes.subjects import BookKey
 from onebook.nodes.wire import snapshot_of_book
 
 # A longer text of an exchange is published as the levels that the book keeps of it.
@@ -33,7 +33,7 @@ class Publication:
 
 
 class PublishedBooks(Books):
-    """Books that publish what is applied to them, and only that: what passed all of their checks.
+    """Books that publish a change after it has passed all checks and was applied.
 
     Args:
         node: This node.
@@ -105,7 +105,7 @@ class PublishedBooks(Books):
         return reason
 
     def snapshot(self, key: BookKey, now: float) -> bytes:
-        """Answer a request for a book: its levels or why it is not live."""
+        """Answer a request for a book with its levels, or why it is not live."""
         instrument = self._by_key.get(key)
         book = self._books.get(instrument) if instrument is not None else None
         if instrument is None or book is None:
@@ -135,7 +135,7 @@ class PublishedBooks(Books):
         return book is not None and book.health is LIVE
 
     def mark(self) -> None:
-        """Publish the number of the last message of each book that moved and now rests.
+        """Publish the last message number of each book that changed and is now idle.
 
         Called a few times a second: so the loss of a last message is seen, and a busy book, whose
         next message shows a loss by itself, costs nothing.
@@ -162,7 +162,7 @@ class PublishedBooks(Books):
         return publication
 
     def _moved_health(self, book: LiveBook, previous: Health) -> None:
-        """Publish that a book is not live; that it is live follows from its snapshot."""
+        """Publish that a book is not live; its next snapshot makes it live."""
         if book.health is LIVE:
             return
         publication = self._next(book.instrument)

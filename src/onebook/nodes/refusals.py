@@ -25,16 +25,16 @@ for _message in get_args(Message):
 
 
 class FirstSightings:
-    """Finds the first of each kind in `AGAIN_S`, for a bounded number of kinds. Sans-I/O.
+    """Finds the first occurrence of a kind in `AGAIN_S`, for a bounded number of kinds. Sans-I/O.
 
-    A sender that makes up names gets `KINDS_MAX` lines of the log in that time, not one a message.
+    A sender that invents names causes at most `KINDS_MAX` log lines in that time.
     """
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, float] = {}
 
     def first(self, kind: Hashable, now: float) -> bool:
-        """Whether this kind was not seen lately; False for all new kinds above the limit."""
+        """Whether this kind was not seen recently; False for new kinds above the limit."""
         if now - self._seen.get(kind, float("-inf")) < AGAIN_S:
             return False
         self._seen.pop(kind, None)
@@ -47,7 +47,7 @@ class FirstSightings:
 
 
 class Refusals:
-    """Counts and logs what this node refuses of other nodes."""
+    """Counts and logs messages of other nodes that this node refuses."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Refusals:
         return self._sightings.first((what, node), self._clock())
 
     def unknown(self, message: Message) -> None:
-        """Count a message of a node without heartbeats: any node, for a moment after a start."""
+        """Count a message of a node without heartbeats; just after a start this is any node."""
         REFUSED.labels(message, RefusalCause.UNKNOWN_NODE).inc()
 
     def refused(self, message: Message, error: WireError, sender: int | None) -> None:

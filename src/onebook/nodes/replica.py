@@ -87,7 +87,7 @@ class SourceNode:
 
 
 class Replica:
-    """One book as its nodes publish it.
+    """The book as published by its nodes.
 
     `served_by` must be called before messages are, and whenever it changes: the nodes that are
     alive and may serve the book, best first. Methods return what to do to the book, in order.
@@ -110,7 +110,7 @@ class Replica:
 
     @property
     def live(self) -> bool:
-        """Whether the book is live, as far as its nodes report."""
+        """Whether the serving node reports the book as live."""
         return self._shown is not None and self._shown.live
 
     @property
@@ -119,15 +119,15 @@ class Replica:
         return self._shown.node if self._shown is not None else None
 
     @property
-    def settled(self) -> bool:
-        """Whether the book is in sync with the best node, which publishes whatever happens."""
+    def in_sync(self) -> bool:
+        """Whether the book is in sync with the best node, so that no request is needed."""
         if not self._known:
             return True
         source = self._sources.get(self._known[0])
         return source is not None and source.seq is not None
 
     def served_by(self, nodes: Sequence[int]) -> Sequence[Effect]:
-        """Take over which nodes are alive, best first; the book of one that is not is stale."""
+        """Set the live nodes, best first; the book of a node that died becomes stale."""
         self._known = nodes
         for node in [each for each in self._sources if each not in nodes]:
             del self._sources[node]
@@ -140,7 +140,7 @@ class Replica:
         return (Turn(Health.STALE, Reason.DISCONNECTED, detail),)
 
     def received(self, frame: NodeMessage) -> Sequence[Effect]:
-        """Act on a message that a node published.
+        """Process a message that a node published.
 
         Raises:
             WireError: It is refused.
@@ -165,11 +165,11 @@ class Replica:
             return NOTHING
         if frame.epoch > source.epoch:
             before = self._begin_again(source, frame)
-            return [*before, *self._take(self._sources[frame.node], frame.seq, content)]
-        return self._take(source, frame.seq, content)
+            return [*before, *self._apply_message(self._sources[frame.node], frame.seq, content)]
+        return self._apply_message(source, frame.seq, content)
 
-    def _take(self, source: SourceNode, seq: int, content: Content) -> Sequence[Effect]:
-        """Act on a message of a source's epoch."""
+    def _apply_message(self, source: SourceNode, seq: int, content: Content) -> Sequence[Effect]:
+        """Process a message of a source's current epoch."""
         if isinstance(content, ReplaceLevels):
             return self._whole(source, seq, content)
         if source.seq is None:
@@ -187,7 +187,7 @@ class Replica:
         return self._next(source, seq, content)
 
     def answered(self, node: int, frame: NodeMessage | None) -> Sequence[Effect]:
-        """Act on the answer to `ask`: a snapshot, a health, or None where there was none.
+        """Process the answer to `ask`: a snapshot, a health, or None if none arrived.
 
         Raises:
             WireError: It is refused.
@@ -213,24 +213,24 @@ class Replica:
         return before
 
     def ask(self, now: float, wait_s: float) -> int | None:
-        """The node to request a snapshot from now, None while there is nothing to ask.
+        """The node to request a snapshot from now; None if no request is due.
 
-        At once, and again every `wait_s` until the book is `settled`.
+        At once, and again every `wait_s` until the book is `in_sync`.
         """
-        if self.settled or self.asking is not None or now - self._asked_at < wait_s:
+        if self.in_sync or self.asking is not None or now - self._asked_at < wait_s:
             return None
         self.asking, self._asked_at = self._known[0], now
         return self.asking
 
     def lost(self) -> Sequence[Effect]:
-        """Messages were dropped: no number is valid."""
+        """Invalidate all message numbers: messages were dropped."""
         effects: list[Effect] = []
         for source in self._sources.values():
             effects += self._gap(source)
         return effects
 
     def refused(self) -> None:
-        """The book did not take what the shown node sent: only another snapshot helps."""
+        """Note that the book rejected the shown node's levels, so that it needs a snapshot."""
         if self._shown is not None:
             self._forget_number(self._shown)
 
@@ -246,7 +246,7 @@ class Replica:
                 return None
 
     def _source(self, frame: NodeMessage) -> SourceNode | None:
-        """The source of a message; None for a node that is not known, and for an old epoch."""
+        """The source of a message; None if its node is unknown or its epoch old."""
         if frame.node not in self._known:
             return None
         source = self._sources.get(frame.node)
@@ -255,7 +255,7 @@ class Replica:
         return source if frame.epoch >= source.epoch else None
 
     def _begin_again(self, source: SourceNode, frame: NodeMessage) -> Sequence[Effect]:
-        """The node closed the book and opened it again: nothing of before counts."""
+        """Reset a source whose node closed the book and opened it again."""
         effects = NOTHING if frame.kind is Kind.SNAPSHOT else self._gap(source)
         renewed = self._sources[source.node] = SourceNode(frame)
         if source is self._shown:
@@ -264,7 +264,7 @@ class Replica:
         return effects
 
     def _next(self, source: SourceNode, seq: int, content: Content) -> Sequence[Effect]:
-        """The next message in order."""
+        """Process the next message in order."""
         source.seq = seq
         if isinstance(content, BookState):
             return self._health(source, content)
@@ -310,7 +310,7 @@ class Replica:
         return (Turn(state.health, reason, state.detail),)
 
     def _release(self, source: SourceNode) -> list[Effect]:
-        """Apply what was held and follows the number that the source has now."""
+        """Process the held messages that follow the current number of the source."""
         effects: list[Effect] = []
         held, source.held = source.held, {}
         for seq in sorted(held):
@@ -331,7 +331,7 @@ class Replica:
         source.held[seq] = content
 
     def _gap(self, source: SourceNode, *, keep: bool = False) -> Sequence[Effect]:
-        """A number is missing: the levels of this source cannot be trusted."""
+        """Handle a missing number: the levels of this source are invalid."""
         if source.seq is None:
             return NOTHING
         self.gaps += 1

@@ -1,4 +1,4 @@
-"""The NATS subjects of one cluster of nodes.
+"""Names that all nodes of a cluster share: keys of books, and NATS subjects.
 
     <cluster>.nodes                                heartbeats, of every version
     <cluster>.<version>.interest                   changes of gateways' subscriptions
@@ -9,10 +9,9 @@
 heartbeats and nothing else.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from onebook.nodes.placement import BookKey
 from onebook.nodes.wire import VERSION
 
 # Requests to one node.
@@ -21,6 +20,24 @@ LIVE: Final = "live"
 LIST: Final = "list"
 BOOKS: Final = "books"
 WANTS: Final = "wants"
+
+
+class BookKey(NamedTuple):
+    """A book among all nodes: the exchange and our symbol."""
+
+    exchange: str
+    symbol: str
+
+    @property
+    def text(self) -> str:
+        """The key as one text, for messages."""
+        return f"{self.exchange} {self.symbol}"
+
+
+def key_of(text: str) -> BookKey:
+    """The inverse of `BookKey.text`."""
+    exchange, _, symbol = text.partition(" ")
+    return BookKey(exchange, symbol)
 
 
 class Subjects:

@@ -1,4 +1,4 @@
-"""Backpack's side of its public streams: `depth` diffs without a snapshot, `/api/v1/depth` beside.
+"""Simulated Backpack, public streams: `depth` diffs without a snapshot, `/api/v1/depth` beside.
 
 A request that is understood gets no answer at all, not even for an unknown or closed pair, which
 stays silent. Errors have no number. Sockets print numbers padded to the steps, REST does not; REST
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -40,7 +39,7 @@ INVALID_WINDOW: Final = (4008, "Invalid depth window")
 TOO_MANY: Final = (4029, "Too many requests.")  # unconfirmed: the sentence is that of REST
 
 
-class Backpack(BoardDialect):
+class Backpack(Dialect):
     """The protocol of ws.backpack.exchange and api.backpack.exchange."""
 
     profile = Profile(depth=500, spread_ppm=8, offset_ppm_max=20)
@@ -81,7 +80,7 @@ class Backpack(BoardDialect):
         return []
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What changed within 200 ms; the bids worst first."""
+        """Encode the changes of 200 ms, bids worst first."""
         native = channel.listing.native
         data = {
             "E": now.ms * 1_000,
@@ -96,7 +95,7 @@ class Backpack(BoardDialect):
         return dumped({"data": data, "stream": f"depth.200ms.{native}"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: protocol pings do it."""
+        """Send none: there are protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -125,7 +124,7 @@ class Backpack(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a `depth` event."""
+        """Return the symbol of a `depth` event."""
         data = (loaded(frame) or {}).get("data")
         return data["s"] if isinstance(data, dict) and data.get("e") == "depth" else None
 

@@ -1,4 +1,4 @@
-"""Bequant's side of its public protocol: that of HitBTC, with books of its own.
+"""Simulated Bequant, public protocol: that of HitBTC, with books of its own.
 
 https://api.bequant.io/#subscribe-to-full-order-book
 """

@@ -1,4 +1,4 @@
-"""Binance's side of its spot protocol: combined and raw streams, REST snapshots, no checksum.
+"""Simulated Binance, spot protocol: combined and raw streams, REST snapshots, no checksum.
 
 Every event carries the numbers `U..u` of its changes; the book itself comes by REST
 (`/api/v3/depth`). Unknown streams are acknowledged and stay silent.
@@ -10,7 +10,6 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -34,7 +33,7 @@ TOO_MANY_CODE: Final = 5  # unconfirmed, as is the sentence
 STREAMS_MAX: Final = 1_024
 
 
-class Binance(BoardDialect):
+class Binance(Dialect):
     """The protocol of stream.binance.com and api.binance.com."""
 
     profile = Profile(depth=500, spread_ppm=3, offset_ppm_max=6)
@@ -56,7 +55,7 @@ class Binance(BoardDialect):
     weights: tuple[tuple[int, int], ...] = ((100, 5), (500, 25), (1_000, 50), (5_000, 250))
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Streams may stand in the URL: `/stream?streams=a/b` wraps frames, `/ws/a` does not."""
+        """Subscribe to streams of the URL: `/stream?streams=a/b` wraps frames, `/ws/a` does not."""
         url = urlsplit(session.path)
         if url.path.startswith("/ws"):
             session.form = _raw
@@ -110,7 +109,7 @@ class Binance(BoardDialect):
         return dumped({"stream": f"{native.lower()}@depth@100ms", "data": data})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: protocol pings do it."""
+        """Send none: there are protocol pings."""
         return []
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
@@ -121,7 +120,7 @@ class Binance(BoardDialect):
         return next((weight for most, weight in self.weights if limit <= most), self.weights[-1][1])
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """`exchangeInfo` and `depth`."""
+        """Answer `exchangeInfo` and `depth`."""
         if path == "/api/v3/exchangeInfo":
             return self._exchange_info(now)
         return self._depth(query) if path == "/api/v3/depth" else None
@@ -162,7 +161,7 @@ class Binance(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a `depthUpdate`, wrapped or raw."""
+        """Return the symbol of a `depthUpdate`, wrapped or raw."""
         message = loaded(frame) or {}
         data = message.get("data", message)
         return data["s"] if isinstance(data, dict) and data.get("e") == "depthUpdate" else None

@@ -1,4 +1,4 @@
-"""Binance US's side of its protocol: an older server of Binance's.
+"""Simulated Binance US: an older server of Binance.
 
 A protocol ping every 3 min, request numbers that must be unsigned integers, lower REST weights.
 https://github.com/binance-us/binance-us-api-docs/blob/master/web-socket-streams.md

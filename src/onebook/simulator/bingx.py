@@ -1,9 +1,9 @@
-"""BingX's side of its spot feed: `$symbol@incrDepth`, every message in gzip.
+"""Simulated BingX, spot feed: `$symbol@incrDepth`, every message in gzip.
 
-A topic brings the whole book, then what changed, numbered by `lastUpdateId`; here the numbers skip,
-as on the wire. Sides are objects by price, asks of a change worst first. The server pings every
-5 s and closes where six in a row got no matching pong. One topic a request, 200 on a connection.
-https://bingx-api.github.io/docs/#/en-us/spot/socket/market.html
+A subscription is answered by the whole book, then by changes numbered by `lastUpdateId`; here the
+numbers skip, as on the wire. Sides are objects by price, asks of a change worst first. The server
+pings every 5 s and closes where six in a row got no matching pong. One topic a request, 200 on a
+connection. https://bingx-api.github.io/docs/#/en-us/spot/socket/market.html
 """
 
 import re
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -41,7 +40,7 @@ TOO_FREQUENT: Final = (100410, "rate limited")
 ILLEGAL: Final = (100400, "code:100400:dataType is not supported")
 
 
-class BingX(BoardDialect):
+class BingX(Dialect):
     """The protocol of open-api-ws.bingx.com and open-api.bingx.com."""
 
     profile = Profile(depth=300, spread_ppm=6, offset_ppm_max=12)
@@ -93,7 +92,7 @@ class BingX(BoardDialect):
         return [accepted, _frame(window, "all", window.snapshot(), now)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What changed, asks worst first."""
+        """Encode the changes, asks worst first."""
         backwards = TextChanges(changes.bids, changes.asks[::-1])
         return _frame(channel, "update", backwards, now)
 
@@ -114,7 +113,7 @@ class BingX(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of an `incrDepth` frame."""
+        """Return the symbol of an `incrDepth` frame."""
         match = TOPIC.fullmatch(str((loaded(frame) or {}).get("dataType")))
         return match["native"] if match else None
 

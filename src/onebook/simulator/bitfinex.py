@@ -1,4 +1,4 @@
-"""Bitfinex's side of its WebSocket 2 `book` channel: ids for names, signed amounts, counted frames.
+"""Simulated Bitfinex, WebSocket 2 `book` channel: ids for names, signed amounts, counted frames.
 
 Each change is a frame of one level. What the `conf` of a client asks for is appended to its frames:
 the number of the frame on this connection, then its time. Heartbeats come for every channel each
@@ -54,14 +54,14 @@ def status(system: str) -> str:
 
 
 class Tail:
-    """Appends to the frames of a client what its flags ask for; counts them all."""
+    """Appends the fields of a client's flags to its frames, and counts the frames."""
 
     def __init__(self, flags: int) -> None:
         self.flags = flags
         self.number = 0
 
     def __call__(self, frame: str) -> str:
-        """Replace the end of a frame that ends with its time by what the client asked for."""
+        """Replace the time at the end of a frame by the fields of the client's flags."""
         self.number += 1
         head, _, at = frame.removesuffix("]").rpartition(",")
         if not at.strip().isdecimal():
@@ -70,7 +70,7 @@ class Tail:
         return f"{head}{number}{f',{at}' if self.flags & TIMESTAMP else ''}]"
 
 
-class Bitfinex:
+class Bitfinex(Dialect):
     """The protocol of api-pub.bitfinex.com."""
 
     profile = Profile(depth=260, spread_ppm=20, offset_ppm_max=15)
@@ -93,7 +93,7 @@ class Bitfinex:
     )
 
     def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
+        super().__init__(board)
         self._ids = {native: FIRST_CHANNEL_ID + n for n, native in enumerate(board.listings)}
         self._natives = {each: native for native, each in self._ids.items()}
 
@@ -152,7 +152,7 @@ class Bitfinex:
         return [_event("unsubscribed", status="OK", chanId=channel)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """One level; its time is the last element, until the client's flags are heeded."""
+        """Encode one level; its time is the last element, which `Tail` may replace."""
         bids = changes.bids[-1:]
         [row] = _rows(TextChanges(bids, [] if bids else changes.asks))
         return f"[{self._ids[channel.listing.native]},{row},{now.ms}]"
@@ -181,7 +181,7 @@ class Bitfinex:
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The native of a simulated channel; ids of others only their connection explains."""
+        """Return the native of a simulated channel; ids of recordings are not known."""
         match _decoded(frame):
             case [int(channel), [int() | float(), *_] | [[*_], *_], *_]:
                 rank = channel - FIRST_CHANNEL_ID

@@ -1,4 +1,4 @@
-"""bitFlyer's side of its protocol: JSON-RPC, `lightning_board_snapshot`, 300 levels in every frame.
+"""Simulated bitFlyer: JSON-RPC, `lightning_board_snapshot`, 300 levels in every frame.
 
 The real one sends a snapshot about every 5 s; here one follows each change, at the pace of the
 simulator. Nothing comes at the subscription, and unknown products are accepted all the same. The
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -33,7 +32,7 @@ METHODS: Final = ("subscribe", "unsubscribe")
 PARSE_ERROR, NO_METHOD, BAD_PARAMS, REPEATED, TOO_MANY = -32700, -32601, -32602, -32009, -32000
 
 
-class Bitflyer(BoardDialect):
+class Bitflyer(Dialect):
     """The protocol of ws.lightstream.bitflyer.com and api.bitflyer.com.
 
     The real one has pairs in JPY, BTC, USD and EUR; those in USDT are for the common market.
@@ -81,7 +80,7 @@ class Bitflyer(BoardDialect):
                 channel.snapshot()  # which ends a phantom; nothing is sent
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """The whole book after a change."""
+        """Encode the whole book after a change."""
         book = channel.whole(changes)
         sides = f'"bids":[{_levels(book.bids)}],"asks":[{_levels(book.asks)}]'
         topic = f'"channel":"{TOPIC}{channel.listing.native}"'
@@ -89,11 +88,11 @@ class Bitflyer(BoardDialect):
         return f'{{"jsonrpc":"2.0","method":"channelMessage","params":{params}}}'
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: there are protocol pings."""
+        """Send none: there are protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The markets."""
+        """Answer the list of markets."""
         if path != "/v1/getmarkets":
             return None
         listings = self._board.listings.values()
@@ -101,7 +100,7 @@ class Bitflyer(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The product of a snapshot of its board."""
+        """Return the product of a snapshot of its board."""
         params: Any = (loaded(frame) or {}).get("params")
         topic = str(params.get("channel", "")) if isinstance(params, dict) else ""
         return topic.removeprefix(TOPIC) if topic.startswith(TOPIC) else None

@@ -1,4 +1,4 @@
-"""Bitget's side of its v3 public protocol: `books` of 1000 levels, chained by `pseq`.
+"""Simulated Bitget, v3 public protocol: `books` of 1000 levels, chained by `pseq`.
 
 A client must send text `ping`: one that sends nothing for two minutes is dropped while it gets
 data. Arguments of a request may have 4096 bytes and are answered one by one; more than 20 of them
@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from onebook.simulator.kit import (
     CONNECTION_ID,
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -38,7 +37,7 @@ CHECKSUM: Final = 1_153_969_492  # as in an update of 2026-04-28; its rule is no
 FAMILIES: Final = ("spot", "usdt-futures", "usdc-futures", "coin-futures")
 
 
-class Bitget(BoardDialect):
+class Bitget(Dialect):
     """The protocol of ws.bitget.com and api.bitget.com."""
 
     profile = Profile(depth=400, spread_ppm=5, offset_ppm_max=10)
@@ -93,11 +92,11 @@ class Bitget(BoardDialect):
         return [_answer("unsubscribe", arg)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An update of `books`."""
+        """Encode an update of `books`."""
         return _frame(channel, "update", changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: the client pings."""
+        """Send none: the client pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -123,7 +122,7 @@ class Bitget(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The pair of a `books` frame that carries data."""
+        """Return the pair of a `books` frame that carries data."""
         message = loaded(frame) or {}
         arg = message.get("arg") or {}
         return arg.get("symbol") if arg.get("topic") == "books" and "data" in message else None

@@ -1,4 +1,4 @@
-"""Bithumb's side of its protocol (API 2): that of Upbit, with 15 levels and long names.
+"""Simulated Bithumb (API 2): that of Upbit, with 15 levels and long names.
 
 Sizes are cut to four decimals, times are in microseconds, numbers are plain, and a request need not
 name its format. https://apidocs.bithumb.com
@@ -56,7 +56,7 @@ class Bithumb(Upbit):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The code of an `orderbook` frame."""
+        """Return the code of an `orderbook` frame."""
         message = loaded(frame) or {}
         return message.get("code") if message.get("type") == "orderbook" else None
 

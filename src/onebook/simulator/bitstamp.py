@@ -1,4 +1,4 @@
-"""Bitstamp's side of its protocol: `order_book`, the best 100 levels whole in every frame.
+"""Simulated Bitstamp: `order_book`, the best 100 levels whole in every frame.
 
 Nothing follows an acknowledgement until the book changes; REST has the book. A frame of a client
 may have less than 512 bytes; the 1,025th channel ends the connection. The limit of messages and the
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -36,7 +35,7 @@ FRAME_BYTES: Final = 512
 TOO_BIG: Final = 1009
 
 
-class Bitstamp(BoardDialect):
+class Bitstamp(Dialect):
     """The protocol of ws.bitstamp.net and www.bitstamp.net."""
 
     profile = Profile(depth=110, spread_ppm=30, offset_ppm_max=15)
@@ -90,12 +89,12 @@ class Bitstamp(BoardDialect):
             channel.snapshot()  # which ends a phantom; nothing is sent
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """The whole book after a change."""
+        """Encode the whole book after a change."""
         levels = _levels(channel.whole(changes), now)
         return dumped({"data": levels, "channel": TOPIC + channel.listing.native, "event": "data"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: there are protocol pings."""
+        """Send none: there are protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -112,7 +111,7 @@ class Bitstamp(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The pair of an `order_book` frame that carries data."""
+        """Return the pair of an `order_book` frame that carries data."""
         message = loaded(frame) or {}
         topic = str(message.get("channel", ""))
         book = message.get("event") == "data" and topic.startswith(TOPIC)

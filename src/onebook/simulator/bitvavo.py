@@ -1,4 +1,4 @@
-"""Bitvavo's side of its socket: the channel `book` and the action `getBook`.
+"""Simulated Bitvavo: the channel `book` and the action `getBook`.
 
 A subscription brings deltas only, numbered one by one; its answer lists every subscription of the
 socket. A market that does not exist is named in an error of code 205; that it costs the whole
@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -38,7 +37,7 @@ LEVELS_MAX: Final = 1_000
 NANOSECONDS: Final = 1_000_000  # of a millisecond
 
 
-class Bitvavo(BoardDialect):
+class Bitvavo(Dialect):
     """The protocol of ws.bitvavo.com and api.bitvavo.com; pairs of the market instead of euros."""
 
     profile = Profile(depth=150, spread_ppm=25, offset_ppm_max=20)
@@ -109,18 +108,18 @@ class Bitvavo(BoardDialect):
         return dumped({"event": "book", **_book(channel, unsorted, now)})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: it pings on the protocol level."""
+        """Send none: there are protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The markets."""
+        """Answer the list of markets."""
         if path != "/v2/markets":
             return None
         return answered([_market(listing) for listing in self._board.listings.values()])
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The market of a delta or of a whole book."""
+        """Return the market of a delta or of a whole book."""
         message = loaded(frame) or {}
         if message.get("event") == "book":
             return message.get("market")

@@ -1,4 +1,4 @@
-"""Bybit's side of its v5 spot protocol: `orderbook.<depth>.<symbol>`, `u` rises by one.
+"""Simulated Bybit, v5 spot protocol: `orderbook.<depth>.<symbol>`, `u` rises by one.
 
 At most 10 topics a request and 21,000 characters of topics a connection; a request with one
 unknown topic is refused whole. https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
@@ -11,7 +11,6 @@ from typing import Final
 
 from onebook.simulator.kit import (
     CONNECTION_ID,
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -34,7 +33,7 @@ TOPICS_CHARACTERS_MAX: Final = 21_000
 DEPTHS: Final = (50, 200, 1_000)
 
 
-class Bybit(BoardDialect):
+class Bybit(Dialect):
     """The protocol of stream.bybit.com and api.bybit.com."""
 
     profile = Profile(depth=250, spread_ppm=5, offset_ppm_max=8)
@@ -52,7 +51,7 @@ class Bybit(BoardDialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Ping, subscribe, unsubscribe."""
+        """Answer pings, subscriptions and unsubscriptions."""
         request = loaded(frame) or {}
         number, topics = request.get("req_id", ""), request.get("args", [])
         match request.get("op"):
@@ -103,15 +102,15 @@ class Bybit(BoardDialect):
 
     @staticmethod
     def bookless(channel: PublishedBook, now: Now) -> str:
-        """What is sent where a pair has no book."""
+        """Encode the frame of a pair without a book."""
         return _frame(channel, "delta", TextChanges([], []), now, updates=1)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: the client pings."""
+        """Send none: the client pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The instruments."""
+        """Answer the list of instruments."""
         if path != "/v5/market/instruments-info":
             return None
         rows = [
@@ -132,7 +131,7 @@ class Bybit(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of an `orderbook` frame."""
+        """Return the symbol of an `orderbook` frame."""
         topic = str((loaded(frame) or {}).get("topic", ""))
         return topic.rpartition(".")[2] if topic.startswith("orderbook.") else None
 

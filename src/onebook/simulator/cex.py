@@ -1,4 +1,4 @@
-"""CEX.IO Spot Trading's side of its public socket: `order_book_subscribe`, 20 numbered levels.
+"""Simulated CEX.IO Spot Trading, public socket: `order_book_subscribe`, 20 numbered levels.
 
 The answer to a subscription is a snapshot; a second one is answered by another. Zeros are padded,
 and levels of an increment have no order. A request without `oid` or that is no JSON object, and one
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -37,7 +36,7 @@ DISCONNECTED: Final = '{"e":"disconnected"}'
 PAIRS: Final = "/api/spot/rest-public/get_pairs_info"
 
 
-class Cex(BoardDialect):
+class Cex(Dialect):
     """The protocol of trade.cex.io."""
 
     profile = Profile(depth=24, spread_ppm=40, offset_ppm_max=25)
@@ -62,7 +61,7 @@ class Cex(BoardDialect):
         return ['{"e":"connected"}']
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Pings, subscriptions and their opposite."""
+        """Answer pings, subscriptions and unsubscriptions."""
         request = loaded(frame) or {}
         kind, oid = str(request.get("e")), request.get("oid")
         if kind == "ping":
@@ -100,17 +99,17 @@ class Cex(BoardDialect):
         return dumped({"e": "order_book_increment", "data": data, "ok": "ok"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None; a client that made a mistake is disconnected."""
+        """Send none; disconnects a client after an invalid request."""
         if LEAVING in session.marks:
             raise Dropped("A request was malformed or one too many.", NORMAL)
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """Nothing that has parameters."""
+        """Answer requests without parameters."""
         return None
 
     def post(self, path: str, host: str, now: Now) -> RestReply | None:
-        """The pairs."""
+        """Answer the list of pairs."""
         if path not in (PAIRS, "/get_pairs_info"):
             return None
         rows = [
@@ -135,7 +134,7 @@ class Cex(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The pair of a frame of a book."""
+        """Return the pair of a frame of a book."""
         match loaded(frame):
             case {
                 "e": "order_book_subscribe" | "order_book_increment",

@@ -1,4 +1,4 @@
-"""Coinbase Exchange's side of `level2_batch`: a snapshot, then changes without numbers.
+"""Simulated Coinbase, `level2_batch` of Exchange: a snapshot, then changes without numbers.
 
 One unknown product refuses the whole request; a client that subscribes nothing within 5 s is
 dropped; the `heartbeat` channel sends once a second for each product.
@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -57,7 +56,7 @@ class Numbers:
         return frame.replace(NUMBER, f'"sequence_num":{number},', 1)
 
 
-class Coinbase(BoardDialect):
+class Coinbase(Dialect):
     """The protocols of ws-feed.exchange and advanced-trade-ws, and of api.exchange.coinbase.com."""
 
     profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
@@ -80,7 +79,7 @@ class Coinbase(BoardDialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Subscribe and unsubscribe."""
+        """Answer subscriptions and unsubscriptions."""
         request = loaded(frame) or {}
         kind = request.get("type")
         if kind not in ("subscribe", "unsubscribe"):
@@ -210,7 +209,7 @@ class Coinbase(BoardDialect):
         ]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The products."""
+        """Answer the list of products."""
         if path != "/products":
             return None
         return answered(
@@ -230,7 +229,7 @@ class Coinbase(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The product of a snapshot, an `l2update` or `l2_data`."""
+        """Return the product of a snapshot, an `l2update` or `l2_data`."""
         message = loaded(frame) or {}
         match message:
             case {"channel": "l2_data", "events": [{"product_id": str(native)}]}:

@@ -1,4 +1,4 @@
-"""Crypto.com's side of its Exchange v1 market protocol: `book.<pair>.50`, chained by `pu`.
+"""Simulated Crypto.com, Exchange v1 market protocol: `book.<pair>.50`, chained by `pu`.
 
 A client must answer `public/heartbeat`, which comes every 30 s: one that never does is dropped at
 the third. An unchanged book sends an empty update about every 5 s. Each channel of a request has
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -45,7 +44,7 @@ TOO_MANY_REQUESTS: Final = 42901
 UNCHANGED: Final = TextChanges([], [])
 
 
-class Cryptocom(BoardDialect):
+class Cryptocom(Dialect):
     """The protocol of stream.crypto.com and api.crypto.com."""
 
     profile = Profile(depth=70, spread_ppm=8, offset_ppm_max=10)
@@ -129,7 +128,7 @@ class Cryptocom(BoardDialect):
         return ""
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What differs from the window before."""
+        """Encode the difference from the previous window."""
         self._changed[channel.key] = now.s
         return _update(channel, changes, channel.previous, now)
 
@@ -151,7 +150,7 @@ class Cryptocom(BoardDialect):
         return frames
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The instruments."""
+        """Answer the list of instruments."""
         if path != "/exchange/v1/public/get-instruments":
             return None
         rows = [
@@ -174,7 +173,7 @@ class Cryptocom(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The pair of a `book` or `book.update` frame."""
+        """Return the pair of a `book` or `book.update` frame."""
         result = (loaded(frame) or {}).get("result") or {}
         return result.get("instrument_name") if "subscription" in result else None
 

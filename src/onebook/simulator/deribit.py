@@ -1,8 +1,8 @@
-"""Deribit's side of its JSON-RPC socket: `book.<instrument>.100ms`, chained by `prev_change_id`.
+"""Simulated Deribit, JSON-RPC socket: `book.<instrument>.100ms`, chained by `prev_change_id`.
 
-A subscription is answered by the channels that exist, unknown ones are left out. Test requests
-come at the interval that a client set, with heartbeats where nothing else was sent; the next one
-that is due while `public/test` is unanswered ends the connection. Numbers are JSON numbers with a
+The answer to a subscription lists the known channels of it. Test requests are sent at the interval
+that a client set, with heartbeats on an idle connection; if one is unanswered when the next is due,
+the connection ends. Numbers are JSON numbers with a
 decimal point.
 https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
 """
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -50,7 +49,7 @@ def status(system: str) -> str:
     return _notified("subscription", {"channel": PLATFORM, "data": data})
 
 
-class Deribit(BoardDialect):
+class Deribit(Dialect):
     """The protocol of www.deribit.com."""
 
     profile = Profile(depth=200, spread_ppm=15, offset_ppm_max=15)
@@ -124,7 +123,7 @@ class Deribit(BoardDialect):
         return [done, *(_frame(each, each.snapshot(), None, now) for each in windows if each)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """A change."""
+        """Encode a change."""
         return _frame(channel, changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
@@ -168,7 +167,7 @@ class Deribit(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The instrument of a `book` notification."""
+        """Return the instrument of a `book` notification."""
         message = loaded(frame) or {}
         if message.get("method") != "subscription":
             return None
@@ -177,7 +176,7 @@ class Deribit(BoardDialect):
 
 
 def _native(channel: str) -> str:
-    """The instrument of a channel that is served here; "" for any other."""
+    """Return the instrument of a channel that is served here; "" for any other."""
     match channel.split("."):
         case ["book", native, "100ms"]:
             return native
@@ -185,7 +184,7 @@ def _native(channel: str) -> str:
 
 
 def _frame(channel: PublishedBook, book: TextChanges, previous: int | None, now: Now) -> str:
-    """Text by hand: numbers keep their digits."""
+    """Format JSON by hand, so that numbers keep their digits."""
     native = channel.listing.native
     kind = "snapshot" if previous is None else "change"
     chained = "" if previous is None else f'"prev_change_id":{previous},'

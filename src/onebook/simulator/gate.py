@@ -1,4 +1,4 @@
-"""Gate's side of its spot v4 protocol: `spot.obu`, 50 or 400 levels chained by `U` and `u`.
+"""Simulated Gate, spot v4 protocol: `spot.obu`, 50 or 400 levels chained by `U` and `u`.
 
 A stream may be subscribed once on a connection; another request for it is refused until it is
 unsubscribed. Every request names its time; on public channels any time is taken, as in the examples
@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from onebook.simulator.kit import (
     CONNECTION_ID,
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -31,7 +30,7 @@ BAD_FORMAT: Final = 1
 BAD_ARGUMENT: Final = 2
 
 
-class Gate(BoardDialect):
+class Gate(Dialect):
     """The protocol of api.gateio.ws."""
 
     profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
@@ -84,11 +83,11 @@ class Gate(BoardDialect):
         return _refused(request, BAD_ARGUMENT, f"unknown currency pair: {native}", now)
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What changed since the last frame; a side without changes is absent."""
+        """Encode the changes since the last frame; a side without changes is absent."""
         return _frame(channel, changes, now, full=False)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: the client is pinged by the WebSocket protocol."""
+        """Send none: there are protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -115,7 +114,7 @@ class Gate(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The pair of a `spot.obu` frame that has a book."""
+        """Return the pair of a `spot.obu` frame that has a book."""
         message = loaded(frame) or {}
         result = message.get("result")
         if message.get("channel") != "spot.obu" or not isinstance(result, dict):

@@ -1,4 +1,4 @@
-"""Gemini's side of its current socket: `<symbol>@depth@100ms`, the whole book.
+"""Simulated Gemini, current socket: `<symbol>@depth@100ms`, the whole book.
 
 `U` of a frame is the `u` of the one before. With `snapshot` in the address a subscription is
 answered by the whole book, `U == u`, before its acknowledgement. One unknown stream refuses the
@@ -10,7 +10,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -34,7 +33,7 @@ TOO_MANY: Final = -1003
 NS_PER_MS: Final = 1_000_000
 
 
-class Gemini(BoardDialect):
+class Gemini(Dialect):
     """The protocol of ws.gemini.com and api.gemini.com."""
 
     profile = Profile(depth=300, spread_ppm=8, offset_ppm_max=12)
@@ -94,7 +93,7 @@ class Gemini(BoardDialect):
         return _frame(channel, changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: protocol pings do it."""
+        """Send none: there are protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -105,7 +104,7 @@ class Gemini(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a `depthUpdate`."""
+        """Return the symbol of a `depthUpdate`."""
         message = loaded(frame) or {}
         return message.get("s") if message.get("e") == "depthUpdate" else None
 

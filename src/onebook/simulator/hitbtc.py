@@ -1,4 +1,4 @@
-"""HitBTC's side of its public protocol, API v3: `orderbook/full`, numbered frame by frame.
+"""Simulated HitBTC, public protocol, API v3: `orderbook/full`, numbered frame by frame.
 
 A request is answered with the symbols that were taken; unknown ones are left out. A symbol that is
 subscribed already is acknowledged and brings no second snapshot. A client may send ten requests a
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -31,7 +30,7 @@ CHANNEL: Final = "orderbook/full"
 DEPTH: Final = 1_000  # deeper than any of the books here
 
 
-class Hitbtc(BoardDialect):
+class Hitbtc(Dialect):
     """The protocol of api.hitbtc.com."""
 
     profile = Profile(depth=150, spread_ppm=30, offset_ppm_max=20)
@@ -50,7 +49,7 @@ class Hitbtc(BoardDialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Subscribe and unsubscribe."""
+        """Answer subscriptions and unsubscriptions."""
         request = loaded(frame)
         if request is None:
             return [_error(1, "Invalid json", None)]
@@ -91,22 +90,22 @@ class Hitbtc(BoardDialect):
         return [_listed(list(session.topics), number)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An update."""
+        """Encode an update."""
         return _frame(channel, "update", changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: it pings on the protocol level."""
+        """Send none: there are protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The symbols."""
+        """Answer the list of symbols."""
         if path != "/api/3/public/symbol":
             return None
         return answered({each.native: _facts(each) for each in self._board.listings.values()})
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a frame that carries a book."""
+        """Return the symbol of a frame that carries a book."""
         message = loaded(frame) or {}
         if message.get("ch") != CHANNEL:
             return None

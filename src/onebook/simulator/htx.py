@@ -1,4 +1,4 @@
-"""HTX's side of its MBP feed: `market.$symbol.mbp.$levels` at `/feed`, every message in gzip.
+"""Simulated HTX, MBP feed: `market.$symbol.mbp.$levels` at `/feed`, every message in gzip.
 
 A topic brings deltas only, numbered by `prevSeqNum` and `seqNum`; the whole book is the answer to
 `req`, of which a connection may send one every 100 ms (counted here over a second, together with
@@ -18,7 +18,6 @@ from decimal import Decimal
 from typing import Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -46,7 +45,7 @@ PING_EXPIRED: Final = 1003
 PLAIN_FROM, PLAIN_BELOW = Decimal("1E-3"), Decimal("1E7")
 
 
-class Htx(BoardDialect):
+class Htx(Dialect):
     """The protocol of api.huobi.pro."""
 
     aligned = False  # whether 150 and 400 levels have no empty sides and no empty frames
@@ -126,7 +125,7 @@ class Htx(BoardDialect):
         return _error(f"invalid mbp.{key.depth}.symbol {key.native}", number, now)
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What differs from the window before."""
+        """Encode the difference from the previous window."""
         return self._update(channel, channel.previous, changes, now)
 
     def _update(self, channel: PublishedBook, previous: int, changes: TextChanges, now: Now) -> str:
@@ -160,7 +159,7 @@ class Htx(BoardDialect):
         return frames
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The symbols."""
+        """Answer the list of symbols."""
         if path != "/v2/settings/common/symbols":
             return None
         rows = [
@@ -188,7 +187,7 @@ class Htx(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a delta or of a whole book."""
+        """Return the symbol of a delta or of a whole book."""
         message = loaded(frame) or {}
         key = _key(message.get("ch")) or (_key(message.get("rep")) if "data" in message else None)
         return key.native if key else None

@@ -1,4 +1,4 @@
-"""Hyperliquid's side of its socket: `l2Book`, whole books of 20 levels, or of 5 where `fast`.
+"""Simulated Hyperliquid: `l2Book`, whole books of 20 levels, or of 5 where `fast`.
 
 A connection is greeted by a text that is not JSON, which the exchange's own clients expect. A
 request has one subscription, which is echoed with its defaults filled in. An unknown coin ends the
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -38,7 +37,7 @@ NO_REQUEST: Final = "Error parsing JSON into valid websocket request: "
 TOO_MANY: Final = "Too many requests"  # unconfirmed
 
 
-class Hyperliquid(BoardDialect):
+class Hyperliquid(Dialect):
     """The protocol of api.hyperliquid.xyz."""
 
     profile = Profile(depth=30, spread_ppm=30, offset_ppm_max=20)
@@ -64,7 +63,7 @@ class Hyperliquid(BoardDialect):
         return [GREETING]
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """ping, subscribe, unsubscribe."""
+        """Answer pings, subscriptions and unsubscriptions."""
         request = loaded(frame) or {}
         method, filled = request.get("method"), _filled(request.get("subscription"))
         if method == "ping":
@@ -93,11 +92,11 @@ class Hyperliquid(BoardDialect):
         return [echo, *([_frame(window, window.snapshot(), now)] if window else [])]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """The whole book, whatever changed."""
+        """Encode the whole book after a change."""
         return _frame(channel, channel.whole(changes), now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: the client pings."""
+        """Send none: the client pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -132,7 +131,7 @@ class Hyperliquid(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The coin of an `l2Book` frame."""
+        """Return the coin of an `l2Book` frame."""
         message = loaded(frame) or {}
         return message["data"]["coin"] if message.get("channel") == "l2Book" else None
 

@@ -1,4 +1,4 @@
-"""Independent Reserve's side of its aggregated book channel: `/orderbook/<depth>`, with a CRC-32.
+"""Simulated Independent Reserve, aggregated book channel: `/orderbook/<depth>`, with a CRC-32.
 
 The depth stands in the address. A level that changes is removed and added in one frame. Levels that
 better ones push out of the depth are not announced. Each
@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, urlsplit
 from zlib import crc32
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -39,7 +38,7 @@ HEARTBEAT_S: Final = 1.0
 LIST_CODES: Final = {"BTC": "Xbt"}
 
 
-class IndependentReserve(BoardDialect):
+class IndependentReserve(Dialect):
     """The protocol of websockets.independentreserve.com and api.independentreserve.com."""
 
     profile = Profile(depth=130, spread_ppm=30, offset_ppm_max=25)
@@ -72,7 +71,7 @@ class IndependentReserve(BoardDialect):
         return answers
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Subscribe and unsubscribe."""
+        """Answer subscriptions and unsubscriptions."""
         request = loaded(frame) or {}
         event, codes = request.get("Event"), request.get("Data")
         if event not in ("Subscribe", "Unsubscribe") or not isinstance(codes, list):
@@ -133,7 +132,7 @@ class IndependentReserve(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The pair of a book frame."""
+        """Return the pair of a book frame."""
         parts = (loaded(frame) or {}).get("Channel", "").split("/")
         return f"{parts[2]}-{parts[3]}" if len(parts) == 4 else None
 
@@ -150,7 +149,7 @@ def checksum(bids: TextLevels, asks: TextLevels) -> int:
 
 
 def _frame(channel: PublishedBook, event: str, book: TextChanges, now: Now) -> str:
-    """Text by hand: numbers keep their digits."""
+    """Format JSON by hand, so that numbers keep their digits."""
     top = channel.top(CHECKSUM_LEVELS)
     pair = channel.listing.native.replace("-", "/")
     return (

@@ -1,4 +1,4 @@
-"""Kraken's side of its WebSocket v2 `book` channel: bare numbers and a CRC-32 of their digits.
+"""Simulated Kraken, WebSocket v2 `book` channel: bare numbers and a CRC-32 of their digits.
 
 Levels that better ones push out of the subscribed depth are not announced: the client cuts.
 The checksum is over the top 10 asks, then bids: digits of price and qty as printed, without the
@@ -10,7 +10,6 @@ from typing import Any, Final
 from zlib import crc32
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -47,7 +46,7 @@ def status(system: str) -> str:
     return dumped({"channel": "status", "type": "update", "data": [data]})
 
 
-class Kraken(BoardDialect):
+class Kraken(Dialect):
     """The protocol of ws.kraken.com/v2 and api.kraken.com."""
 
     profile = Profile(depth=130, spread_ppm=10, offset_ppm_max=12)
@@ -149,7 +148,7 @@ class Kraken(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a `book` frame."""
+        """Return the symbol of a `book` frame."""
         message = loaded(frame) or {}
         book = message.get("channel") == "book" and message.get("data")
         return message["data"][0].get("symbol") if book else None
@@ -163,7 +162,7 @@ def checksum(bids: TextLevels, asks: TextLevels) -> int:
 
 
 def _frame(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
-    """Text by hand: numbers keep the digits that the checksum is made of."""
+    """Format JSON by hand, so that numbers keep the digits of the checksum."""
     top = channel.top(CHECKSUM_LEVELS)
     return (
         f'{{"channel":"book","type":"{kind}","data":[{{"symbol":"{channel.listing.native}",'

@@ -1,4 +1,4 @@
-"""KuCoin's side of its two spot protocols, on one port: a token in the address means the classic.
+"""Simulated KuCoin, two spot protocols on one port: a token in the address selects the classic.
 
 UTA (https://www.kucoin.com/docs-new/3470221w0): binary frames, the best 500 as a snapshot and
 numbered changes; one symbol in a request, unknown ones are accepted and stay silent, a second
@@ -60,7 +60,7 @@ TOO_MUCH: Final = 509
 NO_TOPIC: Final = "topic does not exist"
 
 
-class Kucoin:
+class Kucoin(Dialect):
     """The protocols of x-push-spot.kucoin.com, ws-api-spot.kucoin.com and api.kucoin.com."""
 
     profile = Profile(depth=510, spread_ppm=6, offset_ppm_max=10)
@@ -79,7 +79,7 @@ class Kucoin:
     )
 
     def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
+        super().__init__(board)
         self._tokens: dict[str, float] = {}  # when each was given
         self._welcomes = cycle(WELCOMES)
 
@@ -131,7 +131,7 @@ class Kucoin:
     def _refusal(
         self, session: SimulatedSession, request: dict[str, Any], now: Now
     ) -> dict[str, str]:
-        """Why a request is refused; empty where it is not. The last two are unconfirmed."""
+        """Return why a request is refused; "" if it is not. The last two are unconfirmed."""
         kind = request.get("tradeType")
         known = str(request.get("action")).upper() in ("SUBSCRIBE", "UNSUBSCRIBE")
         if not known or request.get("channel") != "obu" or request.get("depth") != DEPTH:
@@ -193,7 +193,7 @@ class Kucoin:
         return _update(channel, changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: the client pings."""
+        """Send none: the client pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -236,7 +236,7 @@ class Kucoin:
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a book frame of either protocol."""
+        """Return the symbol of a book frame of either protocol."""
         match loaded(frame):
             case {"T": "obu.SPOT", "d": {"s": str(native)}}:
                 return native

@@ -1,4 +1,4 @@
-"""LBank's side of its spot socket (V2): `depth`, 100 levels whole in every frame.
+"""Simulated LBank, spot socket (V2): `depth`, 100 levels whole in every frame.
 
 One pair in a request. A subscription is answered by the book, a bad request by an error that ends
 nothing. The server pings in JSON and leaves a client whose answer does not come within a minute; it
@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -37,7 +36,7 @@ PING_S: Final = 20.0
 PONG_MAX_S: Final = 60.0
 
 
-class Lbank(BoardDialect):
+class Lbank(Dialect):
     """The protocol of www.lbkex.net and api.lbkex.com."""
 
     profile = Profile(depth=110, spread_ppm=25, offset_ppm_max=20)
@@ -55,7 +54,7 @@ class Lbank(BoardDialect):
         self._pings = 0
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Pings, pongs, subscriptions and their opposite."""
+        """Answer pings, pongs, subscriptions and unsubscriptions."""
         request = loaded(frame) or {}
         match request:
             case {"action": "ping", "ping": str(word)}:
@@ -84,7 +83,7 @@ class Lbank(BoardDialect):
         return [] if window is None else [_frame(window, window.snapshot(), now)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """The whole book after a change."""
+        """Encode the whole book after a change."""
         return _frame(channel, channel.whole(changes), now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
@@ -113,7 +112,7 @@ class Lbank(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The pair of a `depth` frame."""
+        """Return the pair of a `depth` frame."""
         message = loaded(frame) or {}
         return message.get("pair") if message.get("type") == "depth" else None
 

@@ -1,4 +1,4 @@
-"""MEXC's side of its spot v3 protocol: requests in JSON text, changes in protobuf.
+"""Simulated MEXC, spot v3 protocol: requests in JSON text, changes in protobuf.
 
 Every push carries the versions `fromVersion..toVersion` of its changes; the book itself comes by
 REST (`/api/v3/depth`), with padded numbers and at most 2000 levels whatever was asked for. A
@@ -21,7 +21,6 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClassesForFiles
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -100,7 +99,7 @@ _pool.Add(
 Push: Final = GetMessageClassesForFiles(["mexc.proto"], _pool)["PushDataV3ApiWrapper"]
 
 
-class Mexc(BoardDialect):
+class Mexc(Dialect):
     """The protocol of wbs-api.mexc.com and api.mexc.com."""
 
     profile = Profile(depth=500, spread_ppm=4, offset_ppm_max=10)
@@ -179,7 +178,7 @@ class Mexc(BoardDialect):
         return frames
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """`exchangeInfo` and `depth`."""
+        """Answer `exchangeInfo` and `depth`."""
         if path == "/api/v3/exchangeInfo":
             return self._exchange_info(now)
         return self._depth(query) if path == "/api/v3/depth" else None
@@ -221,7 +220,7 @@ class Mexc(BoardDialect):
 
     @staticmethod
     def native_of(frame: str | bytes) -> str | None:
-        """The symbol of a push of `aggre.depth`; no text message is one."""
+        """Return the symbol of a push of `aggre.depth`; no text message is one."""
         try:
             push = Push.FromString(frame) if isinstance(frame, bytes) else Push()
         except DecodeError:

@@ -1,4 +1,4 @@
-"""OKX's side of its v5 public protocol: `books`, chained by `prevSeqId`.
+"""Simulated OKX, v5 public protocol: `books`, chained by `prevSeqId`.
 
 An unchanged book sends an empty update about every 60 s; 480 requests an hour and connection are
 answered. The checksum field is there and always 0, as on the wire since 2026. A client that neither
@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from onebook.simulator.kit import (
     CONNECTION_ID,
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeBoard,
@@ -35,7 +34,7 @@ NO_PREVIOUS: Final = -1
 UNCHANGED_S: Final = 60.0
 
 
-class Okx(BoardDialect):
+class Okx(Dialect):
     """The protocol of ws.okx.com and www.okx.com."""
 
     profile = Profile(depth=400, spread_ppm=4, offset_ppm_max=8)
@@ -60,7 +59,7 @@ class Okx(BoardDialect):
         self._changed: dict[ChannelKey, float] = {}
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """`ping`, subscribe, unsubscribe."""
+        """Answer `ping`, subscriptions and unsubscriptions."""
         if frame == "ping":
             return ["pong"]
         request = loaded(frame) or {}
@@ -92,7 +91,7 @@ class Okx(BoardDialect):
         return [dumped({"event": "unsubscribe", "arg": arg, "connId": CONNECTION_ID})]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An update of `books`."""
+        """Encode an update of `books`."""
         self._changed[channel.key] = now.s
         return _frame(channel, "update", changes, channel.previous, now)
 
@@ -108,7 +107,7 @@ class Okx(BoardDialect):
         return frames
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The instruments."""
+        """Answer the list of instruments."""
         if path != "/api/v5/public/instruments":
             return None
         rows = [
@@ -128,7 +127,7 @@ class Okx(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The instrument of a `books` frame that carries data."""
+        """Return the instrument of a `books` frame that carries data."""
         message = loaded(frame) or {}
         arg = message.get("arg") or {}
         return arg.get("instId") if arg.get("channel") == "books" and "data" in message else None

@@ -1,4 +1,4 @@
-"""P2B's side of its public JSON-RPC: `depth.subscribe`, one market on a connection, no numbers.
+"""Simulated P2B, public JSON-RPC: `depth.subscribe`, one market on a connection, no numbers.
 
 A subscription replaces the one before it, and is accepted for any name. A market that changes sends
 its full book again every 60 s. What is no JSON is answered with code 7. A socket is closed 60 s
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeBoard,
@@ -31,7 +30,7 @@ LIMIT_MAX: Final = 100
 FULL_S: Final = 60.0
 
 
-class P2b(BoardDialect):
+class P2b(Dialect):
     """The protocol of apiws.p2pb2b.com and api.p2pb2b.com."""
 
     profile = Profile(depth=110, spread_ppm=35, offset_ppm_max=25)
@@ -49,7 +48,7 @@ class P2b(BoardDialect):
         self._changed: dict[ChannelKey, float] = {}
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Pings, subscriptions and their opposite; an unknown method gets no answer."""
+        """Answer pings, subscriptions and unsubscriptions; ignores unknown methods."""
         request = loaded(frame)
         if request is None:
             return [_dumped({"error": {"code": 7, "message": "invalid format"}, "result": None})]
@@ -89,7 +88,7 @@ class P2b(BoardDialect):
         return [ack, _full(window)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What changed, without a side that did not."""
+        """Encode the changes; a side without changes is absent."""
         self._changed[channel.key] = now.s
         sides = {"asks": changes.asks, "bids": changes.bids}
         changed = {side: levels for side, levels in sides.items() if levels}
@@ -107,7 +106,7 @@ class P2b(BoardDialect):
         return frames
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The markets."""
+        """Answer the list of markets."""
         if path != "/api/v2/public/markets":
             return None
         rows = [
@@ -136,7 +135,7 @@ class P2b(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The market of a frame of a book."""
+        """Return the market of a frame of a book."""
         match loaded(frame):
             case {"method": "depth.update", "params": [_, _, str(market)]}:
                 return market

@@ -1,4 +1,4 @@
-"""Phemex's side of its public socket: `orderbook`, 30 levels as scaled integers, no numbers.
+"""Simulated Phemex, public socket: `orderbook`, 30 levels as scaled integers, no numbers.
 
 One book in a request; a second request for it is accepted and brings another snapshot. There is no
 way to leave one book. Each minute every book comes whole. Levels that better ones push out of the
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -42,7 +41,7 @@ TOO_MANY_BOOKS: Final = (6015, "subscription limit exceeded")
 TOO_MANY: Final = (6002, "too many requests")  # unconfirmed
 
 
-class Phemex(BoardDialect):
+class Phemex(Dialect):
     """The protocol of ws.phemex.com and api.phemex.com."""
 
     profile = Profile(depth=40, spread_ppm=25, offset_ppm_max=20)
@@ -83,7 +82,7 @@ class Phemex(BoardDialect):
         return [_answer(number, result={"status": "success"}), *book]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What changed within 20 ms."""
+        """Encode the changes of 20 ms."""
         return _frame(channel, "incremental", changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
@@ -109,7 +108,7 @@ class Phemex(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a frame that has a book."""
+        """Return the symbol of a frame that has a book."""
         message = loaded(frame) or {}
         return message["symbol"] if "book" in message else None
 

@@ -1,4 +1,4 @@
-"""Poloniex's side of its spot protocol: `book_lv2`, 20 levels, chained by `lastId`.
+"""Simulated Poloniex, spot protocol: `book_lv2`, 20 levels, chained by `lastId`.
 
 A client that sends no ping for 30 s is dropped, however busy its connection is.
 https://api-docs.poloniex.com/spot/websocket/market-data
@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -29,7 +28,7 @@ DEPTH: Final = 20
 CHANNEL: Final = "book_lv2"
 
 
-class Poloniex(BoardDialect):
+class Poloniex(Dialect):
     """The protocol of ws.poloniex.com and api.poloniex.com."""
 
     profile = Profile(depth=30, spread_ppm=40, offset_ppm_max=20)
@@ -43,7 +42,7 @@ class Poloniex(BoardDialect):
     rules = ExchangeRules(messages=(Most(500),), silence_max_s=30.0, traffic_counts=False)
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Ping, subscribe, unsubscribe."""
+        """Answer pings, subscriptions and unsubscriptions."""
         request = loaded(frame) or {}
         event, natives = request.get("event"), request.get("symbols", [])
         if event == "ping" or frame == "ping":
@@ -71,15 +70,15 @@ class Poloniex(BoardDialect):
         return [_frame(window, "snapshot", window.snapshot(), now) for window in windows if window]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An update."""
+        """Encode an update."""
         return _frame(channel, "update", changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: the client pings."""
+        """Send none: the client pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The markets."""
+        """Answer the list of markets."""
         if path != "/markets":
             return None
         return answered(
@@ -102,7 +101,7 @@ class Poloniex(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a `book_lv2` frame that carries data."""
+        """Return the symbol of a `book_lv2` frame that carries data."""
         message = loaded(frame) or {}
         book = message.get("channel") == CHANNEL and message.get("data")
         return message["data"][0].get("symbol") if book else None

@@ -1,4 +1,4 @@
-"""Upbit's side of its protocol: `orderbook`, 30 levels whole in every frame, in binary messages.
+"""Simulated Upbit: `orderbook`, 30 levels whole in every frame, in binary messages.
 
 A request is a list: its ticket, what is wanted, and the format. It replaces the one before and is
 answered by a snapshot of each book alone; a bad one by an error, and then the connection ends.
@@ -12,7 +12,6 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -37,7 +36,7 @@ PLAIN_FROM: Final = Decimal("0.001")  # smaller numbers, and those from 10^7, ha
 PLAIN_BELOW: Final = 10_000_000
 
 
-class Upbit(BoardDialect):
+class Upbit(Dialect):
     """The protocol of api.upbit.com."""
 
     profile = Profile(depth=32, spread_ppm=30, offset_ppm_max=20)
@@ -105,17 +104,17 @@ class Upbit(BoardDialect):
         return "TOO_MANY_REQUESTS" if self._board.limits(session, now) else None
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """The whole book after a change."""
+        """Encode the whole book after a change."""
         return self._frame(channel, channel.whole(changes), "REALTIME", now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None; a client that got an error is disconnected."""
+        """Send none; disconnects a client after an error."""
         if LEAVING in session.marks:
             raise Dropped("A request was refused.", NORMAL)
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The markets."""
+        """Answer the list of markets."""
         if path != "/v1/market/all":
             return None
         return answered(
@@ -136,7 +135,7 @@ class Upbit(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The code of an `orderbook` frame."""
+        """Return the code of an `orderbook` frame."""
         message = loaded(frame) or {}
         return message.get("cd") if message.get("ty") == "orderbook" else None
 

@@ -1,4 +1,4 @@
-"""WhiteBIT's side of its public JSON-RPC: `depth_subscribe`, chained by `past_update_id`.
+"""Simulated WhiteBIT, public JSON-RPC: `depth_subscribe`, chained by `past_update_id`.
 
 A subscription whose fourth parameter is false drops every other one of the socket. A side without
 changes is left out of an update; a market without changes for 10 s sends its full book, and so does
@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeBoard,
@@ -37,7 +36,7 @@ LIMITS: Final = (1, 5, 10, 20, 30, 50, 100)
 UNCHANGED_S: Final = 10.0
 
 
-class Whitebit(BoardDialect):
+class Whitebit(Dialect):
     """The protocol of wss.whitebit.com and whitebit.com."""
 
     numbered = True  # whether books have their ids
@@ -96,7 +95,7 @@ class Whitebit(BoardDialect):
         return [ack] if window is None else [ack, self._full(window, now)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An update."""
+        """Encode an update."""
         self._changed[channel.key] = now.s
         sides = {"asks": changes.asks, "bids": changes.bids}
         changed = {side: levels for side, levels in sides.items() if levels}
@@ -126,7 +125,7 @@ class Whitebit(BoardDialect):
         return dumped({"id": None, "method": "depth_update", "params": params})
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The markets."""
+        """Answer the list of markets."""
         if path != "/api/v4/public/markets":
             return None
         rows = [
@@ -151,7 +150,7 @@ class Whitebit(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The market of a frame of a book."""
+        """Return the market of a frame of a book."""
         message = loaded(frame) or {}
         return message["params"][2] if message.get("method") == "depth_update" else None
 

@@ -1,4 +1,4 @@
-"""WOO X's side of its public v3 socket: `orderbook10`, whole, and deltas that spot does not get.
+"""Simulated WOO X, public v3 socket: `orderbook10`, whole, and deltas that spot does not get.
 
 Written from a probe of the socket (nemanull/arbitrage-observatory, its profile of WOO X of
 2026-09-22) and, for spot and the verbs, from ccxt's pull request 29578 of 2026-08:
@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.kit import (
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -48,7 +47,7 @@ BODY_LEVELS: Final = "100"  # where a request names no number
 RETAIL: Final = 1  # levels a side that only retail orders make
 
 
-class Woo(BoardDialect):
+class Woo(Dialect):
     """The protocol of wss.woox.io and api.woox.io."""
 
     profile = Profile(depth=20, spread_ppm=60, offset_ppm_max=40)
@@ -86,7 +85,7 @@ class Woo(BoardDialect):
         return [dumped(answer)]
 
     def _does(self, session: SimulatedSession, command: str, topic: str) -> bool:
-        """Whether a topic was taken; `marks` are those that send nothing."""
+        """Return whether a topic is accepted; `marks` holds those without data."""
         live = {*session.topics, *session.marks}
         if command == "UN_SUBSCRIBE":
             session.topics.pop(topic, None)
@@ -114,14 +113,14 @@ class Woo(BoardDialect):
         return channel
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """The whole window after a change."""
+        """Encode the whole window after a change."""
         native = channel.listing.native
         book = channel.whole(changes)
         data = {"ts": now.ms, "bids": book.bids, "asks": book.asks, "s": native}
         return dumped({"topic": f"{CHANNEL}@{native}", "ts": now.ms, "data": data})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: a client may ping."""
+        """Send none: clients may ping."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -147,7 +146,7 @@ class Woo(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of an `orderbook10` frame."""
+        """Return the symbol of an `orderbook10` frame."""
         message = loaded(frame) or {}
         book = str(message.get("topic", "")).startswith(f"{CHANNEL}@")
         return message["data"]["s"] if book else None

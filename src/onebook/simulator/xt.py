@@ -1,4 +1,4 @@
-"""XT.com's side of its public spot streams: `depth_update` diffs, the book itself by REST.
+"""Simulated XT.com, public spot streams: `depth_update` diffs, the book itself by REST.
 
 A request has a `method`, `params` and an `id` that is echoed; its streams are acknowledged together
 or refused by the first that is wrong. REST refuses with status 200 and `rc` 1. A client that sends
@@ -11,7 +11,6 @@ from typing import Final
 
 from onebook.simulator.kit import (
     CONNECTION_ID,
-    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -34,7 +33,7 @@ BODY_LEVELS_MAX: Final = 500
 TOPIC: Final = "depth_update"
 
 
-class Xt(BoardDialect):
+class Xt(Dialect):
     """The protocol of stream.xt.com and sapi.xt.com."""
 
     profile = Profile(depth=300, spread_ppm=10, offset_ppm_max=25)
@@ -86,7 +85,7 @@ class Xt(BoardDialect):
         return _answer(0, "success", number)
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """What changed within 100 ms."""
+        """Encode the changes of 100 ms."""
         native = channel.listing.native
         data = {
             "s": native,
@@ -98,7 +97,7 @@ class Xt(BoardDialect):
         return dumped({"topic": TOPIC, "event": f"{TOPIC}@{native}", "data": data})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None: the client pings."""
+        """Send none: the client pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -127,7 +126,7 @@ class Xt(BoardDialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The symbol of a `depth_update` event."""
+        """Return the symbol of a `depth_update` event."""
         message = loaded(frame) or {}
         data = message.get("data")
         delta = message.get("topic") == TOPIC and isinstance(data, dict)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from onebook.backoff import TryAgain, retried
+from onebook.clock import Clock
 from onebook.inflate import TooLong, Uninflatable
 from onebook.rest import Answer, NoCookies, Wire
 from onebook.transactions import metrics
@@ -29,7 +30,6 @@ from onebook.transactions.adapter import (
     SourceFailed,
     TooOld,
 )
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import (
     ATTEMPTS_MAX,
@@ -187,7 +187,7 @@ class ExchangeHost:
     """
 
     def __init__(
-        self, base_url: str, api: ExchangeApi, *, clock: ServiceClock, reserve: float = 0.0
+        self, base_url: str, api: ExchangeApi, *, clock: Clock, reserve: float = 0.0
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.offset = ClockOffset()
@@ -221,7 +221,7 @@ class ExchangeHost:
 
     def stamp(self, account: str) -> int:
         """The time of the next request by the exchange's clock; where it must rise, it does."""
-        at_ms = self._clock.now_ms() + self.offset.ms
+        at_ms = self._clock.wall_ms() + self.offset.ms
         if self._api.rising:
             at_ms = max(at_ms, self._stamps.get(account, 0) + 1)
             self._stamps[account] = at_ms
@@ -234,7 +234,7 @@ class ExchangeClient:
     Args:
         entry: The exchange's name, for metrics, logs and messages.
         api: Its limits, and how it is spoken to.
-        clock: Wall clock, monotonic clock and waiting.
+        clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
         spare: Whether connections are kept free for API keys that are not asking yet.
@@ -244,7 +244,7 @@ class ExchangeClient:
         self,
         entry: AdapterEntry,
         api: ExchangeApi,
-        clock: ServiceClock,
+        clock: Clock,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
@@ -336,7 +336,7 @@ class ExchangeClient:
         return reply
 
     def _verdict(self, failure: SourceFailed | None = None) -> RequestVerdict:
-        at_ms = self.clock.now_ms()
+        at_ms = self.clock.wall_ms()
         if failure is None:
             return RequestVerdict(at_ms)
         return RequestVerdict(at_ms, failure.reason.value, failure.message)
@@ -346,10 +346,10 @@ class ExchangeClient:
     ) -> Reply:
         account = credentials.api_key if credentials else ""
         limit = host.limit(call, account)
-        came_s = self.clock.now_s()
-        await limit.take(self.waits, key=key)
-        await self._address_limit.take(self.waits, key=key)
-        metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.now_s() - came_s))
+        came_s = self.clock.monotonic()
+        await limit.acquire(self.waits, key=key)
+        await self._address_limit.acquire(self.waits, key=key)
+        metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.monotonic() - came_s))
         async with host.ordered(account, key=key):
             self._raise_if_stopped()
             with self.waits.in_flight():
@@ -361,13 +361,13 @@ class ExchangeClient:
         self, host: ExchangeHost, call: Call, credentials: Credentials | None, *, limit: SharedLimit
     ) -> Reply:
         clock = self.clock
-        sent_ms, sent_s = clock.now_ms(), clock.now_s()
+        sent_ms, sent_s = clock.wall_ms(), clock.monotonic()
         answer = await self._send(self._request(host, call, credentials))
         # Many large pages may arrive at once: one is decoded in each turn of the event loop.
         async with self._turn:
             await asyncio.sleep(0)
         reply = self._api.read(answer.status, answer.headers, answer.body)
-        now_s = clock.now_s()
+        now_s = clock.monotonic()
         if reply.server_ms:
             way_s = now_s - sent_s
             host.offset.observe(reply.server_ms, sent_ms=sent_ms, way_s=way_s, now_s=now_s)
@@ -376,7 +376,7 @@ class ExchangeClient:
         if reply.block_s > 0:
             limit.block(reply.block_s)
         if reply.clock_ms is not None:
-            host.offset.corrected(reply.clock_ms, now_ms=clock.now_ms())
+            host.offset.corrected(reply.clock_ms, now_ms=clock.wall_ms())
         if reply.failure is not None:
             self._raise(reply.failure, reply.then)
         return reply
@@ -432,7 +432,7 @@ class ExchangeClient:
         self._stopped_by = failure
         self._circuit.trip()
         metrics.TRIPS.labels(name).inc()
-        metrics.OPEN_UNTIL.labels(name).set(self.clock.now_ms() / 1_000 + circuit_s)
+        metrics.OPEN_UNTIL.labels(name).set(self.clock.wall_ms() / 1_000 + circuit_s)
 
     def _raise_if_stopped(self) -> None:
         left_s, failure = self._circuit.left_s(), self._stopped_by

@@ -12,6 +12,7 @@ from random import Random
 import httpx
 from msgspec import Struct
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import TransactionSettings
 from onebook.errors import InvalidRequest
 from onebook.transactions.adapter import (
@@ -23,7 +24,6 @@ from onebook.transactions.adapter import (
     SourceFailed,
 )
 from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, ExchangeHost, Reply
-from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, unknown_market
@@ -59,7 +59,7 @@ class ExchangeAdapter:
 
     Args:
         settings: Addresses in place of the exchange's own, and the reserved share of limits.
-        clock: Wall clock, monotonic clock and sleep.
+        clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
     """
@@ -69,7 +69,7 @@ class ExchangeAdapter:
         definition: ExchangeDefinition,
         settings: TransactionSettings | None = None,
         *,
-        clock: ServiceClock = REAL,
+        clock: Clock = SYSTEM_CLOCK,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
     ) -> None:
@@ -192,7 +192,7 @@ class AccountSession:
 
     def now_ms(self) -> int:
         """Unix ms."""
-        return self._client.clock.now_ms()
+        return self._client.clock.wall_ms()
 
     async def ask(self, call: Call) -> Reply:
         """Send a signed request, and again while that may help; the reply has no failure.

@@ -18,8 +18,8 @@ from typing import Final
 from msgspec import Struct
 
 from onebook.backoff import full_jitter_s
+from onebook.clock import Clock
 from onebook.transactions.adapter import SourceFailed
-from onebook.transactions.clock import ServiceClock
 
 BACKOFF_S: Final = 0.25
 BACKOFF_S_MAX: Final = 8.0
@@ -63,7 +63,7 @@ class SharedLimit:
         reserve: Share of a long window (`RESERVED_FROM_S`) that one key leaves to others, 0 to 1.
     """
 
-    def __init__(self, rate: Rate, clock: ServiceClock, *, reserve: float = 0.0) -> None:
+    def __init__(self, rate: Rate, clock: Clock, *, reserve: float = 0.0) -> None:
         self._rate = rate
         self._clock = clock
         self._count = rate.start or rate.count
@@ -74,7 +74,7 @@ class SharedLimit:
         self._turn = asyncio.Lock()
         self._blocked_until_s = 0.0
 
-    async def take(self, waits: "Waits | None" = None, *, key: str = "") -> None:
+    async def acquire(self, waits: "Waits | None" = None, *, key: str = "") -> None:
         """Wait for a request slot; a cancelled wait uses none.
 
         Args:
@@ -85,14 +85,14 @@ class SharedLimit:
         try:
             # Locks are FIFO: in order within a key, round-robin between keys.
             async with self._lines[key]:
-                while not await self._taken(key, waits):
+                while not await self._acquired(key, waits):
                     await self._wait(self._over_share_s(key), waits)
         finally:
             self._waiting[key] -= 1
             if not self._waiting[key]:
                 del self._waiting[key], self._lines[key]
 
-    async def _taken(self, key: str, waits: "Waits | None") -> bool:
+    async def _acquired(self, key: str, waits: "Waits | None") -> bool:
         """Take a slot as soon as the window has one that is not reserved for other keys."""
         if self._over_share_s(key) > 0:
             return False
@@ -102,7 +102,7 @@ class SharedLimit:
             if self._over_share_s(key) > 0:
                 return False
             counts_s = self._rate.period_s + self._rate.margin_s
-            self._given.append((self._clock.now_s() + counts_s, key))
+            self._given.append((self._clock.monotonic() + counts_s, key))
             return True
 
     async def _wait(self, wait_s: float, waits: "Waits | None") -> None:
@@ -111,14 +111,14 @@ class SharedLimit:
 
     def _full_s(self) -> float:
         """Seconds until the window has a slot for any key."""
-        now_s = self._clock.now_s()
+        now_s = self._clock.monotonic()
         self._forget(now_s)
         blocked_s = self._blocked_until_s - now_s
         return max(blocked_s, self._freed_s(len(self._given) - self._count, now_s))
 
     def _over_share_s(self, key: str) -> float:
         """Seconds for which the rest of the window is reserved for other keys; 0 if it is not."""
-        now_s = self._clock.now_s()
+        now_s = self._clock.monotonic()
         self._forget(now_s)
         used = Counter(owner for _, owner in self._given)
         share = self._count // (len({*used, *self._waiting, key}) + 1)
@@ -143,14 +143,14 @@ class SharedLimit:
 
     def block(self, wait_s: float) -> None:
         """Send nothing for a while."""
-        until_s = self._clock.now_s() + min(max(wait_s, 0.0), BLOCK_S_MAX)
+        until_s = self._clock.monotonic() + min(max(wait_s, 0.0), BLOCK_S_MAX)
         self._blocked_until_s = max(self._blocked_until_s, until_s)
 
 
 class Waits:
     """Requests that wait for a rate limit, and requests in flight."""
 
-    def __init__(self, clock: ServiceClock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._turns_s: list[float] = []
         self._in_flight = 0
@@ -160,12 +160,12 @@ class Waits:
         """Seconds until the next request is allowed; 0 while a request is in flight."""
         if self._in_flight or not self._turns_s:
             return 0.0
-        return max(0.0, min(self._turns_s) - self._clock.now_s())
+        return max(0.0, min(self._turns_s) - self._clock.monotonic())
 
     @contextmanager
     def waiting(self, wait_s: float) -> Iterator[None]:
         """A request waits while the context lasts."""
-        turn_s = self._clock.now_s() + wait_s
+        turn_s = self._clock.monotonic() + wait_s
         self._turns_s.append(turn_s)
         try:
             yield
@@ -288,18 +288,18 @@ class Waiting:
 class Circuit:
     """Open after a breach: no request may leave this address."""
 
-    def __init__(self, open_s: float, clock: ServiceClock) -> None:
+    def __init__(self, open_s: float, clock: Clock) -> None:
         self._open_s = open_s
         self._clock = clock
         self._until_s = 0.0
 
     def trip(self) -> None:
         """Open the circuit."""
-        self._until_s = self._clock.now_s() + self._open_s
+        self._until_s = self._clock.monotonic() + self._open_s
 
     def left_s(self) -> float:
         """Seconds until the circuit closes; 0 if it is closed."""
-        return max(0.0, self._until_s - self._clock.now_s())
+        return max(0.0, self._until_s - self._clock.monotonic())
 
 
 class Retries:

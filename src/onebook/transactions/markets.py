@@ -12,9 +12,9 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
 
+from onebook.clock import Clock
 from onebook.model import MINUTE_MS
 from onebook.transactions.adapter import FailureReason, Page, SourceFailed, Window
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.limits import Retries
 from onebook.transactions.record import Record, TradedMarket
 from onebook.transactions.walk import CursorChain
@@ -80,7 +80,7 @@ class MarketCache:
         markets: Markets,
         pages: Callable[[str, Retries], AsyncGenerator[list[InstrumentRow]]],
         *,
-        clock: ServiceClock,
+        clock: Clock,
         display: str,
     ) -> None:
         self.markets = markets
@@ -99,7 +99,7 @@ class MarketCache:
 
     def _stale(self, category: str) -> bool:
         at_ms = self._loaded_ms.get(category)
-        return at_ms is None or self._clock.now_ms() - at_ms > MARKETS_MAX_AGE_MS
+        return at_ms is None or self._clock.wall_ms() - at_ms > MARKETS_MAX_AGE_MS
 
     async def _load(self, category: str, retries: Retries) -> None:
         try:
@@ -112,7 +112,7 @@ class MarketCache:
                 "The %s markets of %s could not be loaded: %s", category, self._display, _why(error)
             )
         # Not before the end: a load that is cancelled has to be done again.
-        self._loaded_ms[category] = self._clock.now_ms()
+        self._loaded_ms[category] = self._clock.wall_ms()
 
 
 def _why(error: Exception) -> str:

@@ -79,7 +79,7 @@ def _certain(walkers: Sequence[Walker], left: int, once: Once) -> list[Keyed]:
     batch: list[Keyed] = []
     watermark_ms = max((_watermark(walker) for walker in walkers), default=NOTHING_LEFT_MS)
     while len(batch) < left and (walker := _next(walkers, watermark_ms)):
-        keyed = walker.take()
+        keyed = walker.pop()
         if once.passes(keyed):
             batch.append(keyed)
         if not walker.ready:

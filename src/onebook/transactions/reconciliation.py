@@ -174,8 +174,8 @@ class WalletChains:
         self._chains: dict[tuple[str, str], LedgerChain] = {}
         self._instant: list[Record] = []
 
-    def take(self, line: Record) -> None:
-        """Take a line; one without a balance is in no chain."""
+    def add(self, line: Record) -> None:
+        """Add a line; one without a balance is in no chain."""
         if line.balance is None or line.balance.after is None:
             return
         self.wallets.add(place_of(line)[0])
@@ -192,7 +192,7 @@ class WalletChains:
             chain = self._chains.get(place)
             if chain is None:
                 chain = self._chains[place] = LedgerChain(*place)
-            chain.take(list(group))
+            chain.add(list(group))
 
     def reports(self, *, cut: bool) -> list[ChainReport]:
         """Results; `cut` drops the last instant, which an answer that was cut has in part."""
@@ -215,8 +215,8 @@ class LedgerChain:
         self.breaks: list[Break] = []
         self._cycles: list[list[Record]] = []
 
-    def take(self, lines: list[Record]) -> None:
-        """Take the lines of one instant: their order is not known, the chain itself gives it."""
+    def add(self, lines: list[Record]) -> None:
+        """Add the lines of one instant, whose order follows from the chain alone."""
         newest = _newest_balance(lines) if self.before is None else self.before
         if newest is None:
             # They form a cycle: only the next older instant shows where it begins.
@@ -339,16 +339,16 @@ class Trades:
         self._lines: dict[str, list[Record]] = {}
 
     def event(self, fill: Record) -> None:
-        """Take a fill or a funding payment."""
+        """Add a fill or a funding payment."""
         self._fills[fill.transactionId] = fill
-        self._settle(fill.transactionId)
+        self._match(fill.transactionId)
 
     def line(self, line: Record) -> None:
-        """Take a line that names a fill."""
+        """Add a line that names a fill."""
         self._lines.setdefault(line.related[0], []).append(line)
-        self._settle(line.related[0])
+        self._match(line.related[0])
 
-    def _settle(self, key: str) -> None:
+    def _match(self, key: str) -> None:
         fill, lines = self._fills.get(key), self._lines.get(key)
         if fill is not None and lines and difference_of(fill, lines) is None:
             del self._fills[key], self._lines[key]
@@ -492,8 +492,8 @@ class Moves:
             return None
         return next((r for r in side[key] if abs(r.timestamp - at_ms) <= self.tolerance_ms), None)
 
-    def take_line(self, key: Key, at_ms: int) -> Record | None:
-        """A line that is left, taken out."""
+    def pop_line(self, key: Key, at_ms: int) -> Record | None:
+        """Remove and return an unmatched line; None if there is none."""
         found = self._near(self._lines, key, at_ms)
         if found is not None:
             self._lines[key].remove(found)
@@ -538,7 +538,7 @@ class Closings:
             return
         closing.reported = add(closing.reported or ZERO, net_of(record))
         closing.size = add(closing.size, Decimal(record.position.closed_size or 0))
-        self._settle(record, closing)
+        self._drop_if_agreed(record, closing)
 
     def line(self, line: Record) -> None:
         """Take a line of a trade in a contract."""
@@ -553,7 +553,7 @@ class Closings:
         closing.booked = add(closing.booked, Decimal(line.balance.cash_flow or 0))
         closing.line_size = add(closing.line_size, Decimal(line.quantity or 0))
         closing.lines += 1
-        self._settle(line, closing)
+        self._drop_if_agreed(line, closing)
 
     def _arithmetic(self, record: Record) -> None:
         position = record.position
@@ -576,7 +576,7 @@ class Closings:
         closing.oldest_ms = min(closing.oldest_ms, record.timestamp)
         return closing
 
-    def _settle(self, record: Record, closing: _Closing) -> None:
+    def _drop_if_agreed(self, record: Record, closing: _Closing) -> None:
         """Drop an order that is complete and agrees."""
         whole = closing.reported is not None and closing.line_size == closing.size
         if whole and closing.reported == closing.booked:
@@ -694,8 +694,8 @@ class Orders:
         """The newest fill of each order that did not come."""
         return [fills.newest for fills in self._open.values()]
 
-    def take(self, record: Record) -> None:
-        """Take a fill or an order."""
+    def add(self, record: Record) -> None:
+        """Add a fill or an order."""
         if self._instant and self._instant[0].timestamp != record.timestamp:
             self._close_instant()
         if record.kind != "order":

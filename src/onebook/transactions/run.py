@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
 from onebook.transactions.adapter import AccountReader, FailureReason, Source, SourceFailed
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.merge import Once, merged
@@ -147,7 +147,7 @@ class Run:
         query: Query,
         adapter: ExchangeAdapter,
         account: AccountSession,
-        clock: ServiceClock,
+        clock: Clock,
         *,
         account_id: str,
     ) -> None:
@@ -213,7 +213,7 @@ class Run:
             source,
             reader,
             wanted,
-            now_ms=self._clock.now_ms,
+            now_ms=self._clock.wall_ms,
             progress=self._progress,
             demand=self._demand,
             long=limit is None or limit >= LONG_ANSWER,
@@ -229,7 +229,7 @@ class Run:
 
     async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
         """The records in order, in batches, until the limit, the end or the deadline."""
-        until_s = self._clock.now_s() + deadline_s
+        until_s = self._clock.monotonic() + deadline_s
         async with aclosing(
             merged(
                 self.walkers,
@@ -241,7 +241,7 @@ class Run:
         ) as batches:
             while True:
                 try:
-                    async with asyncio.timeout(until_s - self._clock.now_s()):
+                    async with asyncio.timeout(until_s - self._clock.monotonic()):
                         batch = await anext(batches, None)
                 except TimeoutError:
                     self._stopped = DEADLINE
@@ -272,9 +272,9 @@ class Run:
         return next((failure for failure in failures if failure and failure.fatal), None)
 
     @property
-    def came_to_ms(self) -> int:
+    def reached_ms(self) -> int:
         """The time down to which everything has been read and passed on."""
-        walking = [w.came_to for w in self.walkers if not w.exhausted and w.failure is None]
+        walking = [w.reached for w in self.walkers if not w.exhausted and w.failure is None]
         came_ms = -min(walking).negative_ms if walking else self.query.from_ms
         return min(max(came_ms, self.query.from_ms), self.query.to_ms)
 
@@ -292,7 +292,7 @@ class Run:
         asked = [walker for walker in self.walkers if walker.pages or walker.failure]
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
-        if self.cut_off and not self.totals.count and not self._came_further():
+        if self.cut_off and not self.totals.count and not self._advanced():
             return self._account.trouble or SourceFailed(
                 FailureReason.UNREACHABLE,
                 f"{self.display} gave nothing within the time of one answer.",
@@ -305,7 +305,7 @@ class Run:
         """Whether the deadline ended this answer."""
         return self._stopped == DEADLINE
 
-    def _came_further(self) -> bool:
+    def _advanced(self) -> bool:
         """Whether a page that begins where this one ended would begin further on."""
         return any(
             part.walker is not None
@@ -395,7 +395,7 @@ class Run:
         if walker.failure or not part.source.window_ms:  # a snapshot goes by its own ids
             came = walker.delivered
         else:
-            came = max(self._last, walker.came_to)
+            came = max(self._last, walker.reached)
         return came.negative_ms, came.record_id
 
     async def close(self) -> None:
@@ -471,7 +471,7 @@ def _reached(
     if walker.failure is not None:
         return _time_of(walker.delivered, query), walker.failure.reason.value
     if not walker.exhausted:
-        came = max(last, walker.came_to if stopped == DEADLINE else walker.delivered)
+        came = max(last, walker.reached if stopped == DEADLINE else walker.delivered)
         return _time_of(came, query), stopped
     if walker.kept_from_ms is not None:
         return min(walker.kept_from_ms, query.to_ms), OLDER_NOT_KEPT

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct, json
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import TransactionSettings
 from onebook.errors import (
     InvalidRequest,
@@ -27,7 +28,6 @@ from onebook.transactions.adapter import (
     SourceFailed,
 )
 from onebook.transactions.availability import AvailabilityCache
-from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
@@ -94,7 +94,7 @@ class Transactions:
         vault: The operator's credentials.
         cursor_secret: Signs cursors; the same on every node of a service.
         settings: Deadlines and the number of concurrent queries.
-        clock: Wall clock, monotonic clock and sleep.
+        clock: Time and sleeping.
         unread_s: Seconds a client may read nothing of a streamed answer before it is ended.
     """
 
@@ -105,7 +105,7 @@ class Transactions:
         *,
         cursor_secret: bytes,
         settings: TransactionSettings | None = None,
-        clock: ServiceClock = REAL,
+        clock: Clock = SYSTEM_CLOCK,
         unread_s: float = UNREAD_S,
     ) -> None:
         self.unread_s = unread_s
@@ -117,7 +117,7 @@ class Transactions:
         self._settings = settings or TransactionSettings()
         self._clock = clock
         self._running: Counter[str] = Counter()
-        self.availability = AvailabilityCache(self._adapters, vault.get, clock.now_s)
+        self.availability = AvailabilityCache(self._adapters, vault.get, clock.monotonic)
 
     @property
     def exchanges(self) -> tuple[AdapterEntry, ...]:
@@ -147,7 +147,7 @@ class Transactions:
             adapter,
             self._cursors,
             key_id=key_id,
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.wall_ms(),
             streamed=streamed,
         )
 
@@ -167,7 +167,7 @@ class Transactions:
         """
         adapter = find(self._adapters, request.exchange)
         sources = expand(tuple(request.transaction_types) or adapter.entry.default, adapter)
-        return reach_ms(sources, adapter, self._clock.now_ms())
+        return reach_ms(sources, adapter, self._clock.wall_ms())
 
     async def validate(self, exchange: str, *, testnet: bool, key_id: str = "") -> Validation:
         """Check the operator's credentials with the exchange.
@@ -257,7 +257,7 @@ class Transactions:
             ExchangeFailed: Nothing at all could be read.
             InvalidRequest, ServiceUnavailable: See `run`.
         """
-        started_s = self._clock.now_s()
+        started_s = self._clock.monotonic()
         parts: list[bytes] = []
         async with (
             self.run(query, key_id=key_id) as run,
@@ -268,7 +268,7 @@ class Transactions:
                 if on_batch is not None:
                     on_batch(run)
             run.raise_if_nothing()
-            head, tail = self._envelope(run, key_id, spent_s=self._clock.now_s() - started_s)
+            head, tail = self._envelope(run, key_id, spent_s=self._clock.monotonic() - started_s)
         # One copy of what may be many megabytes.
         return b"".join(
             [json.encode(head)[:-1], b',"transactions":[', *parts, b"],", json.encode(tail)[1:]]
@@ -281,7 +281,7 @@ class Transactions:
             ExchangeFailed: Nothing at all could be read.
             InvalidRequest, ServiceUnavailable: See `run`.
         """
-        started_s = self._clock.now_s()
+        started_s = self._clock.monotonic()
         async with (
             self.run(query, key_id=key_id) as run,
             aclosing(run.records(self._settings.stream_deadline_s)) as batches,
@@ -291,7 +291,7 @@ class Transactions:
             failure = run.nothing_but_failure()
             if failure is not None and not run.totals.count:
                 raise exchange_failed(failure)
-            head, tail = self._envelope(run, key_id, spent_s=self._clock.now_s() - started_s)
+            head, tail = self._envelope(run, key_id, spent_s=self._clock.monotonic() - started_s)
         if failure is not None:  # lines are out already: the summary reports it
             error = exchange_failed(failure)
             head |= {"success": False, "error": error.code, "message": error.message}

@@ -114,10 +114,10 @@ class Verifier:
         """Take one record."""
         if record.type == EventType.LEDGER:
             self._arithmetic(record)
-            self._chains.take(record)
+            self._chains.add(record)
             self._line(record)
         elif record.type == self._books.trades:
-            self._orders.take(record)
+            self._orders.add(record)
             if record.kind != "order" and self._both(record.type):
                 self._spot.event(record)
         elif record.type == EventType.HOLDINGS:
@@ -359,7 +359,7 @@ class Verifier:
         for key, record in events:
             # Credited to the trading wallet at once, or sent from it, it is a transfer there.
             wallet = self._books.trading_wallet
-            if self._transfers.take_line((wallet, *key), record.timestamp) is not None:
+            if self._transfers.pop_line((wallet, *key), record.timestamp) is not None:
                 continue
             left.append(Left(record, "no book has a line of it", key[-1], "none"))
         refunds = {key for key, _ in self._given_up}

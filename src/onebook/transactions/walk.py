@@ -428,7 +428,7 @@ class Walker:
         return kept if kept > self._wanted.from_ms else None
 
     @property
-    def came_to(self) -> RecordKey:
+    def reached(self) -> RecordKey:
         """Position up to which all records of this source have been delivered."""
         if self.ready:
             return max(self.delivered, RecordKey(self.ready[0][0].negative_ms, ""))
@@ -445,7 +445,7 @@ class Walker:
         while len(self._bookmarks) > 1 and self._bookmarks[0][0] <= place:
             self._bookmarks.popleft()
 
-    def take(self) -> Keyed:
+    def pop(self) -> Keyed:
         """The next record and its place; there must be one in `ready`."""
         keyed = self.ready.popleft()
         self.delivered = keyed[0]

@@ -21,7 +21,7 @@ from onebook.accounts.pepper import load_pepper
 from onebook.app.workers import serve
 from onebook.errors import ConfigError
 from onebook.model import Tier
-from onebook.simulator.kit.server import SimulatedExchanges
+from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import PATIENCE_S
 

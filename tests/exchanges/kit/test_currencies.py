@@ -3,7 +3,7 @@
 import pytest
 
 from onebook.exchanges.kit.currencies import EVERYWHERE, TABLE, symbol_of
-from onebook.exchanges.kit.frames import instrument_of, sound
+from onebook.exchanges.kit.listing import instrument_of, sound
 
 
 @pytest.mark.parametrize(

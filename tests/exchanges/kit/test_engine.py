@@ -40,9 +40,8 @@ from onebook.exchanges.kit.contract import (
     each_of,
 )
 from onebook.exchanges.kit.engine import CONTROL_BYTES_MAX, OMITTED, Engine, SeededEngine
-from onebook.exchanges.kit.join import Join
 from onebook.exchanges.kit.roster import LATE_MAX
-from onebook.exchanges.kit.sync import Trackers, Unnumbered, WholeBooks
+from onebook.exchanges.kit.sync import Join, Trackers, Unnumbered, WholeBooks
 from onebook.model import Instrument
 
 A, B, C = (Instrument("made", f"{native}/USD", native) for native in "ABC")

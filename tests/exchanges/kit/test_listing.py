@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onebook.exchanges.kit.contract import ProtocolError
-from onebook.exchanges.kit.listing import NAME, ListReader
+from onebook.exchanges.kit.listing import NAME, ListReader, step_of
 from onebook.model import InstrumentStatus
 
 TRADING, HALTED = InstrumentStatus.TRADING, InstrumentStatus.HALTED
@@ -135,3 +135,18 @@ def test_another_exchange_has_the_same_list_and_codes_of_its_own() -> None:
     other = some.of("okxus")
     assert {each.exchange for each in other(json.dumps([ROW]).encode())} == {"okxus"}
     assert {each.exchange for each in some(json.dumps([ROW]).encode())} == {"okx"}
+
+
+@pytest.mark.parametrize(
+    ("decimals", "step"),
+    [(0, "1"), (1, "0.1"), (8, "0.00000001"), (18, "0.000000000000000001"), (19, ""), (-1, "")],
+)
+def test_a_step_has_as_many_decimals_as_were_named(decimals: int, step: str) -> None:
+    assert step_of(decimals) == step
+    assert step_of(str(decimals)) == step
+    assert step_of(None) == ""
+
+
+@pytest.mark.parametrize("decimals", ["", "x", "1.0", "007", "9" * 5_000])
+def test_decimals_that_are_no_small_number_make_no_step(decimals: str) -> None:
+    assert step_of(decimals) == ""

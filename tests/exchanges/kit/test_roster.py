@@ -10,11 +10,11 @@ BTC = Instrument("x", "BTC/USD", "BTC-USD")
 def test_unanswered_requests_have_a_bound_and_the_oldest_goes() -> None:
     requests = Requests()
     numbers = [requests.issue([BTC]) for _ in range(REQUESTS_MAX + 1)]
-    assert requests.answered(numbers[0]) == ()
-    assert requests.answered(numbers[1]) == (BTC,)
-    assert requests.answered(str(numbers[2])) == (BTC,)
-    assert requests.answered(numbers[1]) == (), "once"
-    assert requests.answered(None) == ()
+    assert requests.complete(numbers[0]) == ()
+    assert requests.complete(numbers[1]) == (BTC,)
+    assert requests.complete(str(numbers[2])) == (BTC,)
+    assert requests.complete(numbers[1]) == (), "once"
+    assert requests.complete(None) == ()
 
 
 def test_a_sentence_names_instruments_as_whole_words() -> None:

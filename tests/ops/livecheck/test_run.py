@@ -20,9 +20,9 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Exchange
 from onebook.ops.livecheck import ExchangeReport, FindingKind, LiveCheck
 from onebook.ops.livecheck.run import SYMBOLS, defaults, own_hosts
+from onebook.simulator import SimulatedExchange, SimulatedExchanges
 from onebook.simulator.kit import Now
-from onebook.simulator.kit.front import system_now
-from onebook.simulator.kit.server import SimulatedExchange, SimulatedExchanges
+from onebook.simulator.kit.loopback import system_now
 from ops.livecheck.drift import (
     HOST,
     Bodies,

@@ -13,12 +13,11 @@ import pytest
 from msgspec import json
 
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.amounts import UNIT, product, quotient, shown
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey, demo
 from onebook.simulator.accounts.bybit.endpoints import TOO_OLD
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.serving import serving
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.history import UNIT, product, quotient, shown
+from onebook.simulator.accounts.serving import SimulatedTransport, serving
 
 NOW_MS = 1_763_000_000_000
 KEY = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")

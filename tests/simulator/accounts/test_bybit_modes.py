@@ -8,8 +8,8 @@ import pytest
 
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History
-from onebook.simulator.accounts.bybit.markets import MARKETS
-from onebook.simulator.accounts.bybit.modes import CONTRACT, SPOT, UNIFIED, USDC
+from onebook.simulator.accounts.bybit.facts import MARKETS
+from onebook.simulator.accounts.bybit.generator import CONTRACT, SPOT, UNIFIED, USDC
 from simulator.accounts.test_bybit_account import NOW_MS, Asker, exchange, window
 
 UNIFIED_MS, MERGED_MS = NOW_MS - 25 * DAY_MS, NOW_MS - 12 * DAY_MS

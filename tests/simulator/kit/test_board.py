@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onebook.simulator import DIALECTS
 from onebook.simulator.binance import Binance
 from onebook.simulator.kit.board import (
     FIRST_SEQUENCE,
@@ -14,22 +15,22 @@ from onebook.simulator.kit.board import (
     Dropped,
     ExchangeBoard,
     ExchangeRules,
+    Most,
     Now,
     SimulatedSession,
     Spelling,
     TextChanges,
+    Windows,
     loaded,
 )
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.front import Front
+from onebook.simulator.kit.loopback import Front
 from onebook.simulator.kit.market import MarketBooks
-from onebook.simulator.kit.windows import Most, Windows
 
 
 def board_of(
     name: str, rules: ExchangeRules, *, seed: int = 1
 ) -> tuple[MarketBooks, ExchangeBoard]:
-    market = MarketBooks({name: DIALECTS[name]}, seed=seed)
+    market = MarketBooks({name: DIALECTS[name].offer()}, seed=seed)
     return market, ExchangeBoard(DIALECTS[name].listings, market.books(name), rules=rules)
 
 
@@ -117,7 +118,7 @@ def test_a_phantom_keeps_the_book_crossed_until_a_snapshot() -> None:
     market, board = board_of("okx", ExchangeRules())
     channel = board.channel(ChannelKey("BTC-USDT", 400))
     assert channel is not None
-    [(price, amount)] = channel.haunt().bids
+    [(price, amount)] = channel.cross().bids
     assert float(price) > float(channel.top(1).asks[0][0])
     assert channel.top(1).bids == [(price, amount)]
     list(market.step("okx"))
@@ -159,10 +160,10 @@ def test_connections_of_one_address_share_its_windows_and_nothing_else() -> None
     address: dict[Most, deque[float]] = {}
     limits = (Most(2, 1.0), Most(3, 10.0, per_address=True))
     one, other = Windows(limits, address), Windows(limits, address)
-    assert [one.takes(0.0) for _ in range(3)] == [True, True, False]
-    assert [other.takes(5.0) for _ in range(2)] == [True, False]
-    assert one.takes(9.9) is False
-    assert other.takes(10.0) is True
+    assert [one.allow(0.0) for _ in range(3)] == [True, True, False]
+    assert [other.allow(5.0) for _ in range(2)] == [True, False]
+    assert one.allow(9.9) is False
+    assert other.allow(10.0) is True
 
 
 def test_what_is_one_too_many_is_counted_by_its_kind() -> None:
@@ -171,9 +172,9 @@ def test_what_is_one_too_many_is_counted_by_its_kind() -> None:
         Windows([Most(1)], breaches=breaches, kind=kind) for kind in ("requests", "connects")
     ]
     for moment in (0.0, 0.1, 0.2, 5.0):
-        windows[0].takes(moment)
+        windows[0].allow(moment)
     assert breaches == {"requests": 2}
-    assert [windows[1].takes(moment) for moment in (0.0, 0.1)] == [True, False]
+    assert [windows[1].allow(moment) for moment in (0.0, 0.1)] == [True, False]
     assert breaches == {"requests": 2, "connects": 1}
 
 
@@ -181,7 +182,7 @@ def test_requests_weigh_what_the_exchange_says_and_beyond_its_budget_get_429() -
     now = Now(0.0, 0)
     board = ExchangeBoard(
         Binance.listings,
-        MarketBooks({"binance": Binance}, seed=1).books("binance"),
+        MarketBooks({"binance": Binance.offer()}, seed=1).books("binance"),
         rules=Binance.rules,
     )
     front = Front(Binance(board), board, clock=lambda: now, instead=lambda path, query: None)
@@ -248,3 +249,41 @@ def test_a_whole_window_has_what_changed_and_what_a_fault_made_of_it() -> None:
     assert gone, "what is gone is not in the window"
     faulty = channel.whole(TextChanges([("NaN", "1")], []))
     assert faulty == ([*channel.top(10).bids, ("NaN", "1")], channel.top(10).asks)
+
+
+# Rate limits
+
+
+def test_as_many_as_allowed_pass_and_one_more_when_the_first_is_old():
+    windows = Windows([Most(2, 1.0)])
+    assert [windows.allow(now) for now in (0.0, 0.5, 0.9)] == [True, True, False]
+    assert windows.allow(1.0)
+    assert not windows.allow(1.4)
+
+
+def test_all_limits_hold_at_once_and_a_refusal_is_counted_in_none():
+    windows = Windows([Most(1, 1.0), Most(2, 10.0)])
+    assert [windows.allow(now) for now in (0.0, 0.5, 1.0, 2.0)] == [True, False, True, False]
+    assert windows.allow(10.0)
+
+
+def test_a_weight_counts_as_so_many():
+    windows = Windows([Most(10, 1.0)])
+    assert windows.allow(0.0, 8)
+    assert not windows.allow(0.0, 3)
+    assert windows.allow(0.0, 2)
+
+
+def test_connections_of_an_address_share_its_windows_and_no_others():
+    limits, address = [Most(3, 1.0, per_address=True), Most(2, 1.0)], {}
+    one, other = Windows(limits, address), Windows(limits, address)
+    assert [one.allow(0.0), one.allow(0.0), one.allow(0.0)] == [True, True, False]
+    assert [other.allow(0.0), other.allow(0.0)] == [True, False]
+
+
+def test_breaches_are_counted_by_kind():
+    breaches = Counter()
+    windows = Windows([Most(1)], breaches=breaches, kind="subscribe")
+    for _ in range(3):
+        windows.allow(0.0)
+    assert breaches == {"subscribe": 2}

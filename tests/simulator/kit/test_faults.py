@@ -10,9 +10,9 @@ from contract.venue import list_body
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import LossDetection, Send
 from onebook.model import Instrument
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit.board import Frame, Now, PublishedBook, TextChanges
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.faults import FAULTS, HUGE_BYTES
+from onebook.simulator.kit.server import FAULTS, HUGE_BYTES
 from simulator.pure import Desk, main_pair
 
 

@@ -5,19 +5,22 @@ import pytest
 import websockets
 
 from onebook.simulator.kit.board import (
+    Dialect,
     ExchangeBoard,
     ExchangeRules,
+    Frame,
     Now,
+    PublishedBook,
     RestReply,
     SimulatedSession,
+    TextChanges,
     answered,
 )
-from onebook.simulator.kit.front import Front
-from onebook.simulator.kit.loopback import Loopback
+from onebook.simulator.kit.loopback import Front, Loopback
 
 
-class Made:
-    """Says in binary frames where it was asked for an address; has no books."""
+class Made(Dialect):
+    """Echoes, in binary frames at one address, and answers POST requests; has no books."""
 
     rules = ExchangeRules(posted=("/info",))
 
@@ -28,6 +31,9 @@ class Made:
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         return [frame]
 
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> Frame:
+        raise NotImplementedError
+
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         return []
 
@@ -37,12 +43,17 @@ class Made:
     def post(self, path: str, host: str, now: Now) -> RestReply | None:
         return answered(f"ws://{host}/pushed") if path == "/address" else None
 
+    @staticmethod
+    def native_of(frame: object) -> str | None:
+        return None
+
 
 @pytest.fixture
 async def loopback():
+    board = ExchangeBoard((), {}, rules=Made.rules)
     front = Front(
-        Made(),
-        ExchangeBoard((), {}, rules=Made.rules),
+        Made(board),
+        board,
         clock=lambda: Now(0.0, 0),
         instead=lambda path, query: None,
     )

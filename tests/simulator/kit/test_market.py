@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.listings import ListedSymbol, step_text
-from onebook.simulator.kit.market import MarketBooks, Side, SimulatedBook, decimal_text, units
+from onebook.simulator import DIALECTS
+from onebook.simulator.kit.market import (
+    ListedSymbol,
+    MarketBooks,
+    Side,
+    SimulatedBook,
+    decimal_text,
+    step_text,
+    units,
+)
 
 NAMES = list(DIALECTS)
 STEPS_A_SECOND = 10  # of `onebook demo`
@@ -16,7 +23,7 @@ STEPS = 1_200
 
 
 def made(names: list[str], seed: int) -> MarketBooks:
-    return MarketBooks({name: DIALECTS[name] for name in names}, seed=seed)
+    return MarketBooks({name: DIALECTS[name].offer() for name in names}, seed=seed)
 
 
 def levels(book: SimulatedBook) -> tuple[dict[int, int], dict[int, int]]:
@@ -140,7 +147,7 @@ def test_a_crossing_lasts_about_a_second_however_slow_or_fast_the_steps_are(rate
     names, seconds = NAMES[:5], 240 if rate_hz <= STEPS_A_SECOND else 40
     now_ms = 0
     market = MarketBooks(
-        {name: DIALECTS[name] for name in names}, seed=1, clock=lambda: now_ms / 1000
+        {name: DIALECTS[name].offer() for name in names}, seed=1, clock=lambda: now_ms / 1000
     )
     symbols = ("BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT")
     best: dict[str, dict[str, tuple[int, int]]] = {symbol: {} for symbol in symbols}

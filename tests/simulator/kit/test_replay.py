@@ -11,10 +11,10 @@ import websockets
 from websockets.exceptions import ConnectionClosed
 
 from onebook.feeds.recording import Received, Recorder, read
+from onebook.simulator import SimulatedExchanges
 from onebook.simulator.kit import replay as replay_module
 from onebook.simulator.kit.board import Now
 from onebook.simulator.kit.replay import Replay
-from onebook.simulator.kit.server import SimulatedExchanges
 from simulator.follower import Follower
 
 OKX_URL = "wss://ws.okx.com:8443/ws/v5/public"

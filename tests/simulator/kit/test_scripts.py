@@ -7,9 +7,9 @@ import pytest
 
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import RecordingError
+from onebook.simulator import DIALECTS
 from onebook.simulator.kit.board import ChannelKey
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.scripts import exchange_of, listing_of, scripts
+from onebook.simulator.kit.replay import exchange_of, listing_of, scripts
 from simulator.pure import Desk
 
 OKX = "wss://ws.okx.com:8443/ws/v5/public <-> 1.0\n"

@@ -12,10 +12,9 @@ from websockets.frames import Close
 
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import LossDetection, Trading
+from onebook.simulator import DIALECTS, SimulatedExchanges
 from onebook.simulator.kit import loopback
 from onebook.simulator.kit.board import Now
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.server import SimulatedExchanges
 from simulator.follower import Follower
 from simulator.pure import main_pair
 
@@ -61,6 +60,7 @@ async def settled(follower: Follower, sim: SimulatedExchanges, symbol: str = "")
     await follower.until(lambda: equal(5) and equal())
 
 
+@pytest.mark.over_sockets
 async def test_every_connector_keeps_every_book_equal_to_the_truth(name: str) -> None:
     fitting = EXCHANGES[name].limits.topics
     symbols = [listing.symbol for listing in DIALECTS[name].listings[:fitting]]
@@ -183,14 +183,14 @@ async def test_freeze_silence_and_heal() -> None:
         sim["okx"].freeze()
         sim.step()
         assert tuple(sim["okx"].book(SYMBOL)) == before
-        sim["okx"].thaw()
+        sim["okx"].unfreeze()
         sim["okx"].silence()
         sim.step()
         frames = len(follower.frame_log)
         await follower.ws.send("ping")
         await follower.until(lambda: len(follower.frame_log) > frames)
         assert follower.frame_log[frames:] == ["pong"], "a silent exchange answers pings"
-        sim["okx"].speak()
+        sim["okx"].end_silence()
         sim.step()
         await follower.until(lambda: bool(follower.faults))
         sim["okx"].refuse(SYMBOL)

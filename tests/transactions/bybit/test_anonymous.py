@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from clocks import made_of
+from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, SECOND_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
 from onebook.simulator.accounts.bybit.facts import FundLine
+from onebook.simulator.accounts.history import HistoryTable
 from onebook.simulator.accounts.serving import serving
-from onebook.simulator.accounts.tables import HistoryTable
 from onebook.transactions.bybit import BYBIT
-from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
@@ -26,7 +27,7 @@ PAGE = 100  # rows of a full page
 SECOND = NOW_MS - DAY_MS
 
 
-def passing() -> ServiceClock:
+def passing() -> Clock:
     """A clock that only waiting moves on: no limit of requests takes real time."""
     now_s = 0.0
 
@@ -35,7 +36,7 @@ def passing() -> ServiceClock:
         now_s += seconds
         await asyncio.sleep(0)
 
-    return ServiceClock(now_ms=lambda: NOW_MS, now_s=lambda: now_s, sleep=sleep)
+    return made_of(wall_ms=lambda: NOW_MS, monotonic=lambda: now_s, sleep=sleep)
 
 
 def account(*seconds: int) -> Account:

@@ -1,7 +1,8 @@
 """Accounts that were classic, or UTA 1.0: what came before is read, or said to be missing."""
 
+from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 import pytest
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from onebook.errors import ExchangeFailed
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History
 from onebook.simulator.accounts.bybit.endpoints import LISTINGS
 from onebook.simulator.accounts.bybit.keys import AccountRefused
-from onebook.simulator.accounts.faults import AccountFaults
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
 DAYS = 100
@@ -36,6 +37,11 @@ FORMER_PATHS = (
 CONTRACT_LEDGER = "/v5/account/contract-transaction-log"
 FILLS = ("trade", "funding", "liquidation", "fill of a delivery")
 Answer = dict[str, Any]
+
+
+def each_once(paths: Sequence[str], codes: Sequence[int]) -> list[tuple[str, int]]:
+    """Each path with one code, and each code with some path: they do not depend on each other."""
+    return list(zip(paths, cycle(codes), strict=False))
 
 
 def asked(account: Account, *types: str, prepare: Any = None, **fields: Any) -> Any:
@@ -243,8 +249,9 @@ def test_half_a_year_of_usdc_contracts_is_not_two() -> None:
     assert natives(answer, "futures_linear", *FILLS) == fills_of(account, "linear")
 
 
-@pytest.mark.parametrize("code", [404, 10017, 100028])
-@pytest.mark.parametrize("path", [*FORMER_PATHS, CONTRACT_LEDGER])
+@pytest.mark.parametrize(
+    ("path", "code"), each_once([*FORMER_PATHS, CONTRACT_LEDGER], [404, 10017, 100028])
+)
 def test_a_path_of_another_kind_of_account_is_not_a_failure(path: str, code: int) -> None:
     """Bybit refuses paths of modes that an account was never in; that must not be `partial`
     for ever.
@@ -266,8 +273,7 @@ def test_a_path_of_another_kind_of_account_is_not_a_failure(path: str, code: int
     assert requests.get(path, 0) <= 12  # once for each source, not once for each window
 
 
-@pytest.mark.parametrize("code", [10005, 10020, 182200])
-@pytest.mark.parametrize("path", FORMER_PATHS)
+@pytest.mark.parametrize(("path", "code"), each_once(FORMER_PATHS, [10005, 10020, 182200]))
 def test_a_refusal_is_never_taken_for_completeness(path: str, code: int) -> None:
     def refuse(query: Any, key: Any) -> Any:
         raise AccountRefused(code, "no")

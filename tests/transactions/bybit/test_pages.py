@@ -7,13 +7,13 @@ import pytest
 from onebook.transactions.adapter import Page, SourceFailed, Window
 from onebook.transactions.bybit.endpoints import ENDPOINTS
 from onebook.transactions.bybit.pages import (
+    as_evidence,
     cursor_parameter,
-    owned,
     query_of,
     read_row,
     read_rows,
     rows_of,
-    witnessed,
+    with_holder,
 )
 from onebook.transactions.record import Holder, Status
 from transactions.bybit.native import SPOT, fill, fund_row, line, order
@@ -193,13 +193,13 @@ class TestAnUnreadableRowKeepsItsPlace:
 
 
 def test_a_holder_is_named_once() -> None:
-    assert owned(record(account=Holder("FUND", None)), "7").account == Holder("FUND", "7")
-    assert owned(record(account=Holder("FUND", "1")), "7").account == Holder("FUND", "1")
-    assert owned(record(account=None), None).account is None
+    assert with_holder(record(account=Holder("FUND", None)), "7").account == Holder("FUND", "7")
+    assert with_holder(record(account=Holder("FUND", "1")), "7").account == Holder("FUND", "1")
+    assert with_holder(record(account=None), None).account is None
 
 
 def test_a_witness_gives_no_record_but_the_time_below_which_more_was() -> None:
-    page = witnessed(Page([record(timestamp=5, updated_at=9)], 1, "next"))
+    page = as_evidence(Page([record(timestamp=5, updated_at=9)], 1, "next"))
     assert (page.records, page.kept_from_ms, page.cursor) == ([], 10, "")
-    pending = witnessed(Page([record(timestamp=5, status=Status.PENDING)], 1, "next"))
+    pending = as_evidence(Page([record(timestamp=5, status=Status.PENDING)], 1, "next"))
     assert (pending.kept_from_ms, pending.cursor) == (None, "next")

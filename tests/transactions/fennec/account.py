@@ -12,12 +12,18 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.amounts import UNIT, product, shown
-from onebook.simulator.accounts.clock import RisingStamps, wall_ms
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.ledger import WalletBalances
-from onebook.simulator.accounts.limits import RollingCount
-from onebook.simulator.accounts.tables import BadCursor, CursorCodec, Entry, HistoryTable, Pager
+from onebook.simulator.accounts.admission import AccountFaults, RisingStamps, RollingCount, wall_ms
+from onebook.simulator.accounts.history import (
+    UNIT,
+    BadCursor,
+    CursorCodec,
+    Entry,
+    HistoryTable,
+    Pager,
+    WalletBalances,
+    product,
+    shown,
+)
 
 API_KEY, SECRET, PASSPHRASE = "fennec-key-0000000", "fennec-secret-000000", "desert fox 42"
 WEEK_MS: Final = 7 * DAY_MS
@@ -177,7 +183,7 @@ class SimulatedFennec:
             raise FennecRefused("passphrase")
         if not self._nonces.accept(API_KEY, asked.pop("nonce")):
             raise FennecRefused("nonce")
-        if not self._limit.take(self._now_ms())[0]:
+        if not self._limit.count_request(self._now_ms())[0]:
             raise FennecRefused("limit")
         return asked
 

@@ -16,7 +16,7 @@ from onebook.cli.transactions import transactions_app
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.errors import InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.clock import wall_ms
+from onebook.simulator.accounts.admission import wall_ms
 from onebook.simulator.accounts.serving import serving
 from onebook.transactions import registry
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault

@@ -1,4 +1,15 @@
-"""What connectors share: one import statement gives a connector all that it needs."""
+"""What connectors share, behind one import statement.
+
+- `contract`: outputs of a connector, facts of an `Exchange`
+- `channel`: `BookChannel`, and the events of control frames
+- `codec`: decoding of frames and bodies, encoding of requests
+- `families`: message forms that several exchanges have in common
+- `sync`: sequencing strategies of books; `engine`: state machines of a connection
+- `listing`: instrument lists, with the tables of `currencies`; `limits`: rate limits
+
+Internal: `roster` (instruments and requests of a connection), `through_ccxt` (exchanges without a
+connector), `quality` (quality levels).
+"""
 
 from onebook.exchanges.kit.channel import (
     Accepted,
@@ -11,7 +22,30 @@ from onebook.exchanges.kit.channel import (
     RequestRejected,
     SeedRefused,
     SocketSeed,
+    accepted_of,
     verbs,
+)
+from onebook.exchanges.kit.codec import (
+    ABSENT,
+    BYTES,
+    INT64,
+    SEQUENCE_MAX,
+    TEXT,
+    UNREADABLE,
+    Checksum,
+    Dated,
+    ErrorBody,
+    Sequence64,
+    batches,
+    control_reader,
+    decode,
+    items_reader,
+    protobuf_reader,
+    send,
+    short,
+    symbol_of,
+    text_in,
+    texts_of,
 )
 from onebook.exchanges.kit.contract import (
     EXPECTED,
@@ -19,6 +53,7 @@ from onebook.exchanges.kit.contract import (
     NO_LEVELS,
     NOTHING,
     ROWS_MAX,
+    UNTIMED,
     Acknowledged,
     Address,
     Alive,
@@ -36,6 +71,7 @@ from onebook.exchanges.kit.contract import (
     Ignored,
     Instruments,
     LossDetection,
+    Moment,
     Output,
     Outputs,
     ProtocolError,
@@ -51,30 +87,14 @@ from onebook.exchanges.kit.contract import (
     Verify,
     each_of,
 )
-from onebook.exchanges.kit.controls import accepted_of, control_reader
-from onebook.exchanges.kit.engine import Engine, SeededEngine
-from onebook.exchanges.kit.frames import (
-    ABSENT,
-    SEQUENCE_MAX,
-    UNREADABLE,
-    Checksum,
-    Dated,
-    ErrorBody,
-    Sequence64,
-    batches,
-    decode,
-    instrument_of,
-    instruments_of,
-    items_reader,
-    send,
-    short,
-    sound,
-    step_of,
-    symbol_of,
-    text_in,
-    texts_of,
+from onebook.exchanges.kit.engine import Engine, QuietEngine, SeededEngine
+from onebook.exchanges.kit.families import (
+    DepthBody,
+    DepthUpdate,
+    RpcControl,
+    combined_updates,
+    join_by_rest,
 )
-from onebook.exchanges.kit.join import Join
 from onebook.exchanges.kit.limits import (
     FETCHES_BURST,
     ExchangeLimits,
@@ -84,11 +104,15 @@ from onebook.exchanges.kit.limits import (
     Scope,
     bucket_within,
 )
-from onebook.exchanges.kit.listing import NAME, ListReader
-from onebook.exchanges.kit.moments import UNTIMED, Moment
-from onebook.exchanges.kit.protobuf import BYTES, INT64, TEXT, reader
-from onebook.exchanges.kit.quiet import QuietBook, QuietEngine
-from onebook.exchanges.kit.sync import Chain, Trackers, Unnumbered, WholeBooks
+from onebook.exchanges.kit.listing import (
+    NAME,
+    ListReader,
+    instrument_of,
+    instruments_of,
+    sound,
+    step_of,
+)
+from onebook.exchanges.kit.sync import Chain, Join, QuietBook, Trackers, Unnumbered, WholeBooks
 
 __all__ = [
     "ABSENT",
@@ -121,6 +145,8 @@ __all__ = [
     "Counted",
     "Dated",
     "Delta",
+    "DepthBody",
+    "DepthUpdate",
     "Engine",
     "ErrorBody",
     "Event",
@@ -148,6 +174,7 @@ __all__ = [
     "Quotas",
     "Renewed",
     "RequestRejected",
+    "RpcControl",
     "Scope",
     "SeedRefused",
     "Seeded",
@@ -168,13 +195,15 @@ __all__ = [
     "accepted_of",
     "batches",
     "bucket_within",
+    "combined_updates",
     "control_reader",
     "decode",
     "each_of",
     "instrument_of",
     "instruments_of",
     "items_reader",
-    "reader",
+    "join_by_rest",
+    "protobuf_reader",
     "send",
     "short",
     "sound",

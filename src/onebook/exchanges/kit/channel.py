@@ -1,7 +1,8 @@
-"""Description of an exchange's order book channel, and the events its control frames stand for.
+"""Description of an exchange's order book channel, and the events of its control frames.
 
-An exchange states a `BookChannel`: pure module-level functions that write requests and read frames,
-and what `engine` must know of them. An `Event` is what `control` makes of a frame without data.
+A connector declares a `BookChannel`: pure module-level functions that encode requests and decode
+frames, and properties of the protocol that the engine needs. `control` turns a frame without book
+data into an `Event`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -9,18 +10,31 @@ from typing import Any
 
 from msgspec import Struct
 
-from onebook.exchanges.kit.contract import Alive, Closing, Ignored, Outputs, Send, SlowDown, Trading
-from onebook.exchanges.kit.moments import UNTIMED, Moment
+from onebook.exchanges.kit.codec import texts_of
+from onebook.exchanges.kit.contract import (
+    UNTIMED,
+    Alive,
+    Closing,
+    Ignored,
+    Moment,
+    Outputs,
+    Send,
+    SlowDown,
+    Trading,
+)
 from onebook.exchanges.kit.roster import native
 from onebook.exchanges.kit.sync import Tracker, Trackers
 from onebook.model import Instrument
 
 
 class Accepted(Struct, frozen=True):
-    """The exchange accepted subscriptions: by name, or those of a numbered request.
+    """The exchange accepted subscriptions.
 
-    `channel` is the id that frames of the name carry (`BookChannel.channel_ids`). `lists_all`
-    means that the answer names all that is accepted of its request: the others are refused.
+    Args:
+        names: The accepted names, or none if the request is numbered.
+        number: The number of the request.
+        channel: The id in the frames of the name (`BookChannel.channel_ids`).
+        lists_all: The names are complete: the others of the request are refused.
     """
 
     names: Sequence[str] = ()
@@ -33,13 +47,12 @@ class RequestRejected(Struct, frozen=True):
     """The exchange refused a request.
 
     Args:
-        words: Its reason; names in it are the ones that are refused.
-        names: Those that it states apart from its reason.
-        number: Of the request; None where this exchange does not number them.
-        whole: One bad name costs the whole request: the others of it are subscribed again.
-        repeated: The names are subscribed already, which is no refusal.
-        code: Of the error, where the exchange has codes: see `BookChannel.too_many` and
-            `unavailable`.
+        words: The error message; the names that it contains are refused.
+        number: The number of the request; None if the exchange does not number them.
+        whole: One bad name fails the whole request: its other names are subscribed again.
+        repeated: The names are already subscribed, which is no refusal.
+        names: Refused names that the error lists separately.
+        code: The error code, if any: see `BookChannel.too_many` and `unavailable`.
     """
 
     words: str
@@ -51,9 +64,9 @@ class RequestRejected(Struct, frozen=True):
 
 
 class BookFrame(Struct, frozen=True):
-    """A frame of a book that `data` did not take: it is damaged, or its book is not followed.
+    """A frame of a book that `data` did not process: damaged, or of a book that is not subscribed.
 
-    `name` is "" where it names none or several, or where it has a `channel` id instead.
+    `name` is "" if the frame names none or several, or has a `channel` id instead.
     """
 
     name: str = ""
@@ -61,7 +74,7 @@ class BookFrame(Struct, frozen=True):
 
 
 class SocketSeed(Struct, frozen=True):
-    """The whole book of a name, as it was requested on the socket (`BookChannel.request`)."""
+    """The whole book of a name, requested on the socket (`BookChannel.request`)."""
 
     name: str
     bids: bytes
@@ -71,7 +84,7 @@ class SocketSeed(Struct, frozen=True):
 
 
 class SeedRefused(Struct, frozen=True):
-    """The whole book of a name will not come; its subscription is not touched."""
+    """The exchange refused the requested book of a name; the subscription continues."""
 
     name: str
     words: str
@@ -100,9 +113,9 @@ Plain = (
 
 
 class Counted(Struct, frozen=True):
-    """The meaning of a frame that is not of a book, where the exchange counts these frames too.
+    """The event of a control frame with its number, if the exchange counts these frames too.
 
-    A damaged frame of a book is a `BookFrame` without its number: the next frame shows the gap.
+    A damaged frame of a book is a `BookFrame` without a number: the next frame shows the gap.
     """
 
     number: int
@@ -117,9 +130,9 @@ def verbs(
     on: str = "subscribe",
     off: str = "unsubscribe",
 ) -> tuple[Written, Written]:
-    """Make `subscribe` and `unsubscribe` of one function, where they differ in a verb alone.
+    """Make `subscribe` and `unsubscribe` from one function, if they differ only in a verb.
 
-    `write` gets the names, the number of the request and the verb.
+    `write` is called with the names, the number of the request and the verb.
     """
 
     def subscribe(names: Sequence[Any], number: int) -> object:
@@ -132,44 +145,44 @@ def verbs(
 
 
 class BookChannel(Struct, frozen=True):
-    """An exchange's order book channel: pure functions and what the engine must know of them.
+    """An exchange's order book channel: pure functions, and properties that the engine needs.
 
     Connectors pass the first five by position.
 
     Args:
-        data: Decodes a frame of a book and turns it into outputs (the hot path). For every other
-            frame it raises what msgspec raises, or returns None and has changed nothing.
-        control: Reads every frame that `data` does not take.
-        subscribe: Writes the request for some names; the number is this request's own. One that
-            names its time returns `frames.Dated`.
-        unsubscribe: Writes its opposite; None where each request replaces those before it, so that
-            `subscribe` always names everything that is on the connection.
-        track: Makes what keeps one book in sync (`sync`).
-        names_per_request: The most names in one request; where requests replace,
+        data: Decodes a frame of a book to outputs (the hot path). For any other frame it raises one
+            of `codec.UNREADABLE` or returns None, and has changed nothing.
+        control: Decodes every frame that `data` did not process.
+        subscribe: Encodes the subscription of some names, with the number of this request. A
+            message that contains its sending time is a `codec.Dated`.
+        unsubscribe: Encodes the unsubscription; None if each request replaces the previous ones, so
+            that `subscribe` always lists all names of the connection.
+        track: Makes the sequencing strategy of one book (`sync`).
+        names_per_request: Maximum number of names in a request; if requests replace each other,
             `ExchangeLimits.topics`.
-        key: The name in the frames, where it is not the native one.
-        pause: Writes the request that comes before a repeated subscription, where it differs from
+        key: Returns the name in the frames, if it differs from the native one.
+        pause: Encodes the request before a repeated subscription, if it differs from
             `unsubscribe`.
-        seed: Reads the REST body that starts a book: `bids`, `asks`, `sequence`, and `at` where it
-            names its time.
-        request: Writes the request for the whole book of one name, where it comes on the socket as
-            a `SocketSeed` or `SeedRefused` and not by REST.
-        welcomes: Whether the exchange must greet a connection before it takes requests.
-        configure: Messages that are sent first on each connection, before any request.
+        seed: Decodes the body that starts a book: `bids`, `asks`, `sequence`, and `at` if it
+            contains its time.
+        request: Encodes the request for the whole book of one name, if it is answered on the socket
+            (`SocketSeed`, `SeedRefused`) and not by REST.
+        welcomes: Whether the exchange must greet a connection before it accepts requests.
+        configure: Messages to send first on each connection, before any request.
         channel_ids: Whether frames name a book by an id that the acknowledgement of its
             subscription assigned (`Accepted.channel`). `data` then gets the books by these ids,
             and `unsubscribe` and `pause` get ids.
-        unsubscribes_all: Whether `unsubscribe` ends every subscription of the connection: those
-            that stay are asked for again.
-        renews: Whether a repeated subscription brings another snapshot: a resync then asks for it
-            without unsubscribing.
-        acknowledges: Whether it answers a subscription that it accepts. Where it does not, what
-            was requested counts as accepted, and only its data shows whether it is.
-        too_many: The codes of errors that ask for fewer requests and refuse nothing. Sentences that
-            do so are known without (`roster.RATE_LIMITS`).
-        unavailable: The codes of errors of a server that cannot serve a request now and may serve
-            the same one later. Sentences that say so are known without (`roster.UNAVAILABLE`).
-        expected: Whole frames without consequences: the answer to our ping, where it is no JSON.
+        unsubscribes_all: Whether `unsubscribe` ends every subscription of the connection: the
+            remaining ones are subscribed again.
+        renews: Whether a repeated subscription is answered with another snapshot: a resync then
+            subscribes without unsubscribing.
+        acknowledges: Whether the exchange acknowledges subscriptions. If not, requested ones count
+            as accepted, and only their data confirms them.
+        too_many: Codes of errors about too many requests, which refuse nothing. Messages are
+            recognized without codes (`roster.RATE_LIMITS`).
+        unavailable: Codes of errors about a temporary failure of the exchange. Messages are
+            recognized without codes (`roster.UNAVAILABLE`).
+        expected: Whole frames without consequences, such as an answer to our ping that is not JSON.
     """
 
     data: Callable[[Trackers[Any, Any], bytes], Outputs | None]
@@ -191,3 +204,14 @@ class BookChannel(Struct, frozen=True):
     too_many: Collection[int | str] = ()
     unavailable: Collection[int | str] = ()
     expected: Collection[bytes] = (b"pong",)
+
+
+def accepted_of(items: object, number: int | str | None) -> Accepted:
+    """Accept the names that the answer to a request lists, and refuse the others of the request.
+
+    An answer without a list of names accepts the whole request, so that an unusual one refuses
+    none.
+    """
+    names = texts_of(items)
+    whole = isinstance(items, list) and len(names) == len(items)
+    return Accepted(names, number, lists_all=whole)

@@ -1,8 +1,8 @@
-"""What a connector is: bytes in, values out, no I/O, no clock, no logging.
+"""The interface of connectors: bytes in, values out; no I/O, no clock, no logging.
 
-A connector knows one exchange's protocol on one connection. The feed owns the socket: it hands
-frames to `received`, REST bodies to `fetched`, and executes what comes back. Design:
-ARCHITECTURE.md, "Data path".
+A connector implements one exchange's protocol on one connection. The feed owns the socket: it
+passes frames to `received` and REST bodies to `fetched`, and executes the outputs that they return.
+An `Exchange` states the facts of an exchange. Design: ARCHITECTURE.md, "Data path".
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,23 +11,60 @@ from typing import Final, Protocol, final, runtime_checkable
 
 from msgspec import Struct
 
+from onebook.clock import ms_of_iso
 from onebook.core.types import PAIRS, ChecksumLayout, LevelShape
 from onebook.exchanges.kit.limits import ExchangeLimits
-from onebook.exchanges.kit.moments import UNTIMED, Moment, milliseconds
 from onebook.model import Instrument
 
 NO_LEVELS: Final = b"[]"
 
+# A timestamp as the exchange sends it: Unix time in ms, us or ns, as a number or its digits, or ISO
+# 8601 text. Connectors pass it on unread, because few of them are read; see `milliseconds`.
+Moment = int | str
+UNTIMED: Final = 0
+TIME_CHARACTERS_MAX: Final = 40  # a longer text is no time
+# Larger numbers are in the next smaller unit. In ms they would be the years 5138 and after; in us
+# and ns the same figures are 1973 and before.
+MILLISECONDS_MAX: Final = 10**14
+MICROSECONDS_MAX: Final = 10**17
+NANOSECONDS_MAX: Final = 10**20
+
+
+def milliseconds(at: Moment) -> int:
+    """Convert an exchange's timestamp to Unix milliseconds, rounded down; 0 if it is invalid.
+
+    Text without a time zone is UTC.
+    """
+    number = at if isinstance(at, int) else _time_number(at)
+    if number < MILLISECONDS_MAX:
+        return max(number, UNTIMED)
+    if number < MICROSECONDS_MAX:
+        return number // 1_000
+    return number // 1_000_000 if number < NANOSECONDS_MAX else UNTIMED
+
+
+def _time_number(text: str) -> int:
+    if len(text) > TIME_CHARACTERS_MAX:
+        return UNTIMED
+    if text.isdecimal():
+        return int(text)
+    try:
+        return ms_of_iso(text)
+    except ValueError:
+        return UNTIMED
+
 
 class Snapshot(Struct, frozen=True, gc=False):
-    """The whole book of an instrument: replaces what was there and makes it live.
+    """The whole book of an instrument: replaces the previous book and makes it live.
 
-    Level text is as it came, in a shape that the connector states once: bytes, or msgspec's `Raw`,
-    which types as bytes. `levels_asked` is
-    the limit of the request: a side with so many levels goes on beyond its last one, unknown to
-    us (coverage horizon); 0 where there was none, or where the exchange keeps a window in sync by
-    sending what enters and leaves it. `at` is the exchange's own time of the message as it came,
-    `UNTIMED` where it names none; `at_ms` converts it.
+    Args:
+        instrument: The instrument.
+        bids, asks: Raw text of the levels: bytes, or msgspec's `Raw`, which is typed as bytes.
+        shape: How a level is written.
+        levels_asked: The limit of the request: a side with so many levels continues beyond its
+            last one, unknown to us (coverage horizon). 0 if there was no limit, or if the exchange
+            keeps a window in sync by sending the levels that enter and leave it.
+        at: The exchange's time of the message as it was sent; `UNTIMED` if absent.
     """
 
     instrument: Instrument
@@ -45,9 +82,10 @@ class Snapshot(Struct, frozen=True, gc=False):
 
 @final
 class Delta(Struct, frozen=True, gc=False):
-    """Changed levels with absolute amounts; 0 removes. `LevelShape` states when all are in `bids`.
+    """Changed levels with absolute amounts; 0 removes a level.
 
-    `at` and `at_ms` are those of a `Snapshot`.
+    The fields are those of a `Snapshot`. `LevelShape` states whether `bids` holds the levels of
+    both sides.
     """
 
     instrument: Instrument
@@ -63,7 +101,7 @@ class Delta(Struct, frozen=True, gc=False):
 
 
 class Verify(Struct, frozen=True, gc=False):
-    """The checksum the book must have now, after the values before it."""
+    """The checksum that the book must have after the outputs before this one."""
 
     instrument: Instrument
     layout: ChecksumLayout
@@ -80,10 +118,12 @@ class Gap(Struct, frozen=True, gc=False):
 class Send(Struct, frozen=True, gc=False):
     """A text frame to send; the feed paces it.
 
-    An `urgent` one goes ahead of everything that is queued: the answer to a ping of the exchange.
-    One that names the time at which it is sent has no `frame`: `dated` writes it of Unix
-    milliseconds when it leaves, which may be long after it was queued. `asks` are the books that it
-    requests; an unsubscription requests none.
+    Args:
+        frame: The frame; empty if `dated` writes it.
+        urgent: It is sent ahead of all queued frames, such as the answer to the exchange's ping.
+        dated: Writes a frame that contains its sending time, from Unix milliseconds at the moment
+            it is sent, which may be long after it was queued.
+        asks: The instruments whose books it requests; none for an unsubscription.
     """
 
     frame: bytes
@@ -92,16 +132,19 @@ class Send(Struct, frozen=True, gc=False):
     asks: tuple[Instrument, ...] = ()
 
     def at(self, now_ms: int) -> bytes:
-        """Return the frame that leaves at this time."""
+        """Return the frame to send at this time."""
         return self.frame if self.dated is None else self.dated(now_ms)
 
 
 class Fetch(Struct, frozen=True, gc=False):
-    """A REST body that is needed: GET `path` below the exchange's REST address.
+    """A REST request: GET `path` below the exchange's REST address; the body goes to `fetched`.
 
-    `weight` is what it costs of the exchange's request budget. The body comes back by `fetched`.
-    A `spare` one is for a book that is live: it yields to every other request, and where it
-    brings nothing the book is unchanged.
+    Args:
+        instrument: The instrument whose book it requests.
+        path: Path and query.
+        weight: Its cost in the exchange's request budget.
+        spare: It refreshes a live book: it yields to all other requests, and if it fails the book
+            is unchanged.
     """
 
     instrument: Instrument
@@ -111,52 +154,55 @@ class Fetch(Struct, frozen=True, gc=False):
 
 
 class Acknowledged(Struct, frozen=True, gc=False):
-    """The exchange accepted the subscription; a snapshot is due within `snapshot_s`."""
+    """The exchange accepted a subscription; its snapshot is due within `snapshot_s`."""
 
     instrument: Instrument
 
 
 class Renewed(Struct, frozen=True, gc=False):
-    """A subscription was written again in a request for others, and is acknowledged as at first.
+    """A subscription was repeated in a request for others; another acknowledgement is expected.
 
-    An exchange may leave it out without an error, and the old book would remain.
+    The exchange may drop it without an error, and the old book would remain.
     """
 
     instrument: Instrument
 
 
 class BookRefused(Struct, frozen=True, gc=False):
-    """The exchange will not give this book; its health becomes offline."""
+    """The exchange refused this book; its health becomes offline."""
 
     instrument: Instrument
     reason: str
 
 
 class BookHalted(Struct, frozen=True, gc=False):
-    """The exchange does not trade this instrument now: offline, and subscribed again later."""
+    """The exchange has halted this instrument: offline, and subscribed again later."""
 
     instrument: Instrument
     reason: str
 
 
 class SnapshotFailed(Struct, frozen=True, gc=False):
-    """The exchange did not give the whole book that was asked for; its stream goes on."""
+    """The exchange refused a requested snapshot; the subscription continues."""
 
     instrument: Instrument
     reason: str
 
 
 class Unnamed(Struct, frozen=True, gc=False):
-    """An error that names no instrument: about requests that are not acknowledged, no live book."""
+    """An error without an instrument: it concerns unacknowledged requests, not live books."""
 
     reason: str
 
 
 class SlowDown(Struct, frozen=True, gc=False):
-    """The exchange serves no requests for now: nothing is refused, ask again after a pause.
+    """The exchange serves no requests for now: nothing is refused, requests are retried later.
 
-    It got too many, or is `unavailable`. The latter is about these `instruments` alone where the
-    error names them or their request, and may be about one where it names none.
+    Args:
+        reason: The exchange's message.
+        unavailable: The exchange is unavailable; otherwise it received too many requests.
+        instruments: If unavailable, the instruments that the error or its request names. Without
+            any the error may concern just one unknown instrument.
     """
 
     reason: str
@@ -172,10 +218,12 @@ class Trading(Struct, frozen=True, gc=False):
 
 
 class Ignored(Struct, frozen=True, gc=False):
-    """A message without consequences: `known` is False where it is none of this protocol.
+    """A message without consequences.
 
-    `refused` are the words of an error about a request that subscribes to no book of the connection
-    any more, such as an unsubscription.
+    Args:
+        known: False if the message is not part of this protocol.
+        refused: The message of an error about a request without current books, such as an
+            unsubscription.
     """
 
     known: bool
@@ -183,16 +231,16 @@ class Ignored(Struct, frozen=True, gc=False):
 
 
 class Alive(Struct, frozen=True, gc=False):
-    """A heartbeat of the exchange: of one instrument, or of the whole connection where None.
+    """A heartbeat of the exchange for one instrument, or for the whole connection if None.
 
-    Only what the exchange sends of its own accord; an answer to our ping proves a socket.
+    Only messages that the exchange sends unasked: an answer to our ping proves only the socket.
     """
 
     instrument: Instrument | None = None
 
 
 class Closing(Struct, frozen=True, gc=False):
-    """The exchange announced that it ends this connection: open another at once."""
+    """The exchange announced that it will end this connection: another is opened at once."""
 
     reason: str
 
@@ -216,31 +264,31 @@ Output = (
     | Alive
     | Closing
 )
-# What a frame becomes. A delta that is all of it stands alone: nearly all frames are such.
+# Outputs of one frame. A single delta comes without a tuple, as nearly all frames do.
 Outputs = tuple[Output, ...] | Delta
 NOTHING: Final[tuple[Output, ...]] = ()
 HEARTBEAT: Final[tuple[Output, ...]] = (Alive(),)
 EXPECTED: Final[tuple[Output, ...]] = (Ignored(known=True),)
 UNKNOWN: Final[tuple[Output, ...]] = (Ignored(known=False),)
-ROWS_MAX: Final = 50_000  # rows of an instrument list; the longest known has about 5,000
+ROWS_MAX: Final = 50_000  # rows of an instrument list; the longest known one has about 5,000
 
 
 def each_of(outputs: Outputs, *then: Output) -> tuple[Output, ...]:
-    """Return the outputs of a frame as a tuple, whatever their number, and others behind them."""
+    """Return the outputs of a frame as a tuple, followed by others."""
     return (outputs, *then) if type(outputs) is Delta else (*outputs, *then)
 
 
 class Instruments(list[Instrument]):
-    """An instrument list as it was read; `refused` counts rows whose names are not sound."""
+    """A parsed instrument list; `refused` counts rows whose names are not sound."""
 
     refused: int = 0
 
 
 class ProtocolError(Exception):
-    """A frame or body that is not what this exchange sends: the one error a connector raises.
+    """An invalid frame or body of an exchange: the only exception that a connector raises.
 
-    `instrument` is the one that the frame may have touched, None where that cannot be known and
-    every instrument of the connection may be touched.
+    `instrument` is the one that the frame may have changed; None if it may be any instrument of the
+    connection.
     """
 
     def __init__(self, reason: str, instrument: Instrument | None = None) -> None:
@@ -250,80 +298,80 @@ class ProtocolError(Exception):
 
 
 class Connector(Protocol):
-    """One connection's protocol state. Made anew for every connection."""
+    """The protocol state of one connection; every connection has a new one."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None: ...
 
     def opened(self) -> Iterable[Output]:
-        """The connection is open: what to send first (the subscriptions)."""
+        """Return what to send on the open connection: the subscriptions."""
 
     def reader(self) -> Callable[[bytes], Iterable[Output] | Delta | None]:
-        """Return what reads frames of books (the hot path); one delta comes without a tuple.
+        """Return the function that processes frames of books (the hot path).
 
-        Of any other frame it returns None or raises one of `frames.UNREADABLE`, and has changed
-        nothing: that frame is for `received`.
+        It returns a single delta without a tuple. For any other frame it returns None or raises one
+        of `codec.UNREADABLE`, and has changed nothing: such a frame is passed to `received`.
         """
 
     def received(self, frame: bytes) -> Iterable[Output]:
-        """Act on one frame of any kind.
+        """Process one frame of any kind.
 
         Raises:
-            ProtocolError: The frame is not this exchange's, or its levels cannot be trusted.
+            ProtocolError: The frame is invalid, or its levels cannot be trusted.
         """
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Act on the body of a `Fetch`.
+        """Process the body of a `Fetch`.
 
         Raises:
-            ProtocolError: The body is not what was asked for.
+            ProtocolError: The body is not a book.
         """
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Start these instruments again with as few requests as possible; no other is touched."""
+        """Request new snapshots of these instruments with as few requests as possible."""
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Subscribe more instruments on the open connection."""
+        """Subscribe to more instruments on the open connection."""
 
     def remove(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Unsubscribe; later frames of these instruments are ignored."""
+        """Unsubscribe from instruments; their later frames are ignored."""
 
 
 class StreamPosition(Enum):
-    """How far a stream has delivered, compared with the REST body its book was seeded with."""
+    """State of a stream compared with the REST body that seeded its book."""
 
-    UNPROVEN = auto()  # nothing delivered since it was subscribed, and nothing known to be missing
-    BEHIND = auto()  # the body is newer: the stream must still deliver what lies between
+    UNPROVEN = auto()  # nothing delivered since the subscription, nothing known to be missing
+    BEHIND = auto()  # the body is newer: the changes up to it are still due
     CURRENT = auto()
 
 
 @runtime_checkable
 class Seeded(Protocol):
-    """What a connector has beside `Connector` where REST bodies seed its books."""
+    """The part of a connector whose books are seeded by REST bodies, beside `Connector`."""
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Act on the body of a `Fetch`, as every connector does."""
+        """Process the body of a `Fetch`, as every connector does."""
 
     def reseed(self, instrument: Instrument) -> Iterable[Output]:
-        """Ask for another body while the book stays live and goes on following its stream."""
+        """Request another body while the book stays live and follows its stream."""
 
     def abandon(self, instrument: Instrument) -> None:
-        """Expect no body any more from the last `reseed`."""
+        """Give up on the body of the last `reseed`."""
 
     def position(self, instrument: Instrument) -> StreamPosition:
         """Compare the stream with the body."""
 
     def invalidate(self, instrument: Instrument) -> Iterable[Output]:
-        """Leave a stream that delivers nothing: the next `resync` subscribes to it anew."""
+        """Unsubscribe from a dead stream; the next `resync` subscribes to it again."""
 
 
 class ParseInstruments(Protocol):
-    """Reads one body of an instrument list; what is not spot or not soundly named is left out."""
+    """Parses an instrument list; skips rows that are not spot or have unsound names."""
 
     def __call__(self, body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-        """Read a body.
+        """Parse a body.
 
         Raises:
-            ProtocolError: It is no such list, or has more rows than `rows_max`.
+            ProtocolError: The body is no such list, or has more rows than `rows_max`.
         """
 
 
@@ -331,27 +379,27 @@ NextPage = Callable[[Sequence[bytes]], str | None]
 
 
 class LossDetection(Enum):
-    """What shows that a frame of a book was lost."""
+    """How the loss of a frame of a book is detected."""
 
-    NUMBERS = auto()  # at once: each frame names the state before it
-    COUNT = auto()  # at once: frames of the connection are counted, so a loss may be of any book
-    CHECKSUM = auto()  # as soon as the levels of the checksum differ
-    ORDER = auto()  # nothing: only TCP keeps the frames of a socket together
-    WHOLE = auto()  # nothing, and nothing must: each frame has the whole book
+    NUMBERS = auto()  # at once: each frame names the previous state
+    COUNT = auto()  # at once, for all books: the exchange counts the frames of a connection
+    CHECKSUM = auto()  # once the levels of the checksum differ
+    ORDER = auto()  # not at all: only TCP keeps the frames of a socket in order
+    WHOLE = auto()  # not needed: each frame has the whole book
 
 
 class FrameForm(Enum):
-    """What a message of the exchange is, in a text or a binary frame."""
+    """Encoding of the exchange's messages, in text or binary frames."""
 
-    PLAIN = auto()  # what the connector reads
-    COMPRESSED = auto()  # the same in gzip or zlib; inflated up to `feeds.frame_bytes_max`
+    PLAIN = auto()  # as the connector decodes them
+    COMPRESSED = auto()  # in gzip or zlib; inflated up to `feeds.frame_bytes_max`
     DEFLATED = auto()  # plain, or by RFC 7692: permessage-deflate is offered in the handshake
 
 
 class Heartbeat(Struct, frozen=True):
     """A text frame that the client must send every `every_s` seconds.
 
-    One that names the time at which it is sent has no `frame`, as in a `Send`.
+    `dated` writes a frame that contains its sending time, as in a `Send`.
     """
 
     frame: bytes
@@ -359,25 +407,25 @@ class Heartbeat(Struct, frozen=True):
     dated: Callable[[int], bytes] | None = None
 
     def message(self) -> Send:
-        """Return it as a frame that goes ahead of all others."""
+        """Return it as an urgent frame."""
         return Send(self.frame, urgent=True, dated=self.dated)
 
 
 class Address(Struct, frozen=True):
-    """Where one connection goes, and the heartbeat it must send where the answer names one."""
+    """The address of one connection, and its heartbeat if the exchange's answer has one."""
 
     url: str
     heartbeat: Heartbeat | None = None
 
 
 class Connect(Struct, frozen=True):
-    """A REST request that comes before each connection: a token, an address.
+    """A REST request before each connection, for a token or an address.
 
     Args:
         method: GET or POST; its body is empty.
         path: Below the exchange's REST address.
-        address: Reads the answer; raises `ProtocolError` where it holds no address.
-        weight: What it costs of the exchange's request budget (`ExchangeLimits.fetches`).
+        address: Parses the answer; raises `ProtocolError` if it contains no address.
+        weight: Its cost in the exchange's request budget (`ExchangeLimits.fetches`).
     """
 
     method: str
@@ -391,38 +439,37 @@ class Exchange(Struct, frozen=True):
 
     Args:
         name: The CCXT id.
-        display: The name people know.
-        ws_url: Where feeds connect (no credentials).
-        rest_url: Base of every REST path.
-        instruments_path: The REST list of instruments.
-        instruments_body: The JSON that is sent to ask for it by POST; None where it is a GET.
-        parse_instruments: Reads that list; halted ones keep their status.
-        next_page: From the bodies so far, the path of the next one; None after the last.
+        display: Its usual name.
+        ws_url: WebSocket address of the feeds (without credentials).
+        rest_url: Base address of every REST path.
+        instruments_path: REST path of the instrument list.
+        instruments_body: JSON body to request the list by POST; None for GET.
+        parse_instruments: Parses the list; halted instruments keep their status.
+        next_page: Returns the path of the next page from the bodies so far; None after the last.
         connector: Makes the protocol state of one connection.
-        connect: What is asked for before each connection, None where `ws_url` suffices.
-        depth: Levels a side that the channel gives; 0 where it is unbounded.
-        interval_ms: How often the channel sends what changed; 0 in real time, None where the
-            exchange does not document it.
-        frames: What its messages are; ours are text always.
-        frame_bytes: The longest message that it may send, where that is more than
-            `feeds.frame_bytes_max` allows by default; 0 elsewhere.
-        guard: What shows a lost frame.
-        timed: Whether each delta, or each snapshot where there are no deltas, names its time.
-        truncate: Whether we must cut the book to `depth` after each change (kraken).
-        limits: How much it takes from its clients.
-        holds: The HTTP statuses by which it shuts this address out, and for how many seconds
-            nothing is sent where its answer does not state it. 418, 429 and 503 need no row.
-        heartbeat: What the client must send, None where protocol pings suffice.
-        silence_max_s: No frame at all for so long, not even a pong: the socket is dead.
-        heartbeat_max_s: No data and no heartbeat of the exchange for so long: the connection
-            delivers nothing. None where the exchange promises neither.
-        quiet_max_s: No data and no heartbeat for one instrument for so long: it is stale.
-        snapshot_s: A subscription must have brought its book after so long.
-        lifetime_s: The exchange ends connections of this age.
-        former_names: Other names clients may use for it.
-        channels: Other book channels of the same exchange, by the name that an operator chooses
-            one by (`feeds.overrides.<exchange>.channel`); each has the facts of its own.
-        via: The library that owns its sockets (`through_ccxt`), "" where feeds of ours do.
+        connect: Request before each connection; None if `ws_url` suffices.
+        depth: Levels a side of the channel; 0 if unbounded.
+        interval_ms: Interval of the channel's updates; 0 in real time, None if undocumented.
+        frames: Encoding of the exchange's messages; ours are always text.
+        frame_bytes: Longest message of the exchange, if above the default of
+            `feeds.frame_bytes_max`; 0 otherwise.
+        guard: How a lost frame is detected.
+        timed: Whether each delta (each snapshot if there are no deltas) contains its time.
+        truncate: Whether the book must be cut to `depth` after each change (kraken).
+        limits: Rate limits and connection limits.
+        holds: HTTP statuses of an address ban, each with the seconds without requests if the
+            response does not state them. 418, 429 and 503 need no row.
+        heartbeat: Heartbeat that the client must send; None if protocol pings suffice.
+        silence_max_s: Seconds without any frame, pongs included, before the socket is dead.
+        heartbeat_max_s: Seconds without data and heartbeats before the connection is dead; None if
+            the exchange promises neither.
+        quiet_max_s: Seconds without data and heartbeats of one instrument before it is stale.
+        snapshot_s: Seconds within which a subscription must deliver its book.
+        lifetime_s: Age at which the exchange ends connections, in seconds.
+        former_names: Other names that clients may use.
+        channels: Other book channels of this exchange by name, each with its own facts; operators
+            choose one with `feeds.overrides.<exchange>.channel`.
+        via: The library that owns the sockets (`through_ccxt`); "" for our own feeds.
     """
 
     name: str

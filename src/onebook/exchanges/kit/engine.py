@@ -1,10 +1,10 @@
-"""The engine of a connection: what every connector shares, around the functions of one exchange.
+"""Sans-I/O state machines of one exchange connection, driven by the functions of a `BookChannel`.
 
-An exchange states a `BookChannel` (`channel.py`). `Engine`
-owns the rest: the roster, the numbering and batching of requests, what was accepted or
-refused, which instruments an error is about, resync, adding and removing, a welcome to wait for.
-`SeededEngine` is for exchanges whose subscription brings deltas only and whose books start at a
-body that is asked for, by REST or on the socket.
+`Engine` owns everything that does not depend on the exchange: the instruments, numbering and
+batching of requests, accepted and refused subscriptions, attribution of errors, resync, adding and
+removing instruments, waiting for a welcome. `SeededEngine` is for exchanges that send deltas only
+and whose books start at a requested body, by REST or on the socket. `QuietEngine` is for streams of
+whole books that may stay silent until the next change (`sync.QuietBook`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,10 +23,12 @@ from onebook.exchanges.kit.channel import (
     SocketSeed,
     Written,
 )
+from onebook.exchanges.kit.codec import UNREADABLE, batches, send, short
 from onebook.exchanges.kit.contract import (
     EXPECTED,
     HEARTBEAT,
     NOTHING,
+    UNTIMED,
     Acknowledged,
     BookRefused,
     Fetch,
@@ -43,20 +45,17 @@ from onebook.exchanges.kit.contract import (
     Unnamed,
     each_of,
 )
-from onebook.exchanges.kit.frames import UNREADABLE, batches, send, short
-from onebook.exchanges.kit.join import Join
-from onebook.exchanges.kit.moments import UNTIMED
 from onebook.exchanges.kit.roster import Requests, Roster, is_rate_limit, is_unavailable
-from onebook.exchanges.kit.sync import Trackers
+from onebook.exchanges.kit.sync import Join, QuietBook, Trackers
 from onebook.model import Instrument
 
-# Of a frame that is not of a book, or of a damaged one: decoded it takes up to 30 times as much.
+# Limit of control frames and damaged frames: decoded they take up to 30 times as much memory.
 CONTROL_BYTES_MAX: Final = 1 << 20
 OMITTED: Final = "the exchange does not list it among the accepted subscriptions"
 
 
 class Engine:
-    """The protocol state of one connection whose subscriptions bring their own snapshots."""
+    """The protocol state of one connection whose subscriptions start with a snapshot."""
 
     def __init__(self, channel: BookChannel, instruments: Sequence[Instrument]) -> None:
         self._channel = channel
@@ -69,10 +68,10 @@ class Engine:
         self._accepted: set[str] = set()
         self._refused: set[str] = set()
         self._ready = not channel.welcomes
-        # Codes are numbers or texts, and an exchange may write either.
+        # Exchanges write codes as numbers or as text.
         self._too_many = frozenset(map(str, channel.too_many))
         self._unavailable = frozenset(map(str, channel.unavailable))
-        # Where requests replace each other, the one that names what stays.
+        # If requests replace each other, unsubscribing is a request that names the rest.
         self._unsubscribe = channel.unsubscribe or channel.subscribe
 
     def opened(self) -> Iterable[Output]:
@@ -81,11 +80,11 @@ class Engine:
         return configured + self._subscribe(self._books.all())
 
     def reader(self) -> Callable[[bytes], Outputs | None]:
-        """Return what reads frames of books (the hot path): the exchange's own function."""
+        """Return the function that processes frames of books (the hot path): the exchange's own."""
         return self._data
 
     def received(self, frame: bytes) -> Iterable[Output]:
-        """Act on one frame of any kind."""
+        """Process one frame of any kind."""
         try:
             outputs = self._data(frame)
         except UNREADABLE as error:
@@ -93,16 +92,16 @@ class Engine:
         return self._control(frame, None) if outputs is None else each_of(outputs)
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Ignore a body: nothing is asked for by REST."""
+        """Ignore a body: nothing is requested by REST."""
         return NOTHING
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Subscribe again: the only way to another snapshot."""
+        """Subscribe again, which is the only way to get another snapshot."""
         again = self._books.restarted(instruments)
         pause = self._channel.pause
         if pause is None and not self._channel.renews:
             pause = self._channel.unsubscribe
-        paused = NOTHING if pause is None else self._left(pause, again)
+        paused = NOTHING if pause is None else self._leave(pause, again)
         return paused + self._subscribe(again)
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
@@ -114,19 +113,19 @@ class Engine:
         gone = self._books.remove(instruments)
         self._forget(gone)
         if gone and self._channel.unsubscribes_all:
-            left = self._left(self._unsubscribe, gone[:1])
+            left = self._leave(self._unsubscribe, gone[:1])
             stay = self._books.all()
             return (*left, *self._subscribe(stay), *(Renewed(one) for one in stay))
-        return self._left(self._unsubscribe, gone)
+        return self._leave(self._unsubscribe, gone)
 
     # Requests
 
     def _subscribe(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         self._forget(instruments)
-        asked = self._requested(self._channel.subscribe, instruments, awaited=True)
-        if self._channel.acknowledges or not asked:
-            return asked
-        return (*asked, *self._confirm(instruments))
+        requests = self._requested(self._channel.subscribe, instruments, awaited=True)
+        if self._channel.acknowledges or not requests:
+            return requests
+        return (*requests, *self._confirm(instruments))
 
     def _forget(self, instruments: Iterable[Instrument]) -> None:
         names = [self._channel.key(one) for one in instruments]
@@ -156,13 +155,13 @@ class Engine:
         )
         return (*requests, *renewed)
 
-    def _left(self, write: Written, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Unsubscribe by name, or by id; what has no id yet is left once it gets one."""
+    def _leave(self, write: Written, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
+        """Unsubscribe by name or by id; an instrument without an id once its id is assigned."""
         if not self._channel.channel_ids:
             return self._requested(write, instruments)
-        return self._left_ids(write, self._books.leave(instruments))
+        return self._leave_ids(write, self._books.release_ids(instruments))
 
-    def _left_ids(self, write: Written, ids: Sequence[int]) -> tuple[Output, ...]:
+    def _leave_ids(self, write: Written, ids: Sequence[int]) -> tuple[Output, ...]:
         each = batches(ids, self._channel.names_per_request)
         return tuple(send(write(batch, self._requests.issue(()))) for batch in each)
 
@@ -179,9 +178,9 @@ class Engine:
             isinstance(event, BookFrame)
             and event.channel is not None
             and error is None
-            and self._books.disown(event.channel, self._refused)
+            and self._books.ignore_unassigned(event.channel, self._refused)
         ):
-            left = self._left_ids(self._unsubscribe, [event.channel])
+            left = self._leave_ids(self._unsubscribe, [event.channel])
             return (*left, *each_of(self._data(frame) or NOTHING))
         if isinstance(event, Counted):
             lost = self._followed.missed(event.number)
@@ -192,15 +191,15 @@ class Engine:
         match event:
             case Accepted(names, number, channel, lists_all=False):
                 left = NOTHING if channel is None else self._assign(names, channel)
-                return left + self._confirm([*self._named(names), *self._answered(number)])
+                return left + self._confirm([*self._named(names), *self._complete(number)])
             case Accepted():
-                return self._sift(event)
+                return self._accept_listed(event)
             case BookFrame(name, channel):
                 if channel is not None:
                     name = self._books.name_of(channel)
                 late = error is None or name in self._books.trackers.left
                 if late and name not in self._books.trackers:
-                    return self._late(name)
+                    return self._late_frame(name)
                 named = repr(short(name)) if name else "a book that it does not name"
                 reason = f"a frame of {named} is damaged: {short(error)}"
                 raise ProtocolError(reason, self._books.known(name))
@@ -208,10 +207,10 @@ class Engine:
                 return self._welcomed()
             case SocketSeed():
                 return self._seeded(event)
-            case RequestRejected() | SeedRefused() if self._asks_for_fewer(event):
-                return self._later(event)
+            case RequestRejected() | SeedRefused() if self._is_rate_limit(event):
+                return self._slow_down(event)
             case RequestRejected() if self._is_unavailable(event):
-                return self._failed(event)
+                return self._postpone(event)
             case RequestRejected():
                 return self._reject(event)
             case SeedRefused():
@@ -220,8 +219,8 @@ class Engine:
                 return (event, *HEARTBEAT)
         return (event,)
 
-    def _late(self, name: str) -> tuple[Output, ...]:
-        """Ignore a frame of a removed book; where they do not end, unsubscribe again."""
+    def _late_frame(self, name: str) -> tuple[Output, ...]:
+        """Ignore a frame of a removed book; after `LATE_MAX` of them unsubscribe again."""
         write = self._channel.unsubscribe
         if not self._books.absent(name) or write is None or self._channel.unsubscribes_all:
             return NOTHING
@@ -240,121 +239,124 @@ class Engine:
         return self._subscribe(self._books.all())
 
     def _assign(self, names: Iterable[str], channel: int) -> tuple[Output, ...]:
-        """Note the id of a subscription; one that was removed meanwhile is unsubscribed.
+        """Record the id of a subscription; one that was removed meanwhile is unsubscribed.
 
-        An id that another book has says nothing: both are subscribed again.
+        If another book has the same id, both are subscribed again.
         """
-        rivals = [one for name in names for one in self._books.contest(name, channel)]
+        rivals = [one for name in names for one in self._books.release_conflicting(name, channel)]
         if rivals:
             reason = f"the exchange assigned id {channel} twice"
-            left = self._left_ids(self._unsubscribe, [channel])
+            left = self._leave_ids(self._unsubscribe, [channel])
             return (*left, *(Gap(one, reason) for one in rivals))
         former = [self._books.assign(name, channel) for name in names]
         ids = [each for each in former if each is not None]
-        return self._left_ids(self._unsubscribe, ids)
+        return self._leave_ids(self._unsubscribe, ids)
 
     def _confirm(self, instruments: Iterable[Instrument]) -> tuple[Output, ...]:
-        """Acknowledge each subscription once, however often the exchange does."""
-        new = self._unsettled(instruments)
+        """Report each subscription as acknowledged once, however often the exchange does."""
+        new = self._unanswered(instruments)
         self._accepted.update(self._channel.key(one) for one in new)
         return tuple(out for one in new for out in self._started(one)) or EXPECTED
 
     def _started(self, instrument: Instrument) -> tuple[Output, ...]:
         return (Acknowledged(instrument),)
 
-    def _sift(self, event: Accepted) -> tuple[Output, ...]:
-        """Accept what the answer to a request lists, refuse what it omits.
+    def _accept_listed(self, event: Accepted) -> tuple[Output, ...]:
+        """Accept the instruments that the answer to a request lists, refuse the others of it.
 
-        Exchanges omit what is subscribed already: what was accepted before is not refused, nor what
-        an earlier request asked for whose answer was lost.
+        Exchanges omit existing subscriptions, so an instrument is not refused if it was accepted
+        before, or is part of an unanswered request.
         """
-        asked = self._answered(event.number)
+        asked = self._complete(event.number)
         known = self._accepted.union(event.names)
         omitted = [
             one
             for one in asked
-            if self._channel.key(one) not in known and not self._requests.awaits(one)
+            if self._channel.key(one) not in known and not self._requests.pending_for(one)
         ]
         self._refused.update(self._channel.key(one) for one in omitted)
         return (*self._confirm(asked), *(BookRefused(one, OMITTED) for one in omitted))
 
     def _reject(self, event: RequestRejected) -> tuple[Output, ...]:
-        """Refuse the instruments that an error names, else the one of its request; else none.
+        """Refuse the instruments that an error names, otherwise the one of its request.
 
-        A request for several that is refused without a name may be so for one of them.
+        A request for several instruments that is refused without a name is retried in halves,
+        because just one of them may be the cause.
         """
         words = short(event.words)
-        waited = self._requests.waits(event.number)
-        asked = self._answered(event.number)
+        pending = self._requests.pending(event.number)
+        asked = self._complete(event.number)
         named = self._about(event)
         if not (named or event.repeated) and len(asked) > 1 and self._channel.unsubscribe:
-            return self._ask_halves(asked)
+            return self._retry_in_halves(asked)
         named = named or asked
-        if not named:  # of a request whose books were removed, or that subscribed to none
-            return (Ignored(known=True, refused=words),) if waited else (Unnamed(words),)
+        if not named:  # of a request without current books
+            return (Ignored(known=True, refused=words),) if pending else (Unnamed(words),)
         names = [self._channel.key(one) for one in named]
         self._forget(named)
         (self._accepted if event.repeated else self._refused).update(names)
         verdicts: tuple[Output, ...] = tuple(
             Acknowledged(one) if event.repeated else BookRefused(one, words) for one in named
         )
-        return verdicts + (self._ask_rest(event, asked) if event.whole else NOTHING)
+        return verdicts + (self._subscribe_rest(event, asked) if event.whole else NOTHING)
 
     def _about(self, event: RequestRejected) -> list[Instrument]:
-        """The instruments that an error names."""
+        """List the instruments that an error names."""
         return self._named(event.names) or self._books.named_in(event.words)
 
-    def _asks_for_fewer(self, event: RequestRejected | SeedRefused) -> bool:
-        """Return whether an error is about the number of requests, not about what was asked for."""
+    def _is_rate_limit(self, event: RequestRejected | SeedRefused) -> bool:
+        """Return whether an error is about the rate of requests, not about their content."""
         return str(event.code) in self._too_many or is_rate_limit(event.words)
 
     def _is_unavailable(self, event: RequestRejected) -> bool:
-        """Return whether the exchange failed: the same request may succeed later."""
+        """Return whether the exchange is unavailable: the same request may succeed later."""
         return str(event.code) in self._unavailable or is_unavailable(event.words)
 
-    def _later(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
+    def _slow_down(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
         if isinstance(event, SeedRefused):
             return (SlowDown(short(event.words)), *self._seed_refused(event))
-        self._requests.answered(event.number)  # a later answer must not wait for this one
+        self._requests.complete(event.number)  # its answer is here
         return (SlowDown(short(event.words)),)
 
-    def _failed(self, event: RequestRejected) -> tuple[Output, ...]:
-        """Postpone the instruments that an error names, else those of its request, else all."""
-        waited = self._requests.waits(event.number)
-        asked = self._answered(event.number)
+    def _postpone(self, event: RequestRejected) -> tuple[Output, ...]:
+        """Postpone the instruments that an error names, those of its request, or all."""
+        pending = self._requests.pending(event.number)
+        asked = self._complete(event.number)
         about = tuple(self._about(event) or asked)
-        if waited and not about:
+        if pending and not about:
             return (Ignored(known=True, refused=short(event.words)),)
         return (SlowDown(short(event.words), unavailable=True, instruments=about),)
 
-    def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
+    def _subscribe_rest(
+        self, event: RequestRejected, asked: Sequence[Instrument]
+    ) -> tuple[Output, ...]:
         among = self._books.all() if event.number is None else asked
-        return self._subscribe(self._unsettled(among))
+        return self._subscribe(self._unanswered(among))
 
-    def _ask_halves(self, asked: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Ask again in two requests, so that in the end what is refused is refused alone."""
-        rest = self._unsettled(asked)
+    def _retry_in_halves(self, asked: Sequence[Instrument]) -> tuple[Output, ...]:
+        """Repeat a request as two, so that finally the refused instrument is alone in one."""
+        rest = self._unanswered(asked)
         middle = (len(rest) + 1) // 2
         return (*self._subscribe(rest[:middle]), *self._subscribe(rest[middle:])) or EXPECTED
 
-    def _unsettled(self, instruments: Iterable[Instrument]) -> list[Instrument]:
-        """Those that were neither accepted nor refused."""
-        settled = self._accepted | self._refused
-        return [one for one in instruments if self._channel.key(one) not in settled]
+    def _unanswered(self, instruments: Iterable[Instrument]) -> list[Instrument]:
+        """List the instruments that were neither accepted nor refused."""
+        known = self._accepted | self._refused
+        return [one for one in instruments if self._channel.key(one) not in known]
 
     def _named(self, names: Iterable[str]) -> list[Instrument]:
         return [one for one in map(self._books.known, names) if one]
 
-    def _answered(self, number: int | str | None) -> list[Instrument]:
-        """The instruments of an answer, without those removed meanwhile."""
-        return [one for one in self._requests.answered(number) if self._books.find(one)]
+    def _complete(self, number: int | str | None) -> list[Instrument]:
+        """Complete a request; returns its instruments, without those removed meanwhile."""
+        return [one for one in self._requests.complete(number) if self._books.find(one)]
 
 
 class SeededEngine(Engine):
-    """The protocol state of one connection whose books start at bodies that are asked for."""
+    """The protocol state of one connection whose books start at requested bodies."""
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Start a book at its REST body, where books are not requested on the socket."""
+        """Start a book at its REST body, unless books are requested on the socket."""
         if self._channel.seed is None:
             return NOTHING
         try:
@@ -373,7 +375,8 @@ class SeededEngine(Engine):
         if book is None:
             return EXPECTED  # it was removed meanwhile
         return (
-            self._asking(book.seeded(event.bids, event.asks, event.sequence, event.at)) or EXPECTED
+            self._on_socket(book.seeded(event.bids, event.asks, event.sequence, event.at))
+            or EXPECTED
         )
 
     def _seed_refused(self, event: SeedRefused) -> tuple[Output, ...]:
@@ -384,10 +387,10 @@ class SeededEngine(Engine):
         if book.last is None:
             return (SnapshotFailed(book.instrument, short(event.words)),)
         book.abandon()
-        return EXPECTED  # a live book is unchanged
+        return EXPECTED  # a live book stays as it is
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Fetch books again; a stream itself is asked for only if it never was confirmed."""
+        """Fetch books again; subscribes only to unconfirmed streams."""
         unconfirmed: list[Instrument] = []
         fetches: list[Output] = []
         for one in instruments:
@@ -400,10 +403,10 @@ class SeededEngine(Engine):
     def reseed(self, instrument: Instrument) -> Iterable[Output]:
         """Fetch another body for a live book."""
         book = self._join(instrument)
-        return self._asking(book.reseed()) if book else NOTHING
+        return self._on_socket(book.reseed()) if book else NOTHING
 
     def abandon(self, instrument: Instrument) -> None:
-        """Expect no body for a live book."""
+        """Give up on the body for a live book."""
         book = self._join(instrument)
         if book is not None:
             book.abandon()
@@ -414,23 +417,23 @@ class SeededEngine(Engine):
         return book.position if book else StreamPosition.CURRENT
 
     def invalidate(self, instrument: Instrument) -> Iterable[Output]:
-        """Unsubscribe from a stream that delivers nothing; a resync subscribes again."""
+        """Unsubscribe from a dead stream; the next resync subscribes to it again."""
         book = self._join(instrument)
         if book is None or self._channel.key(instrument) not in self._accepted:
             return NOTHING
         book.invalidate()
         self._forget([instrument])
-        return self._left(self._unsubscribe, [instrument])
+        return self._leave(self._unsubscribe, [instrument])
 
     def _started(self, instrument: Instrument) -> tuple[Output, ...]:
         return (Acknowledged(instrument), *self._restarted(instrument))
 
     def _restarted(self, instrument: Instrument) -> tuple[Output, ...]:
         book = self._join(instrument)
-        return self._asking(book.restart()) if book else NOTHING
+        return self._on_socket(book.restart()) if book else NOTHING
 
-    def _asking(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-        """Ask on the socket for what would come by REST, where the exchange has it so."""
+    def _on_socket(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+        """Replace REST requests with requests on the socket, if the exchange has these."""
         write, key = self._channel.request, self._channel.key
         if write is None:
             return outputs
@@ -442,4 +445,67 @@ class SeededEngine(Engine):
         )
 
     def _join(self, instrument: Instrument) -> Join | None:
+        return self._books.find(instrument)
+
+
+class QuietEngine(Engine):
+    """The protocol state of one connection whose streams may stay silent.
+
+    Its channel makes a `QuietBook` for each instrument, and `seed` reads `bids`, `asks` and `at`.
+    """
+
+    def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
+        """Start a book at its body, or compare a live book with it."""
+        book = self._book(instrument)
+        if book is None or not book.awaits_body:
+            return NOTHING
+        read: Any = self._channel.seed
+        try:
+            seed = read(body)
+        except UNREADABLE as error:
+            reason = f"the book of {instrument.native} cannot be read: {short(error)}"
+            raise ProtocolError(reason, instrument) from None
+        return book.seeded(seed.bids, seed.asks, seed.at)
+
+    def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
+        """Fetch the books whose streams have delivered nothing; resubscribe the others."""
+        quiet = [book for one in instruments if (book := self._book(one)) and book.no_frame_yet]
+        fetches = tuple(out for book in quiet for out in book.request_body(spare=False))
+        named = [book.instrument for book in quiet]
+        again = self._books.restarted(one for one in instruments if one not in named)
+        accepted = [one for one in again if self._channel.key(one) in self._accepted]
+        return (*fetches, *self._leave(self._unsubscribe, accepted), *self._subscribe(again))
+
+    def reseed(self, instrument: Instrument) -> Iterable[Output]:
+        """Fetch a body to compare a live book with."""
+        book = self._book(instrument)
+        return NOTHING if book is None else book.request_body(spare=True)
+
+    def abandon(self, instrument: Instrument) -> None:
+        """Give up on the body for a live book."""
+        book = self._book(instrument)
+        if book is not None:
+            book.abandon()
+
+    def position(self, instrument: Instrument) -> StreamPosition:
+        """Compare the stream of an instrument with its last body."""
+        book = self._book(instrument)
+        return StreamPosition.CURRENT if book is None else book.position
+
+    def invalidate(self, instrument: Instrument) -> Iterable[Output]:
+        """Unsubscribe from a dead stream; the next resync subscribes to it again."""
+        book = self._book(instrument)
+        if book is None or self._channel.key(instrument) not in self._accepted:
+            return NOTHING
+        book.restart()
+        self._forget([instrument])
+        return self._leave(self._unsubscribe, [instrument])
+
+    def _started(self, instrument: Instrument) -> tuple[Output, ...]:
+        book = self._book(instrument)
+        if book is not None:
+            book.acknowledged()
+        return (Acknowledged(instrument),)
+
+    def _book(self, instrument: Instrument) -> QuietBook | None:
         return self._books.find(instrument)

@@ -1,9 +1,9 @@
-"""Instrument lists as data: the names of the members that hold what an instrument needs.
+"""Reads the instrument lists of exchanges: rows become instruments with checked names and steps.
 
-A `ListReader` is the `parse_instruments` of an exchange whose list is rows of JSON objects. Lists
-of another kind are read by a function of their connector (`frames.instruments_of`). `Columns`
-extracts fields by path and skips all others: msgspec decodes a row to a type built from the paths,
-without an intermediate dict.
+A `ListReader` is the `parse_instruments` of an exchange whose list is rows of JSON objects; it is
+declared by the names of their members. Other lists are read by a function of their connector with
+`instruments_of` and `instrument_of`. `Columns` extracts fields by path and skips all others:
+msgspec decodes a row to a type built from the paths, without an intermediate dict.
 """
 
 import re
@@ -11,30 +11,32 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
 from functools import cache, reduce
 from operator import or_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
+from onebook.core.types import SCALE_MAX
+from onebook.exchanges.kit import currencies
+from onebook.exchanges.kit.codec import UNREADABLE, decode, short
 from onebook.exchanges.kit.contract import ROWS_MAX, Instruments, ProtocolError
-from onebook.exchanges.kit.frames import (
-    UNREADABLE,
-    checked_rows,
-    decode,
-    instrument_of,
-    plain_step,
-    short,
-    sound_ones,
-    step_of,
-)
-from onebook.model import Instrument
+from onebook.model import Instrument, InstrumentStatus
 
+SYMBOL_CHARACTERS_MAX: Final = 40  # of our symbol of a pair
+STEP_DECIMALS: Final = 12  # of a step that is a float
+NATIVE_CHARACTERS_MAX: Final = 64  # of the exchange's name of a pair
+# Letters and digits of any script (Binance lists Chinese names) and the punctuation that exchanges
+# use: no blanks, control characters, bidirectional marks, quotes or HTML.
+_NAME: Final = re.compile(r"[\w.\-:/$@+!()*#~]+")
+_STEP: Final = re.compile(r"[0-9.eE+-]{0,32}")
+
+Row = TypeVar("Row")
 Value = str | int | bool | None
-Rule = Mapping[str, Collection[Value]]  # members and the values that each may have, or list
+Rule = Mapping[str, Collection[Value]]  # members and the allowed values of each
 Step = str | int | float
 Decimals = str | int
 
-NAME: Final = ""  # in place of a member: the name that the row has in an object of rows
+NAME: Final = ""  # in place of a member: the key of the row in an object of rows
 NO_RULE: Final[Rule] = {}
 
 Kinds = dict[tuple[str, ...], tuple[Any, bool]]  # the type of each path, and whether it is optional
@@ -43,7 +45,7 @@ _MEMBER: Final = re.compile(r"([^.\[]+)(?:\[(\w+)=(\w+)\])?(?:\.|$)")
 
 
 class PathStep(NamedTuple):
-    """A step of a path: a member, and which object of it where it is a list of them."""
+    """A step of a path: a member, and the key and value that select one object if it is a list."""
 
     name: str
     key: str = ""
@@ -52,17 +54,15 @@ class PathStep(NamedTuple):
 
 @cache
 def members_of(path: str) -> tuple[PathStep, ...]:
-    """Read a path such as `priceFilter.tickSize` or `filters[filterType=LOT_SIZE].stepSize`."""
+    """Parse a path such as `priceFilter.tickSize` or `filters[filterType=LOT_SIZE].stepSize`."""
     return tuple(PathStep(*each.groups("")) for each in _MEMBER.finditer(path))
 
 
 class Columns:
-    """The members of a JSON object that are read, by the names they have there.
+    """The members of a JSON object to decode, by path (`members_of`); all others are skipped.
 
-    A member of a member is written with a point, and one of the objects of a list by what it says
-    (`members_of`). What is not needed is not decoded. A member that is optional reads as None where
-    it is absent or null; an object that lacks another, or has a value of another type, cannot be
-    read.
+    An optional member that is absent or null reads as None. An object that lacks a required member,
+    or has a value of another type, cannot be decoded.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Columns:
         self._attributes: dict[tuple[str, ...], str] = {}
 
     def need(self, path: str, kind: Any, *, optional: bool) -> None:
-        """Read a member of this type; a member that is needed twice may have either."""
+        """Decode a member as this type; one that is needed twice may have either type."""
         members = members_of(path)
         names = tuple(member.name for member in members)
         for depth, member in enumerate(members, start=1):
@@ -82,7 +82,7 @@ class Columns:
         self._kinds[names] = (known | kind, absent and optional)
 
     def shape(self) -> type[Struct]:
-        """Return the type that an object is decoded to."""
+        """Return the Struct type that objects are decoded to."""
         return self._shape(self._kinds, ())
 
     def value(self, row: Any, path: str) -> Any:
@@ -97,7 +97,7 @@ class Columns:
         return row
 
     def _shape(self, kinds: Kinds, path: tuple[str, ...]) -> type[Struct]:
-        """Make the type of an object whose attributes are numbered: names may be no identifiers."""
+        """Make a Struct type with numbered attributes: member names may be no identifiers."""
         heads: dict[str, Kinds] = {}
         for (head, *rest), wanted in kinds.items():
             heads.setdefault(head, {})[tuple(rest)] = wanted
@@ -122,32 +122,31 @@ def _list_of(kind: Any) -> Any:
 
 
 class ListReader:
-    """Reads an instrument list by the names of its members; see `contract.ParseInstruments`.
+    """Reads an instrument list by the names of its members (`contract.ParseInstruments`).
 
-    Members are paths as `columns.members_of` reads them.
+    Members are given as paths (`members_of`).
 
     Args:
-        exchange: Whose list it is.
-        rows: The member that holds the rows, a list or an object; "" where the body is the rows.
-        native: The member with the exchange's own name of an instrument; `NAME` where rows are
-            members of an object that has them by this name.
-        base, quote: The members with its codes; "" where the native name holds both.
-        separator: What is between the two in a native name.
+        exchange: The exchange's name.
+        rows: The member that holds the rows, a list or an object; "" if the body is the rows.
+        native: The member with the exchange's name of an instrument; `NAME` if the rows are an
+            object with these names as keys.
+        base, quote: The members with the currency codes; "" if the native name holds both.
+        separator: The text between both codes in a native name.
         quote_first: Whether the native name begins with the quote.
-        spell: Writes the name that the socket uses, where it is not the native one of the list.
-        answered: Members that the body must have beside its rows; anything else is an error of the
-        exchange.
-        spot: Members of a spot row; others are left out.
-        not_spot: Members of a row that is not of spot; where it names several members, all of them.
-        not_spot_name: What is part of the native names that are not of spot.
-        trading: Members of a row that is traded now; others are halted.
-        halted: Members of a row that is halted; where it names several members, all of them.
-        tick, lot: The members with the steps of prices and amounts.
-        tick_decimals, lot_decimals: The members with the number of their decimals instead.
+        spell: Converts the name in the list to the one that the socket uses.
+        answered: Values that other members of the body must have; anything else is an error of the
+            exchange.
+        spot: Values of a spot row; other rows are skipped.
+        not_spot: Values of a row that is not spot; several members must all match.
+        not_spot_name: Text that only native names of other products contain.
+        trading: Values of a row that is trading; others are halted.
+        halted: Values of a halted row; several members must all match.
+        tick, lot: The members with the price and amount steps.
+        tick_decimals, lot_decimals: The members with the number of decimals instead.
 
-    A row lacks a needed member at its own cost: it is left out. Those of the negative rules
-    (`not_spot`, `halted`) and of steps may be absent, and those of a positive rule that has None
-    among its values.
+    A row that lacks a required member is skipped. Members of the negative rules (`not_spot`,
+    `halted`) and of steps may be absent, and so may those of a positive rule that allows None.
     """
 
     def __init__(
@@ -191,17 +190,17 @@ class ListReader:
         self._decode_body = msgspec.json.Decoder(kind).decode
 
     def of(self, exchange: str) -> "ListReader":
-        """Return a reader of the same list of another exchange."""
+        """Return a reader for another exchange that has the same list."""
         other = copy(self)
         other.exchange = exchange
         return other
 
     def __call__(self, body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-        """Read a body.
+        """Read a list.
 
         Raises:
-            ProtocolError: It is no such list, the exchange refuses it, or it has more rows than
-                `rows_max`.
+            ProtocolError: The body is no such list, is an error of the exchange, or has more rows
+                than `rows_max`.
         """
         found = decode(self._decode_body, body, what="the instruments", items_max=rows_max)
         rows = self._checked(found) if self._rows else found
@@ -209,7 +208,7 @@ class ListReader:
         named = rows.items() if isinstance(rows, dict) else (("", row) for row in rows)
         instruments = sound_ones(self._read(named))
         if isinstance(found, dict) and not instruments:
-            # An object of rows and an error are both objects.
+            # The rows may be an object, and so may an error.
             raise ProtocolError(f"the instruments hold no spot pair: {short(list(found))}")
         return instruments
 
@@ -286,7 +285,7 @@ class ListReader:
         return not forbids and all(is_said(row, *rule) for rule in needed.items())
 
     def _is_said(self, row: object, member: str, values: Collection[Value]) -> bool:
-        """Return whether a member has one of these values, or lists one."""
+        """Return whether a member has one of these values, or is a list that contains one."""
         value = self._columns.value(row, member)
         if isinstance(value, list):
             return any(each in values for each in value)
@@ -307,3 +306,115 @@ def _whole(number: Decimals | None) -> int | None:
     if isinstance(number, str):
         return int(number) if number.isdecimal() and len(number) < 3 else None
     return number
+
+
+def instruments_of(
+    rows: Collection[Raw],
+    row_type: type[Row],
+    build: Callable[[Row], Instrument | None],
+    *,
+    rows_max: int = ROWS_MAX,
+) -> Instruments:
+    """Read a list row by row; rows that cannot be decoded are skipped.
+
+    Raises:
+        ProtocolError: The list has more rows than `rows_max`.
+    """
+    checked_rows(rows, rows_max)
+    row_decode = msgspec.json.Decoder(row_type).decode
+
+    def built() -> Iterator[Instrument | None]:
+        for raw in rows:
+            try:
+                row = row_decode(raw)
+            except UNREADABLE:
+                continue
+            yield build(row)
+
+    return sound_ones(built())
+
+
+def checked_rows(rows: Collection[object], rows_max: int) -> None:
+    """Check the length of a list.
+
+    Raises:
+        ProtocolError: The list has more rows than `rows_max`.
+    """
+    if len(rows) > rows_max:
+        raise ProtocolError(f"the list has {len(rows)} rows, more than {rows_max}")
+
+
+def sound_ones(instruments: Iterable[Instrument | None]) -> Instruments:
+    """Keep the instruments with sound names, and count the others; skips None."""
+    found = Instruments()
+    for instrument in instruments:
+        if instrument is None:
+            continue
+        if sound(instrument):
+            found.append(instrument)
+        else:
+            found.refused += 1
+    return found
+
+
+def sound(instrument: Instrument) -> bool:
+    """Return whether the names of an instrument are safe in logs, pages and other systems."""
+    return (
+        len(instrument.symbol) <= SYMBOL_CHARACTERS_MAX
+        and len(instrument.native) <= NATIVE_CHARACTERS_MAX
+        and _NAME.fullmatch(instrument.symbol) is not None
+        and _NAME.fullmatch(instrument.native) is not None
+        and _STEP.fullmatch(instrument.tick) is not None
+        and _STEP.fullmatch(instrument.lot) is not None
+        and all(0 <= scale <= SCALE_MAX for scale in instrument.scales)
+    )
+
+
+def instrument_of(
+    exchange: str,
+    native: str,
+    *,
+    base: str,
+    quote: str,
+    trading: bool,
+    tick: str = "",
+    lot: str = "",
+    scales: tuple[int, int] = (0, 0),
+) -> Instrument | None:
+    """Make an instrument with our symbol; None if a part of its name is missing.
+
+    `base` and `quote` are the exchange's codes, which `currencies` translates. None also if one
+    contains "/", which would make the symbol ambiguous.
+    """
+    if not (native and base and quote) or "/" in base or "/" in quote:
+        return None
+    status = InstrumentStatus.TRADING if trading else InstrumentStatus.HALTED
+    codes = f"{base}/{quote}".upper()
+    symbol = currencies.symbol_of(exchange, codes)
+    steps = _plain(tick), _plain(lot)
+    return Instrument(exchange, symbol, native, *steps, status, codes, scales=scales)
+
+
+def _plain(step: str) -> str:
+    """Strip trailing zeros from a step."""
+    return step.rstrip("0").rstrip(".") if "." in step else step
+
+
+def plain_step(step: float | None) -> str:
+    """Format a step that is a JSON number, such as 1e-8, without an exponent.
+
+    An integer too large for a float is "inf", which is not `sound`.
+    """
+    try:
+        return "" if step is None else f"{step:.{STEP_DECIMALS}f}"
+    except OverflowError:
+        return "inf"
+
+
+def step_of(decimals: int | str | None) -> str:
+    """Return the step of a number of decimals: 2 is "0.01", 0 is "1", anything unusable is ""."""
+    if isinstance(decimals, str):
+        decimals = int(decimals) if decimals.isdecimal() and len(decimals) < 3 else None
+    if decimals is None or not 0 <= decimals <= 18:
+        return ""
+    return f"0.{'1':0>{decimals}}" if decimals else "1"

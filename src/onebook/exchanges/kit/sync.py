@@ -1,40 +1,54 @@
-"""Sequencing strategies that keep a book in sync (chained, unnumbered, whole).
+"""Sequencing strategies that keep a book in sync with its exchange. None of them holds levels.
 
-`Chain`: a snapshot on the socket, then deltas that each name the state they follow. `Unnumbered`:
-the same without numbers. `WholeBooks`: each frame has the whole book. The fourth way is in
-`join.py`: a snapshot that is asked for, joined with the deltas held back meanwhile; the fifth in
-`quiet.py`: whole books that may stay away, and a body that stands in for them. None of them
-holds levels; they decide which `Output` a message becomes. `Trackers` are those of one connection,
-and follow its numbers where an exchange counts all frames of it.
+- `Chain`: a snapshot on the socket, then deltas that each name the previous state.
+- `Unnumbered`: the same without numbers.
+- `WholeBooks`: each frame has the whole book.
+- `Join`: a snapshot that is requested, by REST or on the socket, joined with the deltas held back
+  meanwhile.
+- `QuietBook`: whole books on a stream that may stay silent, started and checked by REST bodies.
+
+Each turns messages of one instrument into outputs. `Trackers` holds the strategies of one
+connection, and checks its frame numbers if an exchange counts all frames of a connection.
 """
 
-from typing import Protocol, TypeVar
+from collections import deque
+from typing import Final, NamedTuple, Protocol, TypeVar
 
-from onebook.core.types import PAIRS, LevelShape
+from msgspec.structs import replace
+
+from onebook.core import Book
+from onebook.core.types import PAIRS, LevelError, LevelShape
 from onebook.exchanges.kit.contract import (
     NOTHING,
+    UNTIMED,
     Acknowledged,
     Delta,
+    Fetch,
     Gap,
+    Moment,
     Output,
     Outputs,
     Snapshot,
+    StreamPosition,
 )
-from onebook.exchanges.kit.moments import UNTIMED, Moment
 from onebook.model import Instrument
+
+HELD_MAX: Final = 1_000  # deltas that wait for a body; the oldest are dropped first
+FETCHES_MAX: Final = 5  # consecutive bodies that may be too old before the book is given up
+COMPARED: Final = 25  # best levels a side that must be equal in a body and the stream
 
 
 class Tracker(Protocol):
-    """Keeps one instrument's book in sync."""
+    """A sequencing strategy: keeps the book of one instrument in sync."""
 
     instrument: Instrument
 
     @property
     def live(self) -> bool:
-        """Whether deltas are followed."""
+        """Whether the book has a snapshot, so that deltas apply."""
 
     def restart(self) -> object:
-        """Wait for the next snapshot."""
+        """Invalidate the book until the next snapshot."""
 
 
 K = TypeVar("K")
@@ -42,26 +56,25 @@ T = TypeVar("T", bound=Tracker)
 
 
 class Trackers(dict[K, T]):
-    """The trackers of a connection by the name or the id that its frames carry.
+    """The trackers of a connection by the name or id in its frames.
 
-    `left` are those that were unsubscribed: their late frames are ignored. `due` is the number of
-    the next frame where the exchange counts all frames of a connection, whatever they are about;
-    None before the first.
+    `left` holds the unsubscribed names or ids, whose late frames are ignored. `due` is the number
+    of the next frame if the exchange counts all frames of a connection; None before the first.
     """
 
     __slots__ = ("due", "left")
 
     def __init__(self) -> None:
         super().__init__()
-        self.left: set[K] = set()  # at most as many as the exchange names in one connection
+        self.left: set[K] = set()  # bounded by the names that one connection subscribes
         self.due: int | None = None
 
     def repeats(self, number: int) -> bool:
-        """Whether a number is that of the last frame: this frame was sent twice."""
+        """Return whether this is the number of the last frame, which was sent twice."""
         return self.due is not None and number == self.due - 1
 
     def missed(self, number: int) -> tuple[Output, ...]:
-        """Take the number of the next frame; a gap of every live book where it skips one."""
+        """Count a frame by its number; if numbers are missing, every live book has a gap."""
         due, self.due = self.due, number + 1
         if due is None or number == due or number == due - 1:
             return NOTHING
@@ -72,14 +85,10 @@ class Trackers(dict[K, T]):
         return tuple(Gap(tracker.instrument, reason) for tracker in live)
 
 
-class Chain:
-    """Follows deltas that name the state before them, by equality and never by order.
+class DeltaBook:
+    """Instrument and level shapes of a strategy whose snapshots and deltas come on the socket."""
 
-    Exchanges restart their numbers downwards without losing anything (OKX at maintenance), so
-    "greater than the last" would be wrong both ways.
-    """
-
-    __slots__ = ("delta_shape", "instrument", "last", "snapshot_shape")
+    __slots__ = ("delta_shape", "instrument", "snapshot_shape")
 
     def __init__(
         self,
@@ -90,30 +99,46 @@ class Chain:
         delta_shape: LevelShape | None = None,
     ) -> None:
         self.instrument = instrument
-        self.last: int | None = None  # the state the book is at; None until a snapshot
         self.snapshot_shape = snapshot_shape or shape
         self.delta_shape = delta_shape or shape
+        self.restart()
+
+    def restart(self) -> None:
+        """Invalidate the book until the next snapshot."""
+        raise NotImplementedError
+
+
+class Chain(DeltaBook):
+    """Chains deltas that name the previous state: by equality, never by order.
+
+    Exchanges restart their numbers at lower ones without a loss (OKX at maintenance), so that
+    "greater than the last" would be wrong both ways.
+    """
+
+    __slots__ = ("last",)
+
+    last: int | None  # state of the book; None until a snapshot
 
     @property
     def live(self) -> bool:
-        """Whether deltas are followed."""
+        """Whether the book has a snapshot, so that deltas apply."""
         return self.last is not None
 
     def restart(self) -> None:
-        """Wait for the next snapshot."""
+        """Invalidate the book until the next snapshot."""
         self.last = None
 
     def snapshot(
         self, bids: bytes, asks: bytes, sequence: int, at: Moment = UNTIMED
     ) -> tuple[Output, ...]:
-        """Start at a snapshot, whenever it comes."""
+        """Start or replace the book."""
         self.last = sequence
         return (Snapshot(self.instrument, bids, asks, self.snapshot_shape, at=at),)
 
     def delta(
         self, bids: bytes, asks: bytes, previous: int, sequence: int, at: Moment = UNTIMED
     ) -> Outputs:
-        """Follow a delta from state `previous` to state `sequence`."""
+        """Apply a delta from state `previous` to state `sequence`."""
         last = self.last
         if previous == last:
             self.last = sequence
@@ -124,45 +149,34 @@ class Chain:
         return (Gap(self.instrument, f"the book is at {last}, the delta follows {previous}"),)
 
 
-class Unnumbered:
-    """Follows deltas that have no numbers: only the order of the socket and what guards it."""
+class Unnumbered(DeltaBook):
+    """Applies deltas without numbers, in the order of the socket."""
 
-    __slots__ = ("delta_shape", "instrument", "live", "snapshot_shape")
+    __slots__ = ("live",)
 
-    def __init__(
-        self,
-        instrument: Instrument,
-        *,
-        shape: LevelShape = PAIRS,
-        snapshot_shape: LevelShape | None = None,
-        delta_shape: LevelShape | None = None,
-    ) -> None:
-        self.instrument = instrument
-        self.live = False
-        self.snapshot_shape = snapshot_shape or shape
-        self.delta_shape = delta_shape or shape
+    live: bool
 
     def restart(self) -> None:
-        """Wait for the next snapshot."""
+        """Invalidate the book until the next snapshot."""
         self.live = False
 
     def snapshot(self, bids: bytes, asks: bytes, at: Moment = UNTIMED) -> tuple[Output, ...]:
-        """Start at a snapshot, whenever it comes."""
+        """Start or replace the book."""
         self.live = True
         return (Snapshot(self.instrument, bids, asks, self.snapshot_shape, at=at),)
 
     def delta(self, bids: bytes, asks: bytes, at: Moment = UNTIMED) -> Outputs:
-        """Follow a delta; nothing before the snapshot."""
+        """Apply a delta; ignored before the snapshot."""
         return Delta(self.instrument, bids, asks, self.delta_shape, at) if self.live else NOTHING
 
 
 class WholeBooks:
-    """Takes each frame as a snapshot: the whole book comes with every change.
+    """Treats each frame as a snapshot: the exchange sends the whole book at every change.
 
     Args:
-        instrument: Whose book it is.
-        shape: Of its levels.
-        unanswered: The exchange answers a subscription by the first frame of its book alone, which
+        instrument: The instrument.
+        shape: How a level is written.
+        unanswered: The exchange answers a subscription only with the first frame of its book, which
             then acknowledges it.
     """
 
@@ -177,19 +191,346 @@ class WholeBooks:
 
     @property
     def live(self) -> bool:
-        """Whether deltas are followed: there are none."""
+        """Always False: there are no deltas."""
         return False
 
     def restart(self) -> None:
-        """Let the next frame answer the next subscription."""
+        """Expect a new subscription, which the next frame may acknowledge."""
         self._acknowledges = self._unanswered
 
     def snapshot(
         self, bids: bytes, asks: bytes, at: Moment = UNTIMED, *, answers: bool = False
     ) -> tuple[Output, ...]:
-        """Replace the book; `answers` where the frame answers a request."""
+        """Replace the book; `answers` if the frame is the answer to the subscription."""
         snapshot = Snapshot(self.instrument, bids, asks, self.shape, at=at)
         if not (answers or self._acknowledges):
             return (snapshot,)
         self._acknowledges = False
         return (Acknowledged(self.instrument), snapshot)
+
+
+class Held(NamedTuple):
+    """A delta that waits for a body: from state `first - 1` to state `final`."""
+
+    first: int
+    final: int
+    bids: bytes
+    asks: bytes
+    at: Moment
+
+
+class Join:
+    """Joins a requested snapshot (a body) with the deltas around it, by the rule Binance documents.
+
+    Deltas are held until the body arrives. Those that it already contains are dropped, the first of
+    the rest must contain the state after it, and every later one must start where the previous one
+    ended. A body older than the held deltas is requested again, up to `FETCHES_MAX` times.
+
+    A live book can be reseeded: deltas are applied and held from the request on, and the body
+    replaces the book together with the deltas after it.
+
+    Args:
+        fetch: The request for a body.
+        levels_asked: The limit of that request.
+        exact: The first delta after the body must start at the body's state. For deltas that are
+            differences of two windows: one that starts earlier lacks the levels that appeared and
+            disappeared in between.
+        restarts: The exchange may restart its numbers at lower ones on an open socket: a delta
+            before the last one is a gap, and afterwards no body is too old.
+    """
+
+    __slots__ = (
+        "_copying",
+        "_exact",
+        "_fetch",
+        "_fetches",
+        "_floor",
+        "_held",
+        "_levels_asked",
+        "_proven",
+        "_restarts",
+        "_seed",
+        "_streamed",
+        "delta_shape",
+        "instrument",
+        "last",
+        "snapshot_shape",
+    )
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        levels_asked: int = 0,
+        *,
+        shape: LevelShape = PAIRS,
+        snapshot_shape: LevelShape | None = None,
+        delta_shape: LevelShape | None = None,
+        exact: bool = False,
+        restarts: bool = False,
+    ) -> None:
+        self.instrument = fetch.instrument
+        self.snapshot_shape = snapshot_shape or shape
+        self.delta_shape = delta_shape or shape
+        self.last: int | None = None  # state of the book; None while a body is awaited
+        self._seed = -1  # state of the last body
+        self._floor = -1  # newest state of the stream: an older body is too old
+        self._fetch = fetch
+        self._levels_asked = levels_asked
+        self._exact = exact
+        self._restarts = restarts
+        self._fetches = 0
+        self._copying = False  # live, and a body was requested
+        self._streamed = -1  # newest state of the stream before the last body
+        self._proven = False  # the stream has delivered since its subscription
+        self._held: deque[Held] = deque(maxlen=HELD_MAX)
+
+    @property
+    def live(self) -> bool:
+        """Whether the book has a snapshot, so that deltas apply."""
+        return self.last is not None
+
+    def restart(self) -> tuple[Output, ...]:
+        """Request a body; held deltas are kept."""
+        if self.last is not None:
+            self._lose(self.last)
+        self._copying = False
+        self._fetches = 1
+        return (self._fetch,)
+
+    def reseed(self) -> tuple[Output, ...]:
+        """Request another body while the book stays live."""
+        if self.last is None:
+            return NOTHING
+        self._held.clear()
+        self._copying = True
+        self._fetches = 1
+        return (replace(self._fetch, spare=True),)
+
+    def abandon(self) -> None:
+        """Give up on the body for a live book."""
+        if self._copying:
+            self._copying = False
+            self._held.clear()
+
+    def invalidate(self) -> None:
+        """Expect a new subscription: the stream is unproven again."""
+        self._proven = False
+        self._streamed = -1
+
+    @property
+    def position(self) -> StreamPosition:
+        """State of the stream compared with the last body."""
+        if self.last is None or self.last != self._seed:
+            return StreamPosition.CURRENT
+        if self._streamed < self.last:
+            return StreamPosition.BEHIND
+        return StreamPosition.CURRENT if self._proven else StreamPosition.UNPROVEN
+
+    def delta(
+        self, first: int, final: int, bids: bytes, asks: bytes, at: Moment = UNTIMED
+    ) -> Outputs:
+        """Apply or hold a delta from state `first - 1` to state `final`."""
+        if first - 1 == self.last:
+            self.last = final
+            if self._copying:
+                self._hold(Held(first, final, bids, asks, at))
+            return Delta(self.instrument, bids, asks, self.delta_shape, at)
+        return self._unchained(Held(first, final, bids, asks, at))
+
+    def _unchained(self, delta: Held) -> Outputs:
+        last = self.last
+        self._proven = True
+        if last is None:
+            self._hold(delta)
+            return NOTHING
+        if self._restarts and delta.final < last != self._seed:
+            return self._restarted(delta, last)
+        if delta.final <= last:  # sent twice, or contained in the body
+            self._streamed = max(self._streamed, delta.final)
+            return NOTHING
+        # Only the first may overlap the body.
+        if last == self._seed and delta.first <= last and not self._exact:
+            self.last = delta.final
+            if self._copying:
+                self._hold(delta)
+            return Delta(self.instrument, delta.bids, delta.asks, self.delta_shape, delta.at)
+        self._lose(last)
+        self._held.clear()
+        self._hold(delta)
+        return (Gap(self.instrument, f"the book is at {last}, the delta starts at {delta.first}"),)
+
+    def _restarted(self, delta: Held, last: int) -> tuple[Output, ...]:
+        """Reset all numbers: the following ones are not comparable."""
+        self._lose(last)
+        self._floor = self._streamed = -1
+        self._held.clear()
+        self._hold(delta)
+        return (Gap(self.instrument, f"the numbers fell from {last} to {delta.final}"),)
+
+    def _lose(self, last: int) -> None:
+        """Invalidate the book; later bodies must not be older than the stream."""
+        if last != self._seed:
+            self._streamed = max(self._streamed, last)
+        self._floor, self.last = last, None
+        self._copying = False
+
+    def _hold(self, delta: Held) -> None:
+        """Hold one unbroken run of deltas: those before a gap can never be applied."""
+        if self._held:
+            newest = self._held[-1].final
+            if delta.final <= newest:
+                return
+            if delta.first != newest + 1:
+                self._held.clear()
+        self._held.append(delta)
+
+    def seeded(
+        self, bids: bytes, asks: bytes, sequence: int, at: Moment = UNTIMED
+    ) -> tuple[Output, ...]:
+        """Start the book at the body of a `Fetch`, then apply the held deltas."""
+        last = self.last
+        if last is not None and not self._copying:  # of an earlier request
+            return NOTHING
+        rest = [delta for delta in self._held if delta.final > sequence]
+        oldest = rest[0].first if rest else (self._floor if last is None else last) + 1
+        if oldest > sequence + 1 or (self._exact and rest and oldest <= sequence):
+            return self._again()
+        self._record_stream(last)
+        self._held.clear()
+        self._copying = False
+        self._seed = sequence
+        self.last = rest[-1].final if rest else sequence
+        if self._streamed < 0:  # nothing was delivered yet: compare from here on
+            self._streamed = sequence
+        shape = self.delta_shape
+        snapshot = Snapshot(
+            self.instrument, bids, asks, self.snapshot_shape, self._levels_asked, at
+        )
+        deltas = (Delta(self.instrument, one.bids, one.asks, shape, one.at) for one in rest)
+        return (snapshot, *deltas)
+
+    def _record_stream(self, last: int | None) -> None:
+        """Record the newest state of the stream before the body's state replaces it."""
+        last_held = self._held[-1].final if self._held else -1
+        if last is not None and last != self._seed:
+            last_held = max(last_held, last)
+        if last_held >= 0:
+            self._streamed = max(self._streamed, last_held)
+            self._proven = True
+
+    def _again(self) -> tuple[Output, ...]:
+        live = self.last is not None
+        if self._fetches < FETCHES_MAX:
+            self._fetches += 1
+            return (replace(self._fetch, spare=True) if live else self._fetch,)
+        self._fetches = 0
+        if live:
+            self.abandon()
+            return NOTHING
+        return (Gap(self.instrument, f"{FETCHES_MAX} snapshots were older than the deltas"),)
+
+
+class QuietBook(WholeBooks):
+    """Whole books on a stream that sends nothing until the next change, backed by REST bodies.
+
+    A subscription brings no snapshot, so a book that does not change would never be shown, and a
+    dead stream would look like a quiet one. A body starts a book that has had no frame within
+    `Exchange.snapshot_s` of the acknowledgement, and live books are compared with bodies from time
+    to time. REST may lag behind the stream by seconds: a body is used only if no frame has arrived
+    since its request.
+
+    Args:
+        fetch: The request for a body.
+        body_shape: How a level of a body is written; levels of frames are pairs.
+    """
+
+    __slots__ = (
+        "_at",
+        "_awaits_body",
+        "_behind",
+        "_body_shape",
+        "_fetch",
+        "_known",
+        "_proven",
+        "no_frame_yet",
+    )
+
+    def __init__(self, fetch: Fetch, *, body_shape: LevelShape = PAIRS) -> None:
+        super().__init__(fetch.instrument)
+        self.no_frame_yet = False  # since the acknowledgement
+        self._fetch = fetch
+        self._body_shape = body_shape
+        self._awaits_body = False
+        self._known: tuple[bytes, bytes, LevelShape] | None = None  # the newest frame or body
+        self._at: Moment = UNTIMED
+        self._proven = False  # a frame has arrived since the acknowledgement
+        self._behind = False  # the last body differed from the last frame
+
+    @property
+    def awaits_body(self) -> bool:
+        """Whether a body is awaited."""
+        return self._awaits_body
+
+    @property
+    def position(self) -> StreamPosition:
+        """State of the stream compared with the last body."""
+        if self._behind:
+            return StreamPosition.BEHIND
+        proven = self._proven or self._known is None
+        return StreamPosition.CURRENT if proven else StreamPosition.UNPROVEN
+
+    def acknowledged(self) -> None:
+        """Expect frames of a new subscription."""
+        self.no_frame_yet = True
+        self._proven = self._behind = False
+
+    def restart(self) -> None:
+        """Invalidate the book until the next frame."""
+        super().restart()
+        self._awaits_body = self.no_frame_yet = False
+        self._known = None
+
+    def request_body(self, *, spare: bool) -> tuple[Output, ...]:
+        """Request a body."""
+        self._awaits_body = True
+        return (replace(self._fetch, spare=spare),)
+
+    def abandon(self) -> None:
+        """Give up on the requested body."""
+        self._awaits_body = False
+
+    def snapshot(
+        self, bids: bytes, asks: bytes, at: Moment = UNTIMED, *, answers: bool = False
+    ) -> tuple[Output, ...]:
+        """Replace the book with a frame."""
+        self._awaits_body = self.no_frame_yet = self._behind = False
+        self._proven = True
+        self._known, self._at = (bids, asks, self.shape), at
+        return super().snapshot(bids, asks, at, answers=answers)
+
+    def seeded(self, bids: bytes, asks: bytes, at: Moment) -> tuple[Output, ...]:
+        """Replace the book with a body, unless it is older than the last frame."""
+        self._awaits_body = False
+        if time_number(at) < time_number(self._at):
+            return NOTHING
+        body = (bids, asks, self._body_shape)
+        self._behind = self._known is not None and top(*self._known) != top(*body)
+        self._known, self._at = body, at
+        return (Snapshot(self.instrument, *body, at=at),)
+
+
+def time_number(at: Moment) -> int:
+    """Return a timestamp as an integer for comparison; 0 if it is not a number."""
+    if isinstance(at, int):
+        return at
+    return int(at) if at.isdecimal() and len(at) < 20 else UNTIMED
+
+
+def top(bids: bytes, asks: bytes, shape: LevelShape) -> object:
+    """Return the best levels of a book; None if the text is invalid."""
+    book = Book(COMPARED)
+    try:
+        book.replace(bids, asks, shape)
+    except LevelError:
+        return None
+    return book.top(COMPARED)

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from onebook.config import CcxtSettings
 from onebook.core.types import PAIRS
+from onebook.exchanges.kit.codec import decode, send
 from onebook.exchanges.kit.contract import (
     EXPECTED,
     NOTHING,
@@ -41,8 +42,8 @@ from onebook.exchanges.kit.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.kit.frames import decode, instrument_of, instruments_of, send
 from onebook.exchanges.kit.limits import ExchangeLimits, Limit, Scope
+from onebook.exchanges.kit.listing import instrument_of, instruments_of
 from onebook.model import VIA_CCXT, Instrument
 
 SNAPSHOT_S: Final = 30.0  # a subscription may take to deliver its first book

@@ -25,7 +25,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from onebook.config import CcxtSettings
-from onebook.exchanges.kit.frames import short, step_of
+from onebook.exchanges.kit.codec import short
+from onebook.exchanges.kit.listing import step_of
 from onebook.exchanges.kit.through_ccxt import Command, Market
 from onebook.feeds.ccxt.worker import Tasks
 from onebook.feeds.outbox import End

@@ -1,14 +1,18 @@
-"""What simulated exchanges share: one import statement gives a dialect all that it needs."""
+"""What simulated exchanges share; one import statement gives a dialect all that it needs.
+
+`board` is what an exchange publishes and demands, and the base class `Dialect`; `market` makes the
+books; `loopback` serves clients; `server` runs simulated exchanges, `replay` recorded ones.
+"""
 
 from onebook.simulator.kit.board import (
     CONNECTION_ID,
-    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
     ExchangeBoard,
     ExchangeRules,
     Frame,
+    Most,
     Now,
     PublishedBook,
     RestReply,
@@ -20,13 +24,10 @@ from onebook.simulator.kit.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.kit.listings import ListedSymbol, Profile
-from onebook.simulator.kit.market import units
-from onebook.simulator.kit.windows import Most
+from onebook.simulator.kit.market import ListedSymbol, Profile, units
 
 __all__ = [
     "CONNECTION_ID",
-    "BoardDialect",
     "ChannelKey",
     "Dialect",
     "Dropped",

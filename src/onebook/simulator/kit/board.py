@@ -1,21 +1,30 @@
-"""What one simulated exchange publishes: its listings, numbered windows of its books, its clients.
+"""What a simulated exchange publishes and enforces: listings, books, sessions, rate limits.
 
-Pure: market in, values out. The protocol classes (`binance.py` ...) turn these values into the
-bytes of their exchange; `server.py` owns the sockets and the clock. Faults that change what is
-published (a refused symbol, an acknowledged but silent one) live here, those that change the
-bytes of a frame in `faults.py`.
+Pure: market in, values out. Dialects (`binance.py` ...) convert these values to the bytes of their
+exchange; `loopback.py` owns the sockets. Faults of what is published (a refused symbol, an
+acknowledged but silent one) are here, faults of the bytes of a frame in `server.py`. Rate limits
+are stated by each dialect from its own source and enforced independently of the client's
+(`onebook.exchanges.kit.limits`), so that neither can hide an error of the other.
 """
 
 import copy
 import json
+from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple
 
 from onebook.clock import iso_us
-from onebook.simulator.kit.listings import ListedSymbol, Profile
-from onebook.simulator.kit.market import Levels, Side, SimulatedBook, decimal_text
-from onebook.simulator.kit.windows import Most, Windows
+from onebook.simulator.kit.market import (
+    Levels,
+    ListedSymbol,
+    Offer,
+    Profile,
+    Side,
+    SimulatedBook,
+    decimal_text,
+)
 
 TextLevels = list[tuple[str, str]]
 Frame = str | bytes  # a text message, or a binary one
@@ -24,56 +33,105 @@ POLICY_VIOLATION: Final = 1008
 CONNECTION_ID: Final = "5f2c1a9b"
 
 
+class Most(NamedTuple):
+    """At most `most` actions within `per_s` seconds, of one connection or of one address."""
+
+    most: int
+    per_s: float = 1.0
+    per_address: bool = False
+
+
+class Windows:
+    """Sliding windows that count the actions of one connection.
+
+    Args:
+        limits: Limits that hold at once.
+        address: Windows of the address, shared by its connections.
+        breaches: Counts the refused actions by `kind`.
+        kind: The counted kind of action.
+    """
+
+    def __init__(
+        self,
+        limits: Iterable[Most],
+        address: dict[Most, deque[float]] | None = None,
+        *,
+        breaches: Counter[str] | None = None,
+        kind: str = "",
+    ) -> None:
+        self._breaches = Counter[str]() if breaches is None else breaches
+        self._kind = kind
+        shared = {} if address is None else address
+        self._windows = [
+            (most, shared.setdefault(most, deque()) if most.per_address else deque[float]())
+            for most in limits
+        ]
+
+    def allow(self, now_s: float, weight: int = 1) -> bool:
+        """Count an action of this weight if the limits allow it; returns whether they do."""
+        for most, window in self._windows:
+            while window and window[0] <= now_s - most.per_s:
+                window.popleft()
+        if any(len(window) + weight > most.most for most, window in self._windows):
+            self._breaches[self._kind] += 1
+            return False
+        for _, window in self._windows:
+            window.extend((now_s,) * weight)
+        return True
+
+
 class Now(NamedTuple):
-    """A moment: monotonic seconds for limits, Unix milliseconds for what is printed."""
+    """A point in time: monotonic seconds for limits, Unix milliseconds for messages."""
 
     s: float
     ms: int
 
     def rfc3339(self) -> str:
-        """The moment as text with microseconds."""
+        """Format it with microseconds."""
         return iso_us(self.ms * 1_000)
 
 
 class TextChanges(NamedTuple):
-    """Changed levels in the exchange's own digits; a zero amount = gone."""
+    """Changed levels in the exchange's own digits; a zero amount removes a level."""
 
     bids: TextLevels
     asks: TextLevels
 
 
 class Spelling(NamedTuple):
-    """How many decimals an exchange prints at least; None = as many as its step has."""
+    """Minimum decimals of printed numbers; None for those of the step."""
 
     price_places: int | None = 0
     amount_places: int | None = 0
 
 
 class ExchangeRules(NamedTuple):
-    """What an exchange demands of its clients, and how it prints its books."""
+    """Limits of an exchange, and how it prints its books."""
 
     spelling: Spelling = Spelling()
     silent_cuts: bool = False  # see `PublishedBook`
     single_levels: bool = False  # see `PublishedBook`
     replaced_levels: bool = False  # see `PublishedBook`
-    signed_amounts: bool = False  # amounts of asks are negative, so that no sign is a fault
-    messages: tuple[Most, ...] = (Most(100),)  # one more ends the connection
-    requests: tuple[Most, ...] = ()  # one more is answered with "too many requests"
-    connects: tuple[Most, ...] = ()  # one more is answered with 429
-    fetches: tuple[Most, ...] = ()  # REST requests of all clients; beyond it they get 429
-    silence_max_s: float = 60.0  # a client this silent is dropped ...
-    traffic_counts: bool = True  # ... but frames to it count too
-    heartbeat_s: float | None = None  # how often `Dialect.heartbeat` is asked
-    ping_s: float | None = None  # protocol-level pings; None where it sends none
-    status: Callable[[str], str] | None = None  # writes the state of its trading engine, if it does
-    posted: tuple[str, ...] = ()  # paths that are asked for by POST, their query as JSON
-    gzip: bool = False  # whether each of its messages is a binary one in gzip
-    deflate: bool = False  # whether it accepts an offer of permessage-deflate (RFC 7692)
-    checksum_field: str = "checksum"  # the member of its frames, where they have one
+    signed_amounts: bool = False  # amounts of asks are negative, so a negative amount is no fault
+    messages: tuple[Most, ...] = (Most(100),)  # beyond it the connection is closed
+    requests: tuple[Most, ...] = ()  # beyond it "too many requests"
+    connects: tuple[Most, ...] = ()  # beyond it 429
+    fetches: tuple[Most, ...] = ()  # REST requests of all clients; beyond it 429
+    silence_max_s: float = 60.0  # silence after which a client is disconnected ...
+    traffic_counts: bool = True  # ... in which frames to it count too
+    heartbeat_s: float | None = None  # interval of `Dialect.heartbeat`
+    ping_s: float | None = None  # interval of protocol pings; None for none
+    status: Callable[[str], str] | None = (
+        None  # encodes the state of its trading engine, if published
+    )
+    posted: tuple[str, ...] = ()  # paths requested by POST, with the query as JSON
+    gzip: bool = False  # whether messages are gzip in binary frames
+    deflate: bool = False  # whether it accepts permessage-deflate (RFC 7692)
+    checksum_field: str = "checksum"  # the checksum member of its frames
 
 
 class RestReply(NamedTuple):
-    """A REST answer."""
+    """A REST response."""
 
     status: int
     body: bytes
@@ -90,7 +148,7 @@ class Dropped(Exception):
 
 
 class ChannelKey(NamedTuple):
-    """The window of a book that a client subscribes to."""
+    """A window of a book, to which clients subscribe."""
 
     native: str
     depth: int
@@ -101,11 +159,10 @@ class PublishedBook:
 
     `sequence` counts changed levels, `updates` counts frames; `previous` is the sequence before
     the last frame. With `silent_cuts` a level that better ones push out of the window is not
-    announced as gone (kraken); with `single_levels` each level that changed is a frame of its own,
-    and `advance` is called until nothing is left (bitfinex); with `replaced_levels` a level whose
-    amount changed is removed and added in one frame (independentreserve). A `phantom` is a bid that
-    no ask was matched with: it stays, and keeps the published book crossed, until a client asks for
-    a snapshot.
+    removed by a message (kraken); with `single_levels` each changed level has its own frame, and
+    `advance` is called until nothing is left (bitfinex); with `replaced_levels` a level whose
+    amount changed is removed and added in one frame (independentreserve). A `phantom` is a bid
+    above the best ask: it keeps the published book crossed until a client requests a snapshot.
     """
 
     def __init__(self, book: SimulatedBook, key: ChannelKey, *, rules: ExchangeRules) -> None:
@@ -124,7 +181,7 @@ class PublishedBook:
         self._phantoms: dict[int, int] = {}
 
     def advance(self) -> TextChanges | None:
-        """Move the window to the current book; None where nothing in it changed."""
+        """Move the window to the current book; None if nothing in it changed."""
         bids, bids_now = self._difference(self._book.bids, self.bids, self._phantoms)
         asks, asks_now = self._difference(self._book.asks, self.asks, {})
         if not bids and not asks:
@@ -134,7 +191,7 @@ class PublishedBook:
         self.bids, self.asks = bids_now, asks_now
         return self._numbered(bids, asks)
 
-    def haunt(self) -> TextChanges:
+    def cross(self) -> TextChanges:
         """Publish a bid 1 % above the best ask."""
         best = next(iter(self.asks))
         price = best + best // 100 + 1
@@ -143,19 +200,19 @@ class PublishedBook:
         return self._numbered([(price, 1)], [])
 
     def snapshot(self) -> TextChanges:
-        """The whole window, without phantoms."""
+        """Return the whole window, without phantoms."""
         for price in self._phantoms:
             self.bids.pop(price, None)
         self._phantoms = {}
         return self.top(self.key.depth)
 
     def top(self, count: int) -> TextChanges:
-        """The best levels of what is published."""
+        """Return the best published levels."""
         bids, asks = list(self.bids.items()), list(self.asks.items())
         return TextChanges(self._texts(bids[:count]), self._texts(asks[:count]))
 
     def whole(self, changes: TextChanges) -> TextChanges:
-        """The whole window with these changes in it, which a fault may have altered."""
+        """Return the whole window with these changes applied, which a fault may have altered."""
         top = self.top(self.key.depth)
         bids, asks = (
             list(
@@ -168,7 +225,7 @@ class PublishedBook:
         return TextChanges(bids, asks)
 
     def truth(self, count: int | None = None) -> tuple[dict[str, str], dict[str, str]]:
-        """The window, or its best levels, as the shortest decimal texts, without phantoms."""
+        """Return the window, or its best levels, as shortest decimal text, without phantoms."""
         listing = self.listing
         true_bids = (each for each in self.bids.items() if each[0] not in self._phantoms)
         bids, asks = (
@@ -183,19 +240,19 @@ class PublishedBook:
         return bids, asks
 
     def levels(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The window in units of tick and lot, without phantoms."""
+        """Return the window in units of tick and lot, without phantoms."""
         bids = {price: each for price, each in self.bids.items() if price not in self._phantoms}
         return bids, dict(self.asks)
 
     def labelled(self, native: str) -> "PublishedBook":
-        """The same window under another name."""
+        """Return the same window under another native name."""
         other = copy.copy(self)
         other.listing = self.listing._replace(native=native)
         other.key = self.key._replace(native=native)
         return other
 
     def _one(self, bids: Levels, asks: Levels) -> TextChanges:
-        """Change one level: removed ones first, so that the window is never crossed."""
+        """Change one level, removed ones first, so that the window is never crossed."""
         changed = [(level, True) for level in bids] + [(level, False) for level in asks]
         (price, amount), is_bid = min(changed, key=lambda each: each[0][1] != 0)
         window = {**(self.bids if is_bid else self.asks), price: amount}
@@ -238,24 +295,24 @@ class PublishedBook:
 
 
 class SimulatedSession:
-    """One client's connection on the exchange's side; times are monotonic seconds."""
+    """The exchange's side of one client connection; times are monotonic seconds."""
 
     def __init__(self, path: str, *, now_s: float) -> None:
         self.path = path
-        self.topics: dict[str, ChannelKey] = {}  # what the client called it -> the window
-        self.started: list[str] = []  # natives subscribed since the server's last check
-        self.marks: set[str] = set()  # the protocol's own notes, such as heartbeat products
-        self.form: Callable[[Any], Frame] | None = None  # how this client gets its book frames
-        self.binary = False  # whether its text frames come as binary ones
-        self.heartbeats: dict[str, float] = {}  # when a topic last had a heartbeat of its own
+        self.topics: dict[str, ChannelKey] = {}  # by the client's name of the topic
+        self.started: list[str] = []  # natives subscribed since the last check
+        self.marks: set[str] = set()  # notes of the dialect, such as heartbeat products
+        self.form: Callable[[Any], Frame] | None = None  # converts book frames for this client
+        self.binary = False  # whether text frames are sent as binary ones
+        self.heartbeats: dict[str, float] = {}  # time of the last heartbeat of a topic
         self.opened_s = self.received_s = self.sent_s = self.heartbeat_s = now_s
         self.requests = Windows(())
         self.messages = Windows(())
 
     def formed(self, frames: list[Frame], true: Frame) -> list[Frame]:
-        """Give frames this client's form; where `true` was lost on the way, it was formed before.
+        """Convert frames for this client; a lost frame (`true`) is converted too.
 
-        A form may number them.
+        The conversion may number frames.
         """
         if self.form is None:
             return frames
@@ -264,13 +321,13 @@ class SimulatedSession:
         return [self.form(frame) for frame in frames]
 
     def received(self, now_s: float) -> None:
-        """A frame came from the client.
+        """Count a frame of the client.
 
         Raises:
-            Dropped: It was one too many.
+            Dropped: It exceeds the limit.
         """
         self.received_s = now_s
-        if not self.messages.takes(now_s):
+        if not self.messages.allow(now_s):
             raise Dropped("Too many messages.")
 
 
@@ -278,9 +335,9 @@ class ExchangeBoard:
     """The listings, books and clients of one exchange.
 
     Args:
-        listings: What it lists.
-        books: The market's books by symbol; empty for a replay, where frames come from a file.
-        rules: How it publishes them.
+        listings: Its listings.
+        books: The market's books by symbol; empty for a replay, whose frames are recorded.
+        rules: Its rules.
     """
 
     def __init__(
@@ -291,20 +348,20 @@ class ExchangeBoard:
         rules: ExchangeRules,
     ) -> None:
         self.listings = {listing.native: listing for listing in listings}
-        self.refused: set[str] = set()  # natives that subscribing and REST answer as unknown
-        self.nameless = False  # refusals do not name the native
-        self.limited = 0  # so many requests are answered with "too many requests"
-        self.system = "online"  # of the trading engine
-        self.muted: set[str] = set()  # natives that are acknowledged and then silent
-        self.dead: set[str] = set()  # natives whose changes are numbered and not sent
+        self.refused: set[str] = set()  # natives that are answered as unknown
+        self.nameless = False  # whether refusals omit the native
+        self.limited = 0  # number of requests to answer with "too many requests"
+        self.system = "online"  # state of the trading engine
+        self.muted: set[str] = set()  # natives that are acknowledged without data
+        self.dead: set[str] = set()  # natives whose changes are numbered but not sent
         self.sessions: list[SimulatedSession] = []
         self._books = books
         self._rules = rules
         self._channels: dict[ChannelKey, PublishedBook] = {}
 
     def limits(self, session: SimulatedSession, now: Now) -> bool:
-        """Whether this request is over the limit, by the rules or because a test set it so."""
-        if not session.requests.takes(now.s):
+        """Return whether a request exceeds the limit, by the rules or by `limited`."""
+        if not session.requests.allow(now.s):
             return True
         if not self.limited:
             return False
@@ -312,13 +369,13 @@ class ExchangeBoard:
         return True
 
     def lists(self, native: str) -> bool:
-        """Whether the exchange knows a native now."""
+        """Return whether the exchange currently lists a native."""
         return native in self.listings and native not in self.refused
 
     def subscribe(
         self, session: SimulatedSession, topic: str, key: ChannelKey
     ) -> PublishedBook | None:
-        """Subscribe a client; the channel whose snapshot is due, None where none comes."""
+        """Subscribe a client; returns the book whose snapshot is due, None for a muted one."""
         if key.native in self.muted:
             return None
         session.topics[topic] = key
@@ -326,7 +383,7 @@ class ExchangeBoard:
         return self.channel(key)
 
     def channel(self, key: ChannelKey) -> PublishedBook | None:
-        """The current window; None for an unknown native or in a replay."""
+        """Return the current window; None for an unknown native or in a replay."""
         listing = self.listings.get(key.native)
         book = self._books.get(listing.symbol) if listing else None
         if book is None:
@@ -334,82 +391,72 @@ class ExchangeBoard:
         if key not in self._channels:
             self._channels[key] = PublishedBook(book, key, rules=self._rules)
         channel = self._channels[key]
-        if channel not in self.followed():  # its book may have moved under another window
+        if channel not in self.followed():  # the book may have moved for another window
             while channel.advance():
                 pass
         return channel
 
     def windows(self) -> list[PublishedBook]:
-        """Every window that a client ever asked for."""
+        """List every window that was ever subscribed."""
         return list(self._channels.values())
 
     def followed(self) -> list[PublishedBook]:
-        """The windows that have subscribers."""
+        """List the windows with subscribers."""
         keys = {key for session in self.sessions for key in session.topics.values()}
         return [channel for key, channel in self._channels.items() if key in keys]
 
 
-class Dialect(Protocol):
-    """One exchange's protocol, seen from its own side; pure. Made once per exchange."""
+class Dialect(ABC):
+    """One exchange's protocol as the exchange speaks it; pure. Made once per exchange."""
 
     rules: ExchangeRules
     listings: tuple[ListedSymbol, ...]
     profile: Profile
 
-    def __init__(self, board: ExchangeBoard) -> None: ...
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The frames that the exchange sends first."""
-
-    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Answer one frame of a client."""
-
-    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> Frame:
-        """A change of the window as a frame."""
-
-    def heartbeat(self, session: SimulatedSession, now: Now) -> Sequence[Frame]:
-        """What the exchange sends to show that it lives."""
-
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """Answer a REST request; None where there is no such path."""
-
-    @staticmethod
-    def native_of(frame: Any) -> str | None:
-        """The native whose order book a frame (text, or bytes) carries; None for any other."""
-
-
-class BoardDialect:
-    """What many dialects share: the board, and no frame before the first request."""
-
     def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
+    @classmethod
+    def offer(cls) -> Offer:
+        """Return what the market needs to make its books."""
+        return Offer(cls.listings, cls.profile)
+
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
+        """Return the frames that the exchange sends first: none by default."""
         return []
 
+    @abstractmethod
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
+        """Answer one frame of a client."""
 
-@runtime_checkable
-class Weigher(Protocol):
-    """A dialect whose REST requests weigh more than one."""
+    @abstractmethod
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> Frame:
+        """Encode a change of the window as a frame."""
 
-    def weight(self, path: str, query: Mapping[str, str]) -> int:
-        """What a request costs of `ExchangeRules.fetches`."""
+    @abstractmethod
+    def heartbeat(self, session: SimulatedSession, now: Now) -> Sequence[Frame]:
+        """Return the heartbeat frames of the exchange."""
 
-
-@runtime_checkable
-class PostDesk(Protocol):
-    """What a dialect has beside `Dialect` where clients ask for something by POST.
-
-    Bodies of requests are not looked at.
-    """
+    @abstractmethod
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
+        """Answer a REST request; None for an unknown path."""
 
     def post(self, path: str, host: str, now: Now) -> RestReply | None:
-        """Answer a POST request that came to `host`; None where there is no such path."""
+        """Answer a POST request to `host`, ignoring its body; None for an unknown path."""
+        return None
+
+    def weight(self, path: str, query: Mapping[str, str]) -> int:
+        """Return the cost of a REST request in `ExchangeRules.fetches`."""
+        return 1
+
+    @staticmethod
+    @abstractmethod
+    def native_of(frame: Any) -> str | None:
+        """Return the native name whose book a frame (text, or bytes) contains; None for others."""
 
 
 def loaded(frame: str) -> dict[str, Any] | None:
-    """A JSON object; None for anything else."""
+    """Decode a JSON object; None for anything else."""
     try:
         value = json.loads(frame)
     except ValueError:
@@ -418,12 +465,12 @@ def loaded(frame: str) -> dict[str, Any] | None:
 
 
 def dumped(value: object) -> str:
-    """Compact JSON text."""
+    """Encode as compact JSON."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def answered(value: object, status: int = 200) -> RestReply:
-    """A REST answer with a JSON body."""
+    """Make a REST response with a JSON body."""
     return RestReply(status, dumped(value).encode())
 
 

@@ -2,7 +2,8 @@
 
 Pure: no I/O; the clock is an argument. The same seed, clock and calls give the same books on every
 machine, because everything is integers: prices in ticks, amounts in lots, references in 10^-12. It
-knows no protocol; `board.py` says how an exchange publishes a book.
+knows no protocol; `board.py` defines how an exchange publishes a book. `PAIRS` lists the symbols;
+each exchange lists its main pair first: BTC/USDT, or BTC/USD if it has no USDT.
 """
 
 from bisect import bisect_left, insort
@@ -12,37 +13,107 @@ from math import inf
 from random import Random
 from typing import Final, NamedTuple
 
-from onebook.simulator.kit.listings import PAIRS, ListedSymbol, Offer, Pair, Profile
-
 REFERENCE_DECIMALS: Final = 12
 PPM: Final = 1_000_000
-STEP_PPM_MAX: Final = 15  # a reference moves at most so far in one step
-REVERSION_STEPS: Final = 2_000  # and is drawn home, so that a long run stays in sight of the start
-# Now and then the price jumps, and some exchanges follow late: until they do, their books cross
-# those of the others. The rest of the time no exchange quotes through another. All by the clock,
-# so that a machine that takes fewer steps shows no longer crossings.
+STEP_PPM_MAX: Final = 15  # maximum move of a reference in one step
+REVERSION_STEPS: Final = 2_000  # time constant of its return to the first price
+# The price jumps now and then, and some exchanges follow late: until then their books cross those
+# of the others. Otherwise no exchange quotes through another. Jumps follow the clock, so that slow
+# machines with fewer steps have no longer crossings.
 JUMP_EVERY_MS_MIN: Final = 10_000
 JUMP_EVERY_MS_MAX: Final = 50_000
 JUMP_PPM_MIN: Final = 60
 JUMP_PPM_MAX: Final = 160
-LAG_MS_MAX: Final = 700  # then arbitrage has closed the crossing: below a second
-STEPS_A_SECOND: Final = 10  # of a market without a clock
-STIRRED_LEVELS_MAX: Final = 6  # levels a side that change in one step besides those the price moves
+LAG_MS_MAX: Final = 700  # as if by arbitrage: below a second
+STEPS_A_SECOND: Final = 10  # in a market without a clock
+CHURNED_LEVELS_MAX: Final = 6  # levels a side that change in a step besides moves of the price
 TEXTS_CACHED_MAX: Final = 20_000  # prices and amounts: 3 MB
-ON_GRID_PERCENT: Final = 70  # levels at round prices: there the books of exchanges meet
-
+ON_GRID_PERCENT: Final = 70  # levels at round prices, which books of several exchanges share
 Levels = list[tuple[int, int]]
 
 
+class Pair(NamedTuple):
+    """A symbol of the market: its first price and the spacing of its levels."""
+
+    symbol: str
+    price: str
+    grid: str  # common price grid, the same on every exchange
+    amount: str  # typical amount of a level
+
+
+class ListedSymbol(NamedTuple):
+    """The listing of a symbol on one exchange."""
+
+    symbol: str
+    native: str
+    price_decimals: int
+    amount_decimals: int
+
+    @property
+    def base(self) -> str:
+        """The base currency."""
+        return self.symbol.partition("/")[0]
+
+    @property
+    def quote(self) -> str:
+        """The quote currency."""
+        return self.symbol.partition("/")[2]
+
+    @property
+    def tick(self) -> str:
+        """The price step as decimal text."""
+        return step_text(self.price_decimals)
+
+    @property
+    def lot(self) -> str:
+        """The amount step as decimal text."""
+        return step_text(self.amount_decimals)
+
+
+class Profile(NamedTuple):
+    """Shape of the books of one exchange."""
+
+    depth: int  # levels a side
+    spread_ppm: int
+    offset_ppm_max: int  # maximum distance of its mid price from the reference
+
+
+class Offer(NamedTuple):
+    """The listings of an exchange and the profile of its books.
+
+    The depth of a book is the published one, or somewhat more if that is a window.
+    """
+
+    listings: tuple[ListedSymbol, ...]
+    profile: Profile
+
+
+def step_text(decimals: int) -> str:
+    """Format 10^-decimals."""
+    return f"0.{'1'.rjust(decimals, '0')}" if decimals else "1"
+
+
+PAIRS: Final = (
+    Pair("BTC/USDT", "64250.00", "0.5", "0.4"),
+    Pair("ETH/USDT", "3420.00", "0.05", "6"),
+    Pair("SOL/USDT", "172.40", "0.01", "80"),
+    Pair("DOGE/USDT", "0.15920", "0.00001", "40000"),
+    Pair("BTC/USD", "64235.00", "0.5", "0.3"),
+    Pair("ETH/USD", "3419.00", "0.05", "5"),
+    Pair("ETH/BTC", "0.05323", "0.00001", "10"),
+    Pair("SOL/USD", "172.30", "0.01", "70"),
+)
+
+
 class LevelChanges(NamedTuple):
-    """Levels that changed in one step as (ticks, lots); 0 lots = gone."""
+    """Levels that changed in one step as (ticks, lots); 0 lots removes a level."""
 
     bids: Levels
     asks: Levels
 
 
 class Side:
-    """One side of a book: lots by price in ticks, best first, and what changed since `drain`."""
+    """One side of a book: lots by price in ticks, best first, and the changes since `drain`."""
 
     def __init__(self, sign: int) -> None:
         self.amounts: dict[int, int] = {}
@@ -54,11 +125,11 @@ class Side:
         return len(self._keys)
 
     def price(self, rank: int) -> int:
-        """The price at a rank; 0 is the best, -1 the worst."""
+        """Return the price at a rank; 0 is the best, -1 the worst."""
         return self._keys[rank] * self._sign
 
     def top(self, count: int) -> Iterator[tuple[int, int]]:
-        """The best `count` levels, best first."""
+        """Return the best `count` levels, best first."""
         prices = [key * self._sign for key in self._keys[:count]]
         return zip(prices, map(self.amounts.__getitem__, prices), strict=True)
 
@@ -76,19 +147,19 @@ class Side:
             self.amounts[price] = amount
 
     def better(self, price: int, than: int) -> bool:
-        """Whether a price is nearer to the middle than another."""
+        """Return whether a price is nearer to the mid than another."""
         return price * self._sign < than * self._sign
 
     def worse_by(self, price: int, ticks: int) -> int:
-        """The price so many ticks away from the middle."""
+        """Return the price `ticks` farther from the mid."""
         return price + ticks * self._sign
 
     def on_grid(self, price: int, grid: int) -> int:
-        """The nearest price of a grid that is not nearer to the middle."""
+        """Round a price to a grid, away from the mid."""
         return price + self._sign * (-price * self._sign % grid)
 
     def drain(self) -> Levels:
-        """What differs from the last call, best first."""
+        """Return the changes since the last call, best first."""
         changed = [
             (price, self.amounts.get(price, 0))
             for price, before in self._before.items()
@@ -99,7 +170,7 @@ class Side:
 
 
 class Band(NamedTuple):
-    """What bids and asks of a symbol keep to: no bid above `low`, every ask above `high`."""
+    """Bounds of the quotes of a symbol: no bid above `low`, every ask above `high`."""
 
     price: int
     low: int
@@ -107,10 +178,10 @@ class Band(NamedTuple):
 
 
 class Reference:
-    """The price of a symbol that every exchange follows: a random walk that is drawn home.
+    """The price of a symbol that every exchange follows: a mean-reverting random walk.
 
-    Exchanges take their steps one after the other. The band spans this price and the last one, so
-    that a book of this step and one of the step before do not cross.
+    Exchanges step one after the other. The band spans this price and the previous one, so that a
+    book of this step and one of the previous step do not cross.
     """
 
     def __init__(self, pair: Pair, rng: Random, clock: Callable[[], float]) -> None:
@@ -140,7 +211,7 @@ class Reference:
 class SimulatedBook:
     """One exchange's book of one symbol; never crossed, never empty, `depth` levels a side.
 
-    Its levels are made when they are first read; most books never are.
+    Levels are made at the first read; most books are never read.
     """
 
     def __init__(self, listing: ListedSymbol, *, pair: Pair, profile: Profile, rng: Random) -> None:
@@ -148,10 +219,10 @@ class SimulatedBook:
         self._home = units(pair.price, REFERENCE_DECIMALS)
         self._profile = profile
         self._rng = rng
-        self.price_ppm = PPM  # of the reference; anything else is another coin's price
+        self.price_ppm = PPM  # of the reference; any other value is the price of another coin
         self._offset_ppm = 0
-        self._jumped_s = -inf  # the last jump that this exchange has noticed ...
-        self._follows_s = -inf  # ... and when it follows
+        self._jumped_s = -inf  # time of the last known jump ...
+        self._follows_s = -inf  # ... and of the reaction to it
         self._grid = max(1, units(pair.grid, listing.price_decimals))
         self._amount = max(1, units(pair.amount, listing.amount_decimals))
 
@@ -166,7 +237,7 @@ class SimulatedBook:
         return self._sides[1]
 
     def step(self, reference: Reference) -> LevelChanges:
-        """Follow the reference price, change some levels, and return what changed."""
+        """Follow the reference price and change some levels; returns the changes."""
         sides = self._sides
         self._drift()
         self._follow(sides, self._band(reference))
@@ -174,7 +245,7 @@ class SimulatedBook:
 
     @cached_property
     def _sides(self) -> tuple[Side, Side]:
-        """The book after a first step at the price where the reference starts."""
+        """The book after a first step at the first reference price."""
         sides = Side(-1), Side(1)
         self._drift()
         self._follow(sides, Band(self._home, self._home, self._home))
@@ -191,23 +262,23 @@ class SimulatedBook:
         for side, limit in zip(sides, (bid, ask), strict=True):
             self._cut(side, limit)
             self._fill(side, limit)
-            self._stir(side)
+            self._churn(side)
             self._fit(side)
 
     def _band(self, reference: Reference) -> Band:
-        """The band that this exchange quotes around: the last one but while it lags a jump."""
+        """Return the band to quote around: the one before a jump while this exchange lags."""
         if self._jumped_s != reference.jumped_s:
             self._jumped_s = reference.jumped_s
             self._follows_s = reference.jumped_s + self._rng.randint(0, LAG_MS_MAX) / 1_000
         return reference.before_jump if reference.clock() < self._follows_s else reference.band
 
     def _ticks(self, price: int) -> int:
-        """A price of the reference in ticks of this book."""
+        """Convert a reference price to ticks of this book."""
         unit: int = 10 ** (REFERENCE_DECIMALS - self.listing.price_decimals)
         return price * self.price_ppm // PPM // unit
 
     def _drift(self) -> None:
-        """Move a little around the reference, so that the exchange with the best price changes."""
+        """Drift around the reference, so that the exchange with the best price changes."""
         self._offset_ppm += self._rng.randint(-2, 2)
         bound = self._profile.offset_ppm_max
         self._offset_ppm = max(-bound, min(bound, self._offset_ppm))
@@ -217,7 +288,7 @@ class SimulatedBook:
             side.set(side.price(0), 0)
 
     def _fill(self, side: Side, limit: int) -> None:
-        """Quote again up to the limit where the price left a gap."""
+        """Fill the gap up to the limit that a move of the price left."""
         price, best = limit, side.price(0) if len(side) else None
         for _ in range(self._profile.depth):
             if best is not None and not side.better(side.worse_by(price, self._grid), best):
@@ -225,9 +296,9 @@ class SimulatedBook:
             self._add(side, price)
             price = side.worse_by(price, self._rng.randint(1, 2 * self._grid))
 
-    def _stir(self, side: Side) -> None:
-        for _ in range(self._rng.randint(1, STIRRED_LEVELS_MAX)):
-            # The square of a uniform number: most of what happens, happens near the top.
+    def _churn(self, side: Side) -> None:
+        for _ in range(self._rng.randint(1, CHURNED_LEVELS_MAX)):
+            # The square of a uniform number: most changes are near the top.
             rank = self._rng.randrange(len(side)) * self._rng.randrange(len(side)) // len(side)
             if rank and self._rng.randrange(4) == 0:
                 side.set(side.price(rank), 0)
@@ -237,7 +308,7 @@ class SimulatedBook:
                 side.set(side.price(rank), self._lots())
 
     def _fit(self, side: Side) -> None:
-        """Keep the depth: the worst levels go, new worst ones come."""
+        """Remove or add the worst levels to keep the depth."""
         while len(side) > self._profile.depth:
             side.set(side.price(-1), 0)
         while len(side) < self._profile.depth and side.price(-1) > 1:
@@ -257,14 +328,14 @@ class MarketBooks:
     """The books of every simulated exchange.
 
     Args:
-        offers: What each exchange lists, by CCXT id.
-        seed: The same seed gives the same market.
-        clock: Monotonic seconds; without one the market takes STEPS_A_SECOND.
+        offers: Listings and profile of each exchange, by CCXT id.
+        seed: The same seed makes the same market.
+        clock: Monotonic seconds; by default the market steps `STEPS_A_SECOND`.
     """
 
     def __init__(
         self,
-        offers: Mapping[str, Offer | type[Offer]],
+        offers: Mapping[str, Offer],
         *,
         seed: int,
         clock: Callable[[], float] | None = None,
@@ -290,11 +361,11 @@ class MarketBooks:
         }
 
     def books(self, name: str) -> dict[str, SimulatedBook]:
-        """One exchange's books by symbol."""
+        """Return one exchange's books by symbol."""
         return self._books[name]
 
     def move(self) -> None:
-        """Let every reference price take a step."""
+        """Step every reference price."""
         self._steps += 1
         for reference in self._references.values():
             reference.move()
@@ -302,22 +373,22 @@ class MarketBooks:
     def step(
         self, name: str, symbols: Iterable[str] | None = None
     ) -> Iterator[tuple[str, LevelChanges]]:
-        """Let an exchange's books follow their references; yields what changed by symbol."""
+        """Step an exchange's books to their references; yields the changes by symbol."""
         books = self._books[name]
         for symbol in books if symbols is None else symbols:
             yield symbol, books[symbol].step(self._references[symbol])
 
 
 def units(text: str, decimals: int) -> int:
-    """A decimal text as an integer of 10^-decimals; further digits are cut."""
+    """Convert decimal text to an integer of 10^-decimals; truncates further digits."""
     whole, _, fraction = text.partition(".")
     return int(whole + fraction[:decimals].ljust(decimals, "0"))
 
 
-# Cached: most levels of a window were written before.
+# Cached: most levels of a window were formatted before.
 @lru_cache(TEXTS_CACHED_MAX)
 def decimal_text(value: int, decimals: int, *, places: int = 0) -> str:
-    """An integer of 10^-decimals as decimal text with at least `places` decimals."""
+    """Format an integer of 10^-decimals with at least `places` decimals."""
     digits = str(value).rjust(decimals + 1, "0")
     whole, fraction = digits[: len(digits) - decimals], digits[len(digits) - decimals :]
     fraction = fraction.rstrip("0").ljust(places, "0")

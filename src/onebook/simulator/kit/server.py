@@ -1,55 +1,147 @@
-"""Simulated exchanges on loopback: a market, a port each, updates at a pace, faults on demand.
+"""Simulated exchanges on loopback: a market, one port each, updates at a rate, faults on demand.
 
     async with SimulatedExchanges(["okx", "kraken"], seed=7) as sim:
         ws_url, rest_url = sim.urls["okx"]
         sim["okx"].corrupt_next("BTC/USDT", "gap")
 
-Point the service at `sim.exchanges()`. With `rate_hz=0` nothing moves but by `sim.step()`, so
-that a test never waits for time to pass.
+Point the service at `sim.exchanges()`. With `rate_hz=0` only `sim.step()` moves the market, so that
+a test never waits for time to pass. `FAULTS` lists the faults of single frames: each hits one frame
+of a symbol, for all of its clients, and a feed must then invalidate and resync that book.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from importlib import import_module
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from onebook.exchanges import EXCHANGES
+from onebook.exchanges import EXCHANGES, NAMES
 from onebook.exchanges.kit.contract import Exchange, LossDetection
 from onebook.simulator.kit.board import (
     ChannelKey,
+    Dialect,
     ExchangeBoard,
+    Frame,
     Now,
     PublishedBook,
     RestReply,
     TextChanges,
 )
-from onebook.simulator.kit.dialects import DIALECTS
-from onebook.simulator.kit.faults import FAULTS, Case
-from onebook.simulator.kit.front import Front, redirected, system_now
-from onebook.simulator.kit.loopback import Loopback, Urls
+from onebook.simulator.kit.loopback import Front, Loopback, Urls, redirected, system_now
 from onebook.simulator.kit.market import MarketBooks
 
+DIALECTS: Final[dict[str, type[Dialect]]] = {
+    name: import_module(f"onebook.simulator.{name}").DIALECT for name in NAMES
+}
 RATE_HZ: Final = 10.0
 WATCH_S: Final = 0.25
 FAULTS_QUEUED_MAX: Final = 1_000
 ALL_LEVELS: Final = 1 << 20
+HUGE_BYTES: Final = 4 * 1024 * 1024 + 1  # one byte over what a feed accepts
+
+
+class Case(NamedTuple):
+    """The frame to send, and its parts."""
+
+    dialect: Dialect
+    channel: PublishedBook
+    changes: TextChanges
+    natives: Iterable[str]
+    now: Now
+
+    def frame(self, changes: TextChanges | None = None) -> Frame:
+        """Encode the true frame, or one with other changes."""
+        return self.dialect.delta(self.channel, changes or self.changes, self.now)
+
+
+def gap(case: Case) -> list[Frame]:
+    """Lose the frame and its numbers."""
+    return []
+
+
+def duplicate(case: Case) -> list[Frame]:
+    """Send the frame twice."""
+    return [case.frame()] * 2
+
+
+def garbage(case: Case) -> list[Frame]:
+    """Truncate the frame."""
+    frame = case.frame()
+    return [frame[: len(frame) // 2]]
+
+
+def checksum(case: Case) -> list[Frame]:
+    """Change the checksum."""
+    frame = case.frame()
+    assert isinstance(frame, str), "no binary frame has a checksum"
+    field = f'"{case.dialect.rules.checksum_field}":'
+    return [frame.replace(field, f"{field}1", 1)]
+
+
+def nan(case: Case) -> list[Frame]:
+    """Send a price that is not a number."""
+    return [case.frame(_with_bid(case.changes, "NaN", "1"))]
+
+
+def negative(case: Case) -> list[Frame]:
+    """Send a negative amount."""
+    price = case.channel.top(1).bids[0][0]
+    return [case.frame(_with_bid(case.changes, price, "-1"))]
+
+
+def huge(case: Case) -> list[Frame]:
+    """Send an oversized frame: valid JSON with much white space, or zeros."""
+    frame = case.frame()
+    if isinstance(frame, bytes):
+        return [frame.ljust(HUGE_BYTES, b"\0")]
+    return [frame[:-1] + " " * (HUGE_BYTES - len(frame)) + frame[-1]]
+
+
+def crossed(case: Case) -> list[Frame]:
+    """Add a bid above the best ask, which stays until the next snapshot."""
+    true = case.frame()
+    return [true, case.frame(case.channel.cross())]
+
+
+def wrong_symbol(case: Case) -> list[Frame]:
+    """Send the changes under the name of another pair."""
+    native = case.channel.listing.native
+    other = next(name for name in case.natives if name != native)
+    return [case._replace(channel=case.channel.labelled(other)).frame()]
+
+
+def _with_bid(changes: TextChanges, price: str, amount: str) -> TextChanges:
+    return TextChanges([*changes.bids, (price, amount)], changes.asks)
+
+
+FAULTS: Final[dict[str, Callable[[Case], list[Frame]]]] = {
+    "gap": gap,
+    "duplicate": duplicate,
+    "garbage": garbage,
+    "checksum": checksum,
+    "nan": nan,
+    "negative": negative,
+    "huge": huge,
+    "crossed": crossed,
+    "wrong_symbol": wrong_symbol,
+}
 
 
 def nothing(symbol: str) -> None:
-    """Do nothing about a published change."""
+    """Do nothing."""
 
 
 class Truth(NamedTuple):
-    """A book as it was last published: amounts by price, decimal texts, best first."""
+    """The last published book: amounts by price as decimal text, best first."""
 
     bids: dict[str, str]
     asks: dict[str, str]
 
 
 class SimulatedExchange:
-    """One exchange on one port; the methods are what a person or a test can do to it.
+    """One simulated exchange on one port, with methods to inspect it and to inject faults.
 
     `on_published` is called with the symbol after each change of a published book.
     """
@@ -71,21 +163,21 @@ class SimulatedExchange:
 
     @property
     def urls(self) -> Urls:
-        """Where a feed finds it."""
+        """Its addresses."""
         return self._loopback.urls
 
     @property
     def clients(self) -> int:
-        """How many are connected."""
+        """Number of connected clients."""
         return len(self._front.clients)
 
     @property
     def breaches(self) -> dict[str, int]:
-        """How often clients went beyond a limit that it enforces, by what the limit is of."""
+        """Number of exceeded limits by kind."""
         return dict(self._front.breaches)
 
     def followers(self, symbol: str) -> int:
-        """How many connections follow a symbol."""
+        """Return the number of connections subscribed to a symbol."""
         native = self._natives[symbol]
         return sum(
             any(key.native == native for key in client.session.topics.values())
@@ -93,38 +185,38 @@ class SimulatedExchange:
         )
 
     async def start(self) -> None:
-        """Come (back), on the same port."""
+        """Start listening, on the same port as before."""
         await self._loopback.start()
 
     async def stop(self) -> None:
-        """Vanish without a close frame."""
+        """Stop listening and end connections without a close frame."""
         await self._loopback.stop()
 
     def freeze(self) -> None:
-        """Publish nothing new; acks, snapshots, pongs and heartbeats go on."""
+        """Publish no changes; acknowledgements, snapshots, pongs and heartbeats continue."""
         self._frozen = True
 
-    def thaw(self) -> None:
+    def unfreeze(self) -> None:
         """Publish again."""
         self._frozen = False
 
     def silence(self) -> None:
-        """Send only pongs on open connections: no data, acks or heartbeats."""
+        """Send only pongs on open connections: no data, acknowledgements or heartbeats."""
         self._front.silent = True
 
-    def speak(self) -> None:
-        """End the silence; what was not sent meanwhile is lost."""
+    def end_silence(self) -> None:
+        """Send again; frames of the silence are lost."""
         self._front.silent = False
 
     def drop_next_frame(self, symbol: str) -> None:
-        """Lose the next update of a symbol on its way."""
+        """Lose the next update of a symbol."""
         self.corrupt_next(symbol, "gap")
 
     def corrupt_next(self, symbol: str, kind: str) -> None:
-        """Spoil the next update of a symbol; kinds are the names in `FAULTS`.
+        """Inject a fault of `FAULTS` into the next update of a symbol.
 
         Raises:
-            ValueError: No such kind, or this exchange sends no checksum.
+            ValueError: The kind is unknown, or this exchange sends no checksum.
         """
         if kind not in FAULTS:
             raise ValueError(f"unknown fault {kind!r}; there are: {', '.join(FAULTS)}")
@@ -134,13 +226,13 @@ class SimulatedExchange:
         planned.append(kind)
 
     def admit_all(self) -> None:
-        """Take connection attempts and requests at any rate, so that no test waits for them."""
+        """Allow connection attempts and requests at any rate, so that no test waits for them."""
         self._front.admit_all()
 
     def refuse(self, symbol: str, *, named: bool = True) -> None:
         """Answer subscriptions of a symbol as this exchange answers unknown ones.
 
-        Where not `named`, by an error that does not name the symbol.
+        Without `named`, the error does not name the symbol.
         """
         self._board.nameless = not named
         self._board.refused.add(self._natives[symbol])
@@ -152,13 +244,13 @@ class SimulatedExchange:
     def announce(self, frame: str, times: int = 1) -> None:
         """Send a frame to every client, `times` times."""
         for client in self._front.clients:
-            self._front.say(client, [frame] * times)
+            self._front.send(client, [frame] * times)
 
     def set_system(self, system: str) -> None:
-        """Change the state of the trading engine and publish it.
+        """Set the state of the trading engine and publish it.
 
         Raises:
-            ValueError: This exchange announces no such state.
+            ValueError: This exchange does not publish the state.
         """
         status = self._dialect.rules.status
         if status is None:
@@ -167,27 +259,27 @@ class SimulatedExchange:
         self.announce(status(system))
 
     def relist(self, symbol: str, price_ppm: int) -> None:
-        """List another coin under the letters of a symbol, at so much of its price from now on."""
+        """List another coin under a symbol, at `price_ppm` of the price from now on."""
         self._market.books(self.name)[symbol].price_ppm = price_ppm
         for _ in self._market.step(self.name, (symbol,)):
             pass
         self.publish()
 
     def ack_without_snapshot(self, symbol: str) -> None:
-        """Acknowledge subscriptions of a symbol and send nothing for it."""
+        """Acknowledge subscriptions of a symbol without sending data."""
         self._board.muted.add(self._natives[symbol])
 
     def kill_stream(self, symbol: str) -> None:
-        """Deliver no update of a symbol, while its book and REST answers move on."""
+        """Send no updates of a symbol, while its book and REST bodies change."""
         self._board.dead.add(self._natives[symbol])
 
     def fail_rest(self, status: int, *, times: int = 1, retry_after_s: int | None = None) -> None:
-        """Answer the next REST requests with an error, such as 429 or 503."""
+        """Answer the next REST requests with an error status, such as 429 or 503."""
         retry = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
         self._rest_failures.extend([RestReply(status, b'{"msg":"try later"}', retry)] * times)
 
     def heal(self) -> None:
-        """Forget every fault that is planned or in force."""
+        """Clear all planned and active faults."""
         self._front.silent = self._frozen = False
         self._planned.clear()
         self._rest_failures.clear()
@@ -197,9 +289,9 @@ class SimulatedExchange:
         self._board.dead.clear()
 
     def book(self, symbol: str, levels: int | None = None) -> Truth:
-        """The book as its clients must have it once they read everything that was sent.
+        """Return the book that clients must have once they have read all frames.
 
-        With `levels` only so many of each side, the best.
+        `levels` limits it to the best levels of each side.
         """
         native = self._natives[symbol]
         channels = [c for c in self._board.followed() if c.key.native == native]
@@ -208,7 +300,7 @@ class SimulatedExchange:
         return Truth(*channel.truth(levels))
 
     def publish(self) -> None:
-        """Advance the subscribed books one step, and send the changes."""
+        """Advance the subscribed books one step and send the changes."""
         if self._frozen:
             return
         followed = self._board.followed()
@@ -228,14 +320,14 @@ class SimulatedExchange:
         for client in self._front.clients:
             for key in client.session.topics.values():
                 if key == channel.key:
-                    self._front.say(client, client.session.formed(frames, case.frame()))
+                    self._front.send(client, client.session.formed(frames, case.frame()))
 
     def watch(self) -> None:
-        """Send the heartbeats that are due and drop the clients that are silent."""
+        """Send due heartbeats and disconnect silent clients."""
         self._front.watch()
 
     def _failure(self, path: str, query: Mapping[str, str]) -> RestReply | None:
-        """What is answered instead of the truth."""
+        """Return the planned error response, if any."""
         return self._rest_failures.popleft() if self._rest_failures else None
 
 
@@ -244,9 +336,9 @@ class SimulatedExchanges:
 
     Args:
         names: CCXT ids; all by default.
-        seed: The same seed gives the same books.
-        rate_hz: Updates a second of each followed book; 0 moves only by `step`.
-        clock: Where the time comes from.
+        seed: The same seed makes the same books.
+        rate_hz: Updates a second of each subscribed book; 0 moves only by `step`.
+        clock: Returns the time.
     """
 
     def __init__(
@@ -265,7 +357,7 @@ class SimulatedExchanges:
             )
         self.rate_hz = rate_hz
         self._market = MarketBooks(
-            {name: DIALECTS[name] for name in chosen},
+            {name: DIALECTS[name].offer() for name in chosen},
             seed=seed,
             clock=(lambda: clock().s) if rate_hz else None,
         )
@@ -280,11 +372,11 @@ class SimulatedExchanges:
 
     @property
     def urls(self) -> dict[str, Urls]:
-        """Where feeds find each exchange."""
+        """Addresses of each exchange."""
         return {name: exchange.urls for name, exchange in self._exchanges.items()}
 
     def exchanges(self) -> dict[str, Exchange]:
-        """The exchanges' facts with addresses that point here."""
+        """Return the exchanges' facts with the addresses of this simulation."""
         return {name: redirected(EXCHANGES[name], urls) for name, urls in self.urls.items()}
 
     def step(self) -> None:
@@ -313,14 +405,14 @@ class SimulatedExchanges:
         await self._stack.aclose()
 
     async def _pace(self) -> None:
-        """Publish one exchange after the other, spread over the interval."""
+        """Publish one exchange after the other, evenly over the interval."""
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
             self._market.move()
             for exchange in self._exchanges.values():
                 exchange.publish()
-                # A moment that was missed is not made up for: the pace never becomes a burst.
+                # Missed times are skipped: the rate never becomes a burst.
                 due = max(due + 1 / self.rate_hz / len(self._exchanges), loop.time())
                 await asyncio.sleep(due - loop.time())
 

@@ -39,17 +39,17 @@ from onebook.transactions.bybit.endpoints import (
 )
 from onebook.transactions.bybit.instruments import guess, listed
 from onebook.transactions.bybit.pages import (
+    as_evidence,
     begins_unnamed,
     cursor_parameter,
     holds_instant,
-    owned,
     query_of,
     read_rows,
     rows_of,
     uncountable,
     undocumented,
+    with_holder,
     with_instant,
-    witnessed,
 )
 from onebook.transactions.bybit.rows import Context, Row, text
 from onebook.transactions.client import Call, Reply
@@ -164,7 +164,7 @@ class BybitReader:
             if not page.rows:
                 self._empty.add(key)
         if endpoint.witness:
-            return witnessed(page)
+            return as_evidence(page)
         if endpoint.sure_ms is not None and page.rows:
             return replace(page, kept_from_ms=reply.server_ms - endpoint.sure_ms)
         return page
@@ -254,7 +254,7 @@ class BybitReader:
             uid=self._uid,
         )
         read, unreadable = read_rows(rows, endpoint, context, window)
-        records = [owned(record, context.uid) for record in read]
+        records = [with_holder(record, context.uid) for record in read]
         if self._account.include_raw:
             records = [replace(r, raw=row) for r, row in zip(records, rows, strict=True)]
         return Page(records, len(rows), cursor, unreadable)

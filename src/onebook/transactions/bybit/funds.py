@@ -30,13 +30,13 @@ from onebook.transactions.bybit.rows import (
     digits,
     first_fee,
     make_id,
-    moved,
     ms,
     nonzero,
-    plain,
+    require,
+    require_unsigned,
     seconds,
-    stated,
     text,
+    text_or_empty,
 )
 from onebook.transactions.decimals import unsigned
 from onebook.transactions.record import (
@@ -111,15 +111,15 @@ def deposit(row: Row, context: Context) -> Record:
     """A deposit from a blockchain. Until it is credited it has no time of its own: it counts at
     the end of the window that it was found in, and says so in `incomplete`.
     """
-    coin, credited_ms = stated(row["coin"], "coin"), ms(row, "successAt")
+    coin, credited_ms = require(row["coin"], "coin"), ms(row, "successAt")
     at_ms = credited_ms or context.asked_at_ms
     found, charged = canonicals(row.get("amount"), row.get("depositFee"))
-    amount = moved(found)
+    amount = require_unsigned(found)
     native, native_type, status, chain, tx_hash, tx_index, block_hash, sender, to, tag = texts(
         row, "id", "depositType", "status", "chain", "txID", "txIndex", "blockHash", "fromAddress",
         "toAddress", "tag",
     )  # fmt: skip
-    key = native or f"{stated(tx_hash, 'txID')}:{tx_index or ''}:{coin}:{to or ''}"
+    key = native or f"{require(tx_hash, 'txID')}:{tx_index or ''}:{coin}:{to or ''}"
     pattern = _chain_pattern("deposit", context.environment, coin, native_type, status, charged)
     return replace(
         pattern,
@@ -203,10 +203,10 @@ def _chain_pattern(
 def internal_deposit(row: Row, context: Context) -> Record:
     """A deposit from another Bybit user: never on a chain; the sender's address is masked."""
     at_ms = seconds(row, "createdTime") or context.asked_at_ms
-    coin, amount = stated(row["coin"], "coin"), moved(digits(row, "amount"))
-    native = stated(text(row, "id"), "id")
+    coin, amount = require(row["coin"], "coin"), require_unsigned(digits(row, "amount"))
+    native = require(text(row, "id"), "id")
     uid, address = text(row, "fromMemberId"), text(row, "address")
-    status = INTERNAL_DEPOSIT_STATUSES.get(plain(row, "status"), Status.UNKNOWN)
+    status = INTERNAL_DEPOSIT_STATUSES.get(text_or_empty(row, "status"), Status.UNKNOWN)
     return Record(
         transactionId=make_id(context, "deposit", f"i:{native}"),
         timestamp=at_ms,
@@ -234,12 +234,12 @@ def internal_deposit(row: Row, context: Context) -> Record:
 
 def withdrawal(row: Row, context: Context) -> Record:
     """A withdrawal, on a chain or to another Bybit user."""
-    at_ms, coin, get = int(row["createTime"]), stated(row["coin"], "coin"), row.get
+    at_ms, coin, get = int(row["createTime"]), require(row["coin"], "coin"), row.get
     found, charged, tax = canonicals(get("amount"), get("withdrawFee"), get("tax"))
     named, native_type, status, chain, tx_hash, to, tag = texts(
         row, "withdrawId", "withdrawType", "status", "chain", "txID", "toAddress", "tag"
     )
-    amount, native = moved(found), stated(named, "withdrawId")
+    amount, native = require_unsigned(found), require(named, "withdrawId")
     off_chain = native_type == OFF_CHAIN
     pattern = _chain_pattern("withdrawal", context.environment, coin, native_type, status, charged)
     moves = pattern.status.moves
@@ -279,14 +279,14 @@ def transfer(row: Row, context: Context) -> Record:
 
     Between users only our side of it moved: which one that is follows from the key's user id.
     """
-    at_ms, coin = int(row["timestamp"]), stated(row["coin"], "coin")
-    amount = moved(canonical(row.get("amount")))
+    at_ms, coin = int(row["timestamp"]), require(row["coin"], "coin")
+    amount = require_unsigned(canonical(row.get("amount")))
     moving = money(coin, amount)
     named, status, source, target, from_uid, to_uid = texts(
         row, "transferId", "status", "fromAccountType", "toAccountType", "fromMemberId",
         "toMemberId",
     )  # fmt: skip
-    native = stated(named, "transferId")
+    native = require(named, "transferId")
     pattern = _transfer_pattern(
         context.environment, coin, status, context.uid, source, target, from_uid, to_uid
     )
@@ -349,17 +349,18 @@ def leverage_token(row: Row, context: Context) -> Record:
 
     Sum the ledger's lines of it instead: they go further than this endpoint did.
     """
-    at_ms, bought = int(row["orderTime"]), plain(row, "ltOrderType") == PURCHASE
-    token, coin = stated(row["ltCoin"], "ltCoin"), row["valueCoin"]
-    order_id, amount = stated(text(row, "orderId"), "orderId"), moved(digits(row, "amount"))
-    status = TOKEN_STATUSES.get(plain(row, "ltOrderStatus"), Status.UNKNOWN)
+    at_ms, bought = int(row["orderTime"]), text_or_empty(row, "ltOrderType") == PURCHASE
+    token, coin = require(row["ltCoin"], "ltCoin"), row["valueCoin"]
+    order_id = require(text(row, "orderId"), "orderId")
+    amount = require_unsigned(digits(row, "amount"))
+    status = TOKEN_STATUSES.get(text_or_empty(row, "ltOrderStatus"), Status.UNKNOWN)
     tokens = money(token, amount) if status.moves else UNSET
     value = as_money(coin, digits(row, "value") if status.moves else None) or UNSET
     charged = nonzero(row, "fee") if status.moves else None
     fees = (Fee(coin, charged, None, "trading", "fee"),) if charged else ()
     way = Direction.IN if bought else Direction.OUT
     word = "Buy" if bought else "Sell"
-    native_key = f"{plain(row, 'ltOrderType')}:{order_id}"
+    native_key = f"{text_or_empty(row, 'ltOrderType')}:{order_id}"
     return Record(
         transactionId=make_id(context, "leverage_token", native_key),
         timestamp=at_ms,
@@ -374,7 +375,7 @@ def leverage_token(row: Row, context: Context) -> Record:
         environment=context.environment,
         type="leverage_token_trades",
         kind="leverage_token",
-        native_type=plain(row, "ltOrderType"),
+        native_type=text_or_empty(row, "ltOrderType"),
         status=status,
         native_status=text(row, "ltOrderStatus"),
         view=RecordView.SUMMARY,
@@ -421,7 +422,7 @@ def funding_balance(row: Row, context: Context) -> Record:
 
 
 def _balance(row: Row, context: Context, *, wallet: str, balance: Balance) -> Record:
-    coin, at_ms = stated(row["coin"], "coin"), context.asked_at_ms
+    coin, at_ms = require(row["coin"], "coin"), context.asked_at_ms
     return Record(
         transactionId=make_id(context, "balance", f"{wallet}:{coin}"),
         timestamp=at_ms,

@@ -37,13 +37,13 @@ from onebook.transactions.bybit.rows import (
     direction_of,
     first_fee,
     make_id,
-    moved,
     nonzero,
     opposite,
-    plain,
+    require,
+    require_unsigned,
     seconds,
-    stated,
     text,
+    text_or_empty,
 )
 from onebook.transactions.bybit.trades import (
     EXECUTION,
@@ -228,14 +228,14 @@ def ledger_key(row: Row) -> str:
 
 
 def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Record:
-    native, coin, get = row["type"], stated(row["currency"], "currency"), row.get
+    native, coin, get = row["type"], require(row["currency"], "currency"), row.get
     category, side, native_id, order_id, client_order_id, trade_id = texts(
         row, "category", "side", "id", "orderId", "orderLinkId", "tradeId"
     )
     found, after, charged, rate, cash_flow = canonicals(
         get("change"), get("cashBalance"), get("fee"), get("feeRate"), get("cashFlow")
     )
-    change, settled = stated(found, "change"), native == "SETTLEMENT"
+    change, settled = require(found, "change"), native == "SETTLEMENT"
     fees = _line_fees(coin, charged, rate)
     if extra := get("extraFees"):
         gross = _sum(cash_flow, funding)
@@ -367,20 +367,21 @@ def funding_line(row: Row, context: Context) -> Record:
     at_ms = seconds(row, "createTime")
     if at_ms is None:  # equal ones could not be counted
         raise ValueError("The row has no createTime.")
-    coin, amount = stated(row["currency"], "currency"), moved(digits(row, "txnAmt"))
+    coin, amount = require(row["currency"], "currency"), require_unsigned(digits(row, "txnAmt"))
     change = amount if _WAYS[row["ioDirection"]] is Direction.IN else negated(amount)
-    words, desc = plain(row, "showBusiTypeEn"), plain(row, "descriptionEn")
+    words, desc = text_or_empty(row, "showBusiTypeEn"), text_or_empty(row, "descriptionEn")
     kind, label = funding_kind(words, desc, incoming=change[0] != "-")
     uid, native = text(row, "memberId"), text(row, FUND_ID)
     # A row without an id is known by what it moved: its English is reworded over time.
     native_key = native or ":".join(
-        (plain(row, "memberId"), coin, row["ioDirection"], amount,
+        (text_or_empty(row, "memberId"), coin, row["ioDirection"], amount,
          digits(row, "afterAmt") or "", str(at_ms))
     )  # fmt: skip
     line = _booked(
         _book_pattern(
-            context.environment, text(row, "showBusiTypeEn") or plain(row, "showBusiType"), coin,
-            kind, label, direction_of(change),
+            context.environment,
+            text(row, "showBusiTypeEn") or text_or_empty(row, "showBusiType"),
+            coin, kind, label, direction_of(change),
         ),
         record_id=make_id(context, "funding_wallet", native_key),
         at_ms=at_ms,

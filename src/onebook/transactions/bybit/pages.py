@@ -76,14 +76,14 @@ def read_row(row: Row, endpoint: Endpoint, context: Context) -> tuple[Record, bo
     try:
         record = endpoint.mapper(row, context)
     except (LookupError, TypeError, ValueError, AttributeError):
-        return unread(row, endpoint, context), False
+        return unreadable_record(row, endpoint, context), False
     if record.timestamp < endpoint.source.begins_ms:  # as seconds would be where ms are documented
-        return unread(row, endpoint, context), False
+        return unreadable_record(row, endpoint, context), False
     return record, True
 
 
-def owned(record: Record, uid: str | None) -> Record:
-    """A record whose holder is named."""
+def with_holder(record: Record, uid: str | None) -> Record:
+    """Set the user id of a record's account, unless it has one."""
     holder = record.account
     if uid is None or (holder is not None and holder.uid is not None):
         return record
@@ -108,7 +108,9 @@ def read_rows(
     if unreadable and endpoint.source.window_ms:
         times = _times(rows, read, endpoint.source, window)
         read = [
-            (record, True) if fits or at is None else (unread(row, endpoint, context, at), False)
+            (record, True)
+            if fits or at is None
+            else (unreadable_record(row, endpoint, context, at), False)
             for row, (record, fits), at in zip(rows, read, times, strict=True)
         ]
     records = [record for record, _ in read]
@@ -202,8 +204,10 @@ def _own_time(row: Row, source: Source, window: Window) -> int | None:
     return None
 
 
-def unread(row: Row, endpoint: Endpoint, context: Context, at_ms: int | None = None) -> Record:
-    """A row that the mapping cannot read, as it came.
+def unreadable_record(
+    row: Row, endpoint: Endpoint, context: Context, at_ms: int | None = None
+) -> Record:
+    """A record of a row that the mapping cannot read.
 
     Its id is made of all that it says: two queries of one type may hold it, as those with and
     without a coin do. Equal rows are one record: whether Bybit repeats a row or has two, only an id
@@ -228,8 +232,8 @@ def unread(row: Row, endpoint: Endpoint, context: Context, at_ms: int | None = N
     )
 
 
-def witnessed(page: Page) -> Page:
-    """What a witness's page proves: rows that Bybit shows only here, none of them ours to give."""
+def as_evidence(page: Page) -> Page:
+    """The retention bound that a page proves: its rows are only evidence and are not delivered."""
     shown = [record for record in page.records if record.status is Status.COMPLETED]
     if not shown:
         return Page([], page.rows, page.cursor)

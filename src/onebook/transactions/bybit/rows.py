@@ -92,7 +92,7 @@ def text(row: Row, name: str) -> str | None:
     return texts(row, name)[0]
 
 
-def plain(row: Row, name: str) -> str:
+def text_or_empty(row: Row, name: str) -> str:
     """A text, "" where it is absent: for ids."""
     value = row.get(name)
     return "" if value is None else str(value)
@@ -109,25 +109,27 @@ def nonzero(row: Row, name: str) -> str | None:
     return None if found == "0" else found
 
 
-def stated(value: str | None, name: str) -> str:
-    """What a row must say to be an event: two rows without an id would be one, and a row without
-    an amount or a coin would pass for one that moved nothing.
+def require(value: str | None, name: str) -> str:
+    """Return a field without which a row is unreadable.
+
+    Two rows without an id would count as one event, and a row without an amount or a coin as an
+    event that moved nothing.
 
     Raises:
-        ValueError: The row does not say it.
+        ValueError: The field is absent or empty.
     """
     if not value:
         raise ValueError(f"The row has no {name}.")
     return value
 
 
-def moved(amount: str | None) -> str:
-    """An amount whose direction another field gives, so that it has no sign.
+def require_unsigned(amount: str | None) -> str:
+    """Return an amount without a sign; another field has its direction.
 
     Raises:
-        ValueError: The row does not say it, or it has a sign.
+        ValueError: The amount is absent, or below zero.
     """
-    found = stated(amount, "amount")
+    found = require(amount, "amount")
     if found[0] == "-":
         raise ValueError("The amount is below zero.")
     return found

@@ -40,9 +40,9 @@ from onebook.transactions.bybit.rows import (
     nonzero,
     opposite,
     order_id_of,
-    plain,
-    stated,
+    require,
     text,
+    text_or_empty,
 )
 from onebook.transactions.decimals import EXACT, add, number, subtract, unsigned
 from onebook.transactions.record import (
@@ -108,7 +108,7 @@ LISTED_APART: Final = frozenset({"Delivery", "SessionSettlePnL", "Settle"})
 
 def execution(row: Row, context: Context) -> Record:
     """A fill, a funding payment, or what else Bybit books as an execution."""
-    native = plain(row, "execType")
+    native = text_or_empty(row, "execType")
     market = context.markets.find(context.category, row["symbol"])
     if native == "Funding":
         return _funding(row, context, market)
@@ -161,7 +161,7 @@ def _fill(row: Row, context: Context, pattern: Record) -> Record:
         get("feeRate"),
         get("closedSize"), get("markPrice"),
     )  # fmt: skip
-    quantity = stated(quantity, "execQty")
+    quantity = require(quantity, "execQty")
     value = value or _product(price, quantity)
     fees = execution_fees(row, market, charged, rate)
     order_id = get("orderId")
@@ -219,7 +219,7 @@ def _funding_pattern(
 
 def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
     """A funding payment: `execFee` above zero was paid, below zero received."""
-    at_ms, paid = int(row["execTime"]), stated(digits(row, "execFee"), "execFee")
+    at_ms, paid = int(row["execTime"]), require(digits(row, "execFee"), "execFee")
     moved = as_money(market.settle, paid) or UNSET
     received = paid[0] == "-"
     word = "Received" if received else "Paid"
@@ -249,7 +249,7 @@ def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
 
 def execution_key(row: Row, category: str) -> str:
     """The native key of an execution. Both sides of a self-match could bear one execId."""
-    return f"{category}:{stated(row['execId'], 'execId')}:{row.get('orderId', '')}:{row['side']}"
+    return f"{category}:{require(row['execId'], 'execId')}:{row.get('orderId', '')}:{row['side']}"
 
 
 def _execution_ids(row: Row) -> Ids:
@@ -316,7 +316,7 @@ def extra_fees(extra: Any) -> tuple[Fee, ...]:
             digits(one, "fee") or "0",
             digits(one, "feeRate"),
             "tax",
-            plain(one, "subFeeType") or plain(one, "feeType"),
+            text_or_empty(one, "subFeeType") or text_or_empty(one, "feeType"),
         )
         for one in extra
         if isinstance(one, dict)
@@ -347,7 +347,7 @@ def order(row: Row, context: Context) -> Record:
     native_type, native_status, client_order_id, block_trade_id = texts(
         row, "orderType", "orderStatus", "orderLinkId", "blockTradeId"
     )
-    spot, order_id = category == "spot", stated(row["orderId"], "orderId")
+    spot, order_id = category == "spot", require(row["orderId"], "orderId")
     fees = _order_fees(row, market, spot=spot)
     sent, received = _exchanged(market, side, quantity, value) if spot and filled else NOTHING
     what = f"{side} {quantity} {_unit_name(market)}"
@@ -447,11 +447,11 @@ def closed_pnl(row: Row, context: Context) -> Record:
     """What an order that closed a position realised; it and its fills share the order's id."""
     market = context.markets.find(context.category, row["symbol"])
     at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.asked_at_ms
-    realised = stated(digits(row, "closedPnl"), "closedPnl")
+    realised = require(digits(row, "closedPnl"), "closedPnl")
     open_fee, close_fee = canonicals(row.get("openFee"), row.get("closeFee"))
     gross = gross_pnl(row, context.category)
     sent, received = _gained(market.settle, gross)
-    native_type, order_id = text(row, "execType"), stated(text(row, "orderId"), "orderId")
+    native_type, order_id = text(row, "execType"), require(text(row, "orderId"), "orderId")
     native_key = f"{context.category}:{row['symbol']}:{order_id}:{at_ms}"
     return Record(
         transactionId=make_id(context, "closed_pnl", native_key),
@@ -474,7 +474,7 @@ def closed_pnl(row: Row, context: Context) -> Record:
         view=RecordView.SUMMARY if native_type in LISTED_APART else RecordView.PRIMARY,
         account=UNIFIED_WALLET,
         direction=direction_of(gross or "0"),
-        side=SIDES.get(plain(row, "side")),
+        side=SIDES.get(text_or_empty(row, "side")),
         asset=market.settle,
         amount=None if gross is None else unsigned(gross),
         instrument=market,
@@ -504,7 +504,7 @@ def gross_pnl(row: Row, category: str) -> str | None:
     """
     left, entered = number(row.get("cumExitValue")), number(row.get("cumEntryValue"))
     if left is not None and entered is not None:
-        rising = (plain(row, "side") == "Sell") != (category == "inverse")
+        rising = (text_or_empty(row, "side") == "Sell") != (category == "inverse")
         return show(subtract(left, entered) if rising else subtract(entered, left))
     net, *fees = (number(row.get(name)) for name in ("closedPnl", "openFee", "closeFee"))
     if net is None or None in fees:
@@ -522,8 +522,10 @@ def _gained(currency: str | None, amount: str | None) -> tuple[Money | None, Mon
 
 def delivery(row: Row, context: Context) -> Record:
     """Delivery of an expired contract, and its profit."""
-    realised, at_ms = stated(digits(row, "deliveryRpl"), "deliveryRpl"), int(row["deliveryTime"])
-    native_key = f"{row['symbol']}:{at_ms}:{plain(row, 'side')}:{plain(row, 'position')}"
+    realised, at_ms = require(digits(row, "deliveryRpl"), "deliveryRpl"), int(row["deliveryTime"])
+    native_key = (
+        f"{row['symbol']}:{at_ms}:{text_or_empty(row, 'side')}:{text_or_empty(row, 'position')}"
+    )
     return _expired(
         row,
         context,
@@ -544,12 +546,12 @@ def delivery(row: Row, context: Context) -> Record:
 
 def settlement(row: Row, context: Context) -> Record:
     """A session of a USDC contract that was settled (every eight hours)."""
-    realised, at_ms = stated(digits(row, "realisedPnl"), "realisedPnl"), int(row["createdTime"])
+    realised, at_ms = require(digits(row, "realisedPnl"), "realisedPnl"), int(row["createdTime"])
     return _expired(
         row,
         context,
         source="settlement",
-        native_key=f"{row['symbol']}:{at_ms}:{plain(row, 'side')}",
+        native_key=f"{row['symbol']}:{at_ms}:{text_or_empty(row, 'side')}",
         at_ms=at_ms,
         realised=realised,
         quantity=unsigned(digits(row, "size") or "0"),
@@ -593,7 +595,7 @@ def _expired(
         kind=source,
         account=UNIFIED_WALLET,
         direction=direction_of(realised),
-        side=SIDES.get(plain(row, "side")),
+        side=SIDES.get(text_or_empty(row, "side")),
         asset=market.settle,
         amount=unsigned(realised),
         instrument=market,

@@ -7,6 +7,7 @@ import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
 import { age, ago, amountDecimals, decimals, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, signed } from "./format.js";
 import { drawSoon } from "./frames.js";
+import { Heat } from "./heat.js";
 import { History } from "./history.js";
 import { percent } from "./holders.js";
 import { Ladder } from "./ladder.js";
@@ -61,6 +62,7 @@ export class Panel {
       changed: (range) => (Object.assign(this.wanted, { range }), site.changed()),
     });
     this.history = new History(find(".history"), find(".history-text"));
+    this.heat = new Heat(find(".heat-map"), find(".heat-text"), find(".heat-spoken"));
     this.members = new Members(find(".members tbody"), find(".members-sum"));
     this.crossed = new Crossed(find(".crossings"), site.feeOf);
     this.cost = new Cost(find(".cost"), {
@@ -236,7 +238,7 @@ export class Panel {
     this.#updatedAt = 0;
     this.#left = [];
     this.#places = new Places();
-    for (const card of [this.ladder, this.depth, this.history, this.crossed, this.cost]) card.clear();
+    for (const card of [this.ladder, this.depth, this.heat, this.history, this.crossed, this.cost]) card.clear();
     for (const name of [".best-bid", ".best-ask", ".mid", ".live-count"]) this.#write(name, "—");
     this.#tilt(null);
     this.find(".crossed").hidden = true;
@@ -254,6 +256,7 @@ export class Panel {
     this.find(".remove").setAttribute("aria-label", `Remove ${symbol}`);
     this.cost.name(symbol);
     this.crossed.name(symbol);
+    this.heat.name(symbol);
   }
 
   /** At most one drawing a frame, however fast books come. */
@@ -267,7 +270,9 @@ export class Panel {
     if (fresh) this.#read();
     if (!this.#book) return;
     this.ladder.place(this.#site.options().depth);
-    if (fresh) this.history.add(this.#book.stats, nowMs);
+    if (!fresh) return;
+    this.history.add(this.#book.stats, nowMs);
+    this.heat.add(this.#book, this.#left, nowMs, this.#book.binned ? Number(this.wanted.group) : 0);
   }
 
   #read() {
@@ -360,6 +365,7 @@ export class Panel {
     this.members.known = !withdrawn || !this.#linked; // without a connection their states say so
     if (!withdrawn) return this.draw();
     this.history.gap(now());
+    this.heat.gap(now());
     this.crossed.withdraw();
     this.cost.clear();
     for (const name of [".best-bid", ".best-ask", ".mid", ".live-count"]) this.#write(name, "—");
@@ -379,6 +385,7 @@ export class Panel {
     if (this.#live && this.#book && this.subscribed) this.depth.follow(nowMs, this.#book.stats.mid_price);
     this.crossed.showFigures(nowMs, this.#live);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
+    this.heat.advance(nowMs);
   }
 
   /** What all up to a level is worth; of bins only the bound is known. */

@@ -1,33 +1,36 @@
 """Generates the history of an account: deterministic, with the balance identities of Bybit.
 
-
-What holds by construction, and what a reader can therefore prove: per coin every ledger balance is
-the one before plus the change; `change = cashFlow + funding - fee` less taxes; the fills of an
-order add up to it; `closedPnl` is exit less entry less fees, and exit less entry what the ledger
-booked; what is held is what all events add up to; ids grow with time. Several events share a
-millisecond, deliberately.
+By construction, so that clients can be verified: per coin every ledger balance is the previous one
+plus the change; `change = cashFlow + funding - fee` less taxes; the fills of an order add up to it;
+`closedPnl` is exit less entry less fees, and the ledger books exit less entry; balances are the
+sums of all events; ids grow with time. Several events share a millisecond, deliberately.
 """
 
 from collections import Counter
 
-from onebook.simulator.accounts.amounts import UNIT, product
-from onebook.simulator.accounts.bybit.books import UID, AccountBooks
-from onebook.simulator.accounts.bybit.contracts import ContractHistory
-from onebook.simulator.accounts.bybit.facts import Deposit, ExecutionRow
+from onebook.simulator.accounts.bybit.facts import MARKETS, Deposit, ExecutionRow
 from onebook.simulator.accounts.bybit.funds import FundHistory
-from onebook.simulator.accounts.bybit.generator import HistoryParts
-from onebook.simulator.accounts.bybit.history import History
-from onebook.simulator.accounts.bybit.markets import MARKETS
-from onebook.simulator.accounts.bybit.modes import CONTRACT, UNIFIED, USDC, Modes
-from onebook.simulator.accounts.bybit.positions import Positions
-from onebook.simulator.accounts.bybit.tables import AccountTables
-from onebook.simulator.accounts.bybit.timeline import Timeline, hash_of, uuid_of
-from onebook.simulator.accounts.bybit.trading import OrderHistory
-from onebook.simulator.accounts.tables import HistoryTable
+from onebook.simulator.accounts.bybit.generator import (
+    CONTRACT,
+    UID,
+    UNIFIED,
+    USDC,
+    AccountBooks,
+    AccountTables,
+    History,
+    HistoryParts,
+    Modes,
+    Positions,
+    Timeline,
+    hash_of,
+    uuid_of,
+)
+from onebook.simulator.accounts.bybit.trading import ContractHistory, OrderHistory
+from onebook.simulator.accounts.history import UNIT, HistoryTable, product
 
 
 class Account(AccountTables):
-    """A generated account: its tables, its wallets' books, and what the wallets hold."""
+    """A generated account: tables, wallet ledgers and balances."""
 
     def __init__(self, history: History) -> None:
         super().__init__()
@@ -49,7 +52,7 @@ class Account(AccountTables):
         return self.modes.status(self.history.to_ms)
 
     def _generate(self) -> Counter[str]:
-        """Fill the tables and books; what the funding wallet holds in the end."""
+        """Generate the tables and ledgers; returns the final balances of the funding wallet."""
         history, timeline, books, modes = self.history, self._timeline, self.books, self.modes
         parts = HistoryParts(history, timeline, self, books, modes, Positions())
         funds, contracts, orders = FundHistory(parts), ContractHistory(parts), OrderHistory(parts)
@@ -68,7 +71,7 @@ class Account(AccountTables):
     # What tests change -----------------------------------------------------------------
 
     def insert_execution(self, category: str, at_ms: int) -> str:
-        """Insert a fill in the past, as late bookings do; the ledger has no line for it."""
+        """Insert a fill in the past, like a late booking; the ledger has no line for it."""
         seq = self._timeline.number()
         market = next(market for market in MARKETS if market.category == category)
         fill = ExecutionRow(

@@ -1,26 +1,71 @@
-"""The simulated endpoints of history: windows, page sizes, limits, permissions, as a table."""
+"""History endpoints of the simulated Bybit as a table: windows, page sizes, limits, cursors."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from msgspec import json
 
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import rows
 from onebook.simulator.accounts.bybit.account import Account
-from onebook.simulator.accounts.bybit.cursors import CURSOR_ID, IDS, NUMBER, PAIRS, TOKEN
+from onebook.simulator.accounts.bybit.generator import UTA_2
 from onebook.simulator.accounts.bybit.keys import AccountRefused
-from onebook.simulator.accounts.bybit.modes import UTA_2
-from onebook.simulator.accounts.tables import CursorCodec, Entry, HistoryTable
+from onebook.simulator.accounts.history import CursorCodec, Entry, HistoryTable
 
+
+def _write_pairs(first: Entry, last: Entry) -> str:
+    return quote(f"{first.at_ms}:{first.seq},{last.at_ms}:{last.seq}", safe="")
+
+
+def _read_pairs(text: str) -> tuple[int, int]:
+    at, _, seq = text.rpartition(",")[2].partition(":")
+    return int(at), int(seq)
+
+
+def _write_ids(first: Entry, last: Entry) -> str:
+    return b64encode(json.encode({"minID": last.seq, "maxID": first.seq})).decode()
+
+
+def _read_ids(text: str) -> tuple[int, int]:
+    return -1, int(json.decode(b64decode(text, validate=True))["minID"])
+
+
+def _write_number(first: Entry, last: Entry) -> str:
+    return b64encode(str(last.seq).encode()).decode()
+
+
+def _read_number(text: str) -> tuple[int, int]:
+    return -1, int(b64decode(text, validate=True))
+
+
+def _write_token(first: Entry, last: Entry) -> str:
+    return quote(f"page_token={last.at_ms}-{last.seq}&", safe="")
+
+
+def _write_cursor_id(first: Entry, last: Entry) -> str:
+    return quote(f"cursor_id={last.at_ms}-{last.seq}&", safe="")
+
+
+def _read_token(text: str) -> tuple[int, int]:
+    at, _, seq = text.partition("=")[2].rstrip("&").partition("-")
+    return int(at), int(seq)
+
+
+TOKEN: Final = CursorCodec(_write_token, _read_token)
+CURSOR_ID: Final = CursorCodec(_write_cursor_id, _read_token)
+PAIRS: Final = CursorCodec(_write_pairs, _read_pairs)
+IDS: Final = CursorCodec(_write_ids, _read_ids)
+NUMBER: Final = CursorCodec(_write_number, _read_number)
 WEEK_MS: Final = 7 * DAY_MS
 MONTH_MS: Final = 30 * DAY_MS
 TWO_YEARS_MS: Final = 730 * DAY_MS
 HALF_YEAR_MS: Final = 180 * DAY_MS
 SECOND_MS: Final = 1_000
-
 WALLET: Final = ("AccountTransfer", "SubMemberTransfer", "SubMemberTransferList")
 SPOT: Final = ("SpotTrade",)
 CONTRACT: Final = ("Order", "Position", "DerivativesTrade")
-
 Query = dict[str, str]
 
 
@@ -213,7 +258,6 @@ LISTINGS: Final = {
         wanted=_symbol_wanted,
     ),
 }  # fmt: skip
-
 MINUTE_S: Final = 60.0
 LIMITS: Final = {
     "/v5/execution/list": (50, 1.0),
@@ -246,7 +290,6 @@ LIMITS: Final = {
 }
 IP_LIMIT: Final = (600, 5.0)
 IP_BAN_S: Final = 600.0
-
 TOO_OLD: Final = (
     "Can't query order earlier than 2 years, please check your params: startTime or endTime!"
 )

@@ -4,14 +4,24 @@ from functools import partial
 from typing import Final
 
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.amounts import UNIT
-from onebook.simulator.accounts.bybit.books import UID
-from onebook.simulator.accounts.bybit.facts import Deposit, FundLine, Moved, Withdrawal
-from onebook.simulator.accounts.bybit.generator import HistoryGenerator, HistoryParts
-from onebook.simulator.accounts.bybit.markets import MARKETS, MILLI
-from onebook.simulator.accounts.bybit.modes import UNIFIED
-from onebook.simulator.accounts.bybit.timeline import HOUR_MS, hash_of, uuid_of
-from onebook.simulator.accounts.ledger import WalletBalances
+from onebook.simulator.accounts.bybit.facts import (
+    MARKETS,
+    MILLI,
+    Deposit,
+    FundLine,
+    Moved,
+    Withdrawal,
+)
+from onebook.simulator.accounts.bybit.generator import (
+    HOUR_MS,
+    UID,
+    UNIFIED,
+    HistoryGenerator,
+    HistoryParts,
+    hash_of,
+    uuid_of,
+)
+from onebook.simulator.accounts.history import UNIT, WalletBalances
 
 FUND_TEXTS: Final = {
     "Earn": "Easy Earn | Flexible Interest Distribution",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from onebook.simulator.accounts.clock import in_time
+from onebook.simulator.accounts.admission import in_time
 
 AHEAD_MS_MAX: Final = 1_000
 RECV_WINDOW_MS: Final = 5_000
@@ -25,7 +25,7 @@ ALL_PERMISSIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class SimulatedKey:
-    """A key of the simulated exchange."""
+    """An API key of the simulated exchange."""
 
     api_key: str
     secret: str = field(repr=False)
@@ -36,14 +36,14 @@ class SimulatedKey:
     days_left: int = 80
 
     def grants(self, names: tuple[str, ...]) -> bool:
-        """Whether one of the permissions is there; none asked for is always granted."""
+        """Return whether the key has one of these permissions; True if none is required."""
         return not names or any(
             name in group for group in self.permissions.values() for name in names
         )
 
 
 class AccountRefused(Exception):
-    """An answer other than retCode 0."""
+    """A response with a retCode other than 0."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -59,11 +59,10 @@ def authenticate(
     now_ms: int,
     address: str,
 ) -> SimulatedKey:
-    """Authenticate a request; `signed_text` is the query string as it came over the wire, or the
-    body.
+    """Authenticate a request; `signed_text` is the query string as sent, or the body.
 
     Raises:
-        Refused: As the real one would.
+        AccountRefused: The key, time stamp or signature is invalid, as on the real exchange.
     """
     api_key, sign = headers.get("x-bapi-api-key", ""), headers.get("x-bapi-sign", "")
     stamp = headers.get("x-bapi-timestamp", "")

@@ -7,7 +7,6 @@ https://bybit-exchange.github.io/docs/v5/.
 from base64 import b64encode
 from typing import Any
 
-from onebook.simulator.accounts.amounts import UNIT, shown
 from onebook.simulator.accounts.bybit.facts import (
     Closed,
     Delivered,
@@ -20,7 +19,7 @@ from onebook.simulator.accounts.bybit.facts import (
     SimulatedMarket,
     Withdrawal,
 )
-from onebook.simulator.accounts.tables import Entry
+from onebook.simulator.accounts.history import UNIT, Entry, shown
 
 Row = dict[str, Any]
 

@@ -4,8 +4,10 @@ In-process through `SimulatedTransport`, or on a loopback port for other clients
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from msgspec import json
@@ -13,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from onebook.model import DAY_MS
+from onebook.simulator.accounts.admission import AccountFaults, AddressBans, RollingCount, wall_ms
 from onebook.simulator.accounts.bybit import rows
 from onebook.simulator.accounts.bybit.account import Account
 from onebook.simulator.accounts.bybit.endpoints import (
@@ -24,13 +28,12 @@ from onebook.simulator.accounts.bybit.endpoints import (
     bounds,
     page_rows,
 )
+from onebook.simulator.accounts.bybit.facts import MARKETS
 from onebook.simulator.accounts.bybit.funds import COINS
+from onebook.simulator.accounts.bybit.generator import History
 from onebook.simulator.accounts.bybit.keys import AccountRefused, SimulatedKey, authenticate
-from onebook.simulator.accounts.bybit.markets import MARKETS
-from onebook.simulator.accounts.clock import wall_ms
-from onebook.simulator.accounts.faults import AccountFaults
-from onebook.simulator.accounts.limits import AddressBans, RollingCount
-from onebook.simulator.accounts.tables import BadCursor, Pager
+from onebook.simulator.accounts.history import BadCursor, Pager
+from onebook.simulator.accounts.serving import serving
 
 RETIRED: Final = "/v5/spot-lever-token/order-record"
 JSON: Final = "application/json; charset=utf-8"
@@ -239,7 +242,7 @@ class SimulatedBybit:
             return
         now_ms = self._now_ms()
         window = self._limits.setdefault((path, api_key), RollingCount(*LIMITS[path]))
-        passed, left, reset_ms = window.take(now_ms)
+        passed, left, reset_ms = window.count_request(now_ms)
         if forced:
             passed, left, reset_ms = False, 0, now_ms + 1_000
         headers["X-Bapi-Limit"] = str(window.count)
@@ -341,3 +344,25 @@ def _estrange(result: Any) -> None:
         for name in ("execType", "type", "status", "orderStatus"):
             if isinstance(row, dict) and isinstance(row.get(name), str):
                 row[name] = "SomethingFromTheFuture"
+
+
+DEMO_DAYS: Final = 90
+
+
+class DemoAccount(NamedTuple):
+    """A served account: its address and a valid key."""
+
+    url: str
+    key: SimulatedKey
+    exchange: SimulatedBybit
+
+
+@asynccontextmanager
+async def demo() -> AsyncIterator[DemoAccount]:
+    """Serve an account with 90 days of history and a new key."""
+    now_ms = wall_ms()
+    key = SimulatedKey(f"demo{secrets.token_hex(8)}", secrets.token_hex(18))
+    account = Account(History(now_ms - DEMO_DAYS * DAY_MS, now_ms))
+    exchange = SimulatedBybit(account, [key])
+    async with serving(exchange) as url:
+        yield DemoAccount(url, key, exchange)

@@ -1,10 +1,57 @@
-"""Histories in pages: every row once, in the order of paging, whatever the page size."""
+"""Amounts, balances, and pages of history."""
+
+from fractions import Fraction
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.simulator.accounts.tables import BadCursor, CursorCodec, HistoryTable, Pager
+from onebook.simulator.accounts.history import (
+    SCALE,
+    UNIT,
+    BadCursor,
+    CursorCodec,
+    HistoryTable,
+    Pager,
+    WalletBalances,
+    product,
+    quotient,
+    shown,
+)
+
+UNITS = st.integers(-(10**30), 10**30)
+
+
+@given(UNITS)
+def test_text_is_exact_and_plain(units):
+    text = shown(units)
+    assert Fraction(text) * 10**SCALE == units
+    assert "E" not in text
+    assert not ("." in text and text.endswith("0"))
+
+
+def test_zero_has_no_sign():
+    assert shown(0) == "0"
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_products_of_few_decimals_are_exact(left, right):
+    assert product(left * 10**6, right * 10**6) == left * right
+
+
+def test_a_quotient_is_cut_to_8_decimals():
+    assert shown(quotient(UNIT, 3 * UNIT)) == "0.33333333"
+    assert shown(quotient(2 * UNIT, 3 * UNIT)) == "0.66666666"
+
+
+@given(st.lists(st.integers()))
+def test_every_balance_is_the_one_before_plus_the_change(changes):
+    wallet = WalletBalances()
+    wallet.book("ETH", 7)
+    assert [wallet.book("BTC", each) for each in changes] == [*accumulate(changes)]
+    assert wallet.held["ETH"] == 7
+
 
 CODEC = CursorCodec(
     write=lambda _, last: f"{last.at_ms}.{last.seq}",

@@ -1,26 +1,61 @@
-"""One endpoint's history: rows in the order of their time, paged newest or oldest first.
+"""History of a simulated exchange account: exact amounts, wallet balances, rows and their pages.
 
-Cursors take the form that a codec gives them, and are good only for the query they came from.
+Amounts are integers of 10^-12, which hold every product of the simulation exactly. A `HistoryTable`
+holds the rows of one endpoint by time; a `Pager` serves them newest or oldest first. Cursors have
+the form of a codec and are valid only for the query that returned them.
 """
 
 from binascii import Error as Base64Error
 from bisect import bisect_left, bisect_right, insort
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from msgspec import MsgspecError
 
+SCALE: Final = 12
+UNIT: Final = 10**SCALE
 CURSORS_MAX: Final = 100_000
 
 
+def shown(units: int) -> str:
+    """Format an amount as exchanges do: plain decimal text."""
+    sign = "-" if units < 0 else ""
+    whole, part = divmod(abs(units), UNIT)
+    if not part:
+        return f"{sign}{whole}"
+    return f"{sign}{whole}." + f"{part:0{SCALE}}".rstrip("0")
+
+
+def product(left: int, right: int) -> int:
+    """Multiply two amounts; truncates below a unit (which the simulation avoids)."""
+    return left * right // UNIT
+
+
+def quotient(left: int, right: int) -> int:
+    """Divide two amounts; truncates to 8 decimals, as for contracts that are settled in coins."""
+    return left * UNIT // right // 10_000 * 10_000
+
+
+class WalletBalances:
+    """The balances of a wallet, changed only by `book`."""
+
+    def __init__(self) -> None:
+        self.held: Counter[str] = Counter()
+
+    def book(self, coin: str, change: int) -> int:
+        """Book a change of a coin; returns the new balance."""
+        self.held[coin] += change
+        return self.held[coin]
+
+
 class BadCursor(Exception):
-    """A cursor of another query, or none at all."""
+    """The cursor is invalid, or of another query."""
 
 
 class Entry(NamedTuple):
-    """A row: the time Bybit filters by, a number that grows, and the facts."""
+    """A row: the time that filters compare, a growing number, and its content."""
 
     at_ms: int
     seq: int
@@ -41,11 +76,11 @@ class HistoryTable:
         self.entries.append(Entry(at_ms, seq, facts))
 
     def insert(self, at_ms: int, seq: int, facts: Any) -> None:
-        """Add a row somewhere in the past."""
+        """Insert a row by its time."""
         insort(self.entries, Entry(at_ms, seq, facts), key=_place)
 
     def between(self, start_ms: int, end_ms: int, grain_ms: int) -> tuple[int, int]:
-        """The slice of rows within both bounds, inclusive, compared at a precision."""
+        """Return the slice of rows within both bounds, inclusive, at a precision."""
         start, end = start_ms // grain_ms * grain_ms, end_ms // grain_ms * grain_ms + grain_ms - 1
         low = bisect_left(self.entries, start, key=_time)
         return low, bisect_right(self.entries, end, key=_time)
@@ -60,7 +95,7 @@ def _time(entry: Entry) -> int:
 
 
 class CursorCodec(NamedTuple):
-    """A form of cursors: written from the first and last row of a page, read as the last's place.
+    """A form of cursors: encodes the first and last row of a page, decodes the place of the last.
 
     Places are (time, seq).
     """
@@ -74,9 +109,9 @@ class Pager:
 
     Args:
         oldest_first: Whether the first page holds the oldest rows.
-        by_offset: Whether a cursor means "so many rows from the newest": then rows that come in
-            between two pages shift the second, and rows repeat. Bybit's do not; other exchanges'
-            do, and a reader must survive both.
+        by_offset: Whether a cursor is a number of rows from the newest: rows added between two
+            pages then shift the second, and rows repeat. Bybit's cursors are not, those of other
+            exchanges are, and clients must handle both.
     """
 
     def __init__(self, *, by_offset: bool = False, oldest_first: bool = False) -> None:
@@ -95,10 +130,10 @@ class Pager:
         codec: CursorCodec,
         wanted: Callable[[Entry], bool] | None = None,
     ) -> tuple[list[Entry], str]:
-        """The rows of a page, in the order of paging, and the cursor of the next.
+        """Return the rows of a page, in the order of paging, and the cursor of the next page.
 
         Raises:
-            BadCursor: It is of another query, or none at all.
+            BadCursor: The cursor is invalid, or of another query.
         """
         low, high = bounds
         offset = self._offset(query, cursor) if cursor else 0
@@ -139,7 +174,7 @@ class Pager:
     def _beyond(
         self, table: HistoryTable, cursor: str, codec: CursorCodec, bounds: tuple[int, int]
     ) -> tuple[int, int]:
-        """What is left of a slice after the page that a cursor came with."""
+        """Return the rest of a slice after the page of a cursor."""
         low, high = bounds
         try:
             at_ms, seq = codec.read(unquote(cursor))

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from onebook.simulator.accounts.transport import SimulatedTransport
+from onebook.simulator.accounts.serving import SimulatedTransport
 
 
 async def answering(scope, receive, send):

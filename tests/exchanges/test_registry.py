@@ -1,9 +1,8 @@
-"""Lists of exchanges as clients and callers write them."""
+"""Selection of exchanges by the lists that clients and callers write."""
 
 import pytest
 
-from onebook.exchanges import EXCHANGES, resolve
-from onebook.exchanges.kit.selection import INSTEAD, instead_of, select
+from onebook.exchanges import EXCHANGES, INSTEAD, instead_of, resolve, select
 
 SUPPORTED = ("binance", "kraken", "okx")
 

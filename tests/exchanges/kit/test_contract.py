@@ -1,4 +1,4 @@
-"""The times that exchanges write, as milliseconds."""
+"""Timestamps of exchanges as Unix milliseconds."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.exchanges.kit.moments import Moment, milliseconds
+from onebook.exchanges.kit.contract import Moment, milliseconds
 
 AT = 1_672_515_782_136
 

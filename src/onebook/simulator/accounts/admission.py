@@ -1,0 +1,110 @@
+"""Request checks of a simulated exchange: time stamps, rate limits, bans, injected faults."""
+
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Hashable
+from random import Random
+
+
+def wall_ms() -> int:
+    """Return the current time in Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def in_time(stamp_ms: int, now_ms: int, *, behind_ms: int, ahead_ms: int) -> bool:
+    """Return whether the time stamp of a request is within the allowed clock difference."""
+    return now_ms - behind_ms <= stamp_ms < now_ms + ahead_ms
+
+
+class RisingStamps:
+    """The highest stamp (nonce) of each key: the next one must be higher."""
+
+    def __init__(self) -> None:
+        self._highest: dict[Hashable, int] = {}
+
+    def accept(self, key: Hashable, stamp: int) -> bool:
+        """Record a stamp if it is higher than all previous ones; returns whether it is."""
+        if stamp <= self._highest.get(key, -1):
+            return False
+        self._highest[key] = stamp
+        return True
+
+
+class RollingCount:
+    """Counts requests in a rolling window."""
+
+    def __init__(self, count: int, period_s: float) -> None:
+        self.count = count
+        self.period_ms = round(period_s * 1_000)
+        self._times: deque[int] = deque()
+
+    def count_request(self, now_ms: int) -> tuple[bool, int, int]:
+        """Count a request; returns whether it is allowed, how many are left, when one frees up."""
+        while self._times and self._times[0] <= now_ms - self.period_ms:
+            self._times.popleft()
+        if len(self._times) >= self.count:
+            return False, 0, self._times[0] + self.period_ms
+        self._times.append(now_ms)
+        return True, self.count - len(self._times), now_ms
+
+
+class AddressBans:
+    """The request limit of an address; an address that exceeds it is banned for a while."""
+
+    def __init__(self, count: int, period_s: float, *, ban_s: float) -> None:
+        self._count = count
+        self._period_s = period_s
+        self._ban_ms = round(ban_s * 1_000)
+        self._windows: dict[str, RollingCount] = {}
+        self._banned: dict[str, int] = {}
+
+    def refuses(self, address: str, now_ms: int) -> bool:
+        """Count a request; returns whether it is refused."""
+        if self._banned.get(address, 0) > now_ms:
+            return True
+        window = self._windows.setdefault(address, RollingCount(self._count, self._period_s))
+        passed, _, _ = window.count_request(now_ms)
+        if not passed:
+            self.ban(address, now_ms)
+        return not passed
+
+    def ban(self, address: str, now_ms: int) -> None:
+        """Ban an address from now on."""
+        self._banned[address] = now_ms + self._ban_ms
+
+
+class AccountFaults:
+    """Injected faults of a simulated exchange, queued by path or at random; it defines the kinds.
+
+    Args:
+        rate: Share of requests that fail at random.
+        kinds: Faults to choose from at random.
+        slow_s: Duration of a slow answer in seconds.
+    """
+
+    def __init__(
+        self, *, rate: float = 0.0, kinds: tuple[str, ...] = (), seed: int = 1, slow_s: float = 1.0
+    ) -> None:
+        self.rate = rate
+        self.slow_s = slow_s
+        self.served: Counter[tuple[str, str]] = Counter()
+        self.kinds = kinds
+        self._random = Random(seed)  # noqa: S311  # a simulation
+        self._queued: dict[str, deque[str]] = defaultdict(deque)
+
+    def queue(self, path: str, *kinds: str) -> None:
+        """Let the next requests of a path fail, in this order."""
+        self._queued[path].extend(kinds)
+
+    def next(self, path: str) -> str:
+        """Return the fault of this request; "" for none."""
+        queued = self._queued[path]
+        kind = queued.popleft() if queued else self._drawn()
+        if kind:
+            self.served[path, kind] += 1
+        return kind
+
+    def _drawn(self) -> str:
+        if not self.kinds or self._random.random() >= self.rate:
+            return ""
+        return self._random.choice(self.kinds)

@@ -1,0 +1,495 @@
+// The heat map of liquidity: price x time x amount of the last minutes, with the best bid and ask as lines over it and,
+// along the time axis, where the market was crossed, exchanges were lost and prices were withdrawn.
+//
+// A second is one column of a canvas that is not shown (`ring`), painted once and again with each update of its second;
+// what is shown is that canvas, drawn in at most two pieces. It is painted anew only where its prices, its colours or
+// its size change. Sizes come from observers: an update reads no layout.
+
+import { colour } from "./colour.js";
+import { amountDecimals, decimals, fixed, PRICE_DECIMALS_MAX, sixDigits } from "./format.js";
+import { COLUMN_MS, COLUMNS, CROSSED, Liquidity, LOST, OUTAGE, stepOf } from "./liquidity.js";
+import { Sight } from "./sight.js";
+import { mark, write } from "./write.js";
+
+const SPANS = [60, 120, 300, 600]; // columns that may be shown; without a choice the fewest that hold all
+const BINS_MAX = 112; // that are shown: a column holds enough of them beyond, so that its middle need not be in ours
+const BIN_PX = 2; // at least, of height
+const MIDDLE = 0.3; // of the shown prices on each side of their middle: the market stays within
+const SHADES = 64; // of the colour of each side
+const DECADES = 2; // of amounts, from the faintest colour to the brightest
+const LANES = 9; // CSS pixels below the prices, for what is marked along the time
+const LEAST_MARK = 2; // of width
+const LINE = 1.25; // width of the best prices
+const FOOT = 16; // for the times
+const LABEL_EVERY = 36;
+const LABEL_FONT = 11;
+const SAY_EVERY_MS = 5_000; // the text alternative
+const KEYS = "Arrow keys move the crosshair, plus and minus change the time shown, Escape removes the crosshair.";
+
+export class Heat {
+  liquidity = new Liquidity();
+  #element;
+  #text;
+  #spoken;
+  #canvas = document.createElement("canvas");
+  #context = this.#canvas.getContext("2d", { alpha: true });
+  #ring = document.createElement("canvas");
+  #brush = this.#ring.getContext("2d");
+  #image = null; // the pixels of the ring
+  #pixels = null; // the same as one number each
+  #bins = 0; // that are shown
+  #lowest = 0; // the lowest bin that is shown
+  #size = { width: 0, height: 0 }; // CSS pixels
+  #scale = 1; // device pixels of a CSS pixel
+  #plot = { width: 0, height: 0, bin: 1 }; // device pixels; `bin` is the height of one
+  #inks = null; // colours, as the theme has them
+  #painted = { column: -1, revision: -1 };
+  #span = null; // columns that were chosen
+  #shown = 0; // columns of the axis that is drawn
+  #cursor = null; // {back, bin}: columns before the newest one, and the bin
+  #base = "";
+  #quote = "";
+  #saidMs = -Infinity;
+  #sight;
+
+  /** `text` says what is pointed at, `spoken` the same to those who move by keys. */
+  constructor(element, text, spoken) {
+    this.#element = element;
+    this.#text = text;
+    this.#spoken = spoken;
+    element.append(this.#canvas);
+    this.#sight = new Sight(element, () => this.#draw());
+    new ResizeObserver(([{ contentRect: { width, height } }]) => this.#fit(width, height)).observe(element);
+    this.#watchScale();
+    const recolour = () => ((this.#inks = null), this.#repaint());
+    addEventListener("themechange", recolour);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+    element.addEventListener("pointermove", (event) => this.#point(event.offsetX, event.offsetY));
+    element.addEventListener("pointerdown", (event) => this.#point(event.offsetX, event.offsetY));
+    element.addEventListener("pointerleave", ({ pointerType }) => pointerType === "mouse" && this.#move(null));
+    element.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  name(symbol) {
+    [this.#base, this.#quote] = symbol.split("/");
+  }
+
+  /** Per cent of the mid on each side; null shows the book as far as it goes. */
+  set percent(percent) {
+    this.liquidity.percent = percent;
+  }
+
+  /** Take in a book; `left` are the exchanges that are not in it, `unit` the step of its levels. */
+  add(book, left, nowMs, unit = 0) {
+    this.liquidity.add(book, left, nowMs, unit);
+    if (this.#sight.visible) this.#draw();
+  }
+
+  /** The prices are withdrawn. */
+  gap(nowMs) {
+    this.liquidity.gap(nowMs);
+    this.#draw();
+  }
+
+  /** Time goes on, with the last book or without one; called twice a second. */
+  advance(nowMs) {
+    this.liquidity.advance(nowMs);
+    if (!this.#sight.visible) return;
+    if (this.liquidity.last !== this.#painted.column) this.#draw();
+    if (nowMs - this.#saidMs < SAY_EVERY_MS) return;
+    this.#saidMs = nowMs;
+    mark(this.#element, "aria-label", `Heat map of liquidity. ${this.summary()} ${KEYS}`);
+    if (!this.#cursor) write(this.#text, this.#legend());
+  }
+
+  clear() {
+    this.liquidity.clear();
+    this.#cursor = null;
+    this.#saidMs = -Infinity;
+    write(this.#text, "");
+    this.#draw();
+  }
+
+  // Size and colours
+
+  #fit(width, height) {
+    this.#size = { width, height };
+    this.#scale = devicePixelRatio;
+    this.#canvas.width = Math.round(width * this.#scale);
+    this.#canvas.height = Math.round(height * this.#scale);
+    const room = Math.floor((height - LANES - FOOT) * this.#scale);
+    const bin = Math.max(Math.round(BIN_PX * this.#scale), Math.ceil(room / BINS_MAX));
+    this.#bins = Math.max(0, Math.floor(room / bin));
+    this.#plot = { width: 0, height: this.#bins * bin, bin };
+    if (!width || !this.#bins) return;
+    this.liquidity.rows = this.#bins;
+    this.#ring.width = COLUMNS;
+    this.#ring.height = this.#bins;
+    this.#image = new ImageData(COLUMNS, this.#bins);
+    this.#pixels = new Uint32Array(this.#image.data.buffer);
+    this.#centre();
+    this.#repaint();
+  }
+
+  /** Another zoom or another screen: the size may be the same, the pixels are not. */
+  #watchScale() {
+    const query = matchMedia(`(resolution: ${devicePixelRatio}dppx)`);
+    query.addEventListener("change", () => {
+      this.#fit(this.#size.width, this.#size.height);
+      this.#watchScale();
+    }, { once: true });
+  }
+
+  #colours() {
+    const [ground, unknown] = ["--card", "--unknown"].map((name) => rgba(colour(this.#element, name)));
+    const shades = (side) => {
+      const [faint, full] = [`--${side}-bar`, `--${side}`].map((name) => rgba(colour(this.#element, name)));
+      // From the ground to the colour of a bar in the first half, from there to that of the text.
+      return Array.from({ length: SHADES }, (_, at) => {
+        const place = (at + 1) / SHADES;
+        return packed(place < 0.5 ? mixed(ground, faint, place * 2) : mixed(faint, full, place * 2 - 1));
+      });
+    };
+    const text = (name) => colour(this.#element, name);
+    return {
+      bids: shades("bid"),
+      asks: shades("ask"),
+      unknown: packed(unknown),
+      soft: text("--soft"),
+      ink: text("--ink"),
+      crossed: text("--warn"),
+      lost: text("--bad"),
+    };
+  }
+
+  #repaint() {
+    this.#painted = { column: -1, revision: -1 };
+    this.#draw();
+  }
+
+  // Painting
+
+  /** Keep the market in the middle of what is shown; true if what is shown has moved. */
+  #centre() {
+    const { liquidity } = this;
+    const mid = liquidity.mid(liquidity.last);
+    if (liquidity.first < 0 || !(mid > 0)) return false;
+    const off = liquidity.bin(mid) - (this.#lowest + this.#bins / 2);
+    const changed = this.#painted.revision !== liquidity.revision;
+    if (Math.abs(off) <= MIDDLE * this.#bins && !changed) return false;
+    const lowest = Math.round(liquidity.bin(mid) - this.#bins / 2);
+    if (lowest === this.#lowest && !changed) return false;
+    this.#lowest = lowest;
+    return true;
+  }
+
+  #draw() {
+    const { liquidity } = this;
+    if (!this.#bins || !this.#size.width) return;
+    this.#inks ??= this.#colours();
+    const moved = this.#centre() || this.#painted.revision !== liquidity.revision || this.#painted.column < 0;
+    if (moved) this.#pixels.fill(0);
+    const oldest = Math.max(liquidity.first, liquidity.last - COLUMNS + 1);
+    const from = moved ? oldest : Math.max(oldest, this.#painted.column);
+    if (liquidity.first >= 0) {
+      for (let column = from; column <= liquidity.last; column += 1) this.#paint(column);
+      if (moved || liquidity.last - from > 1) this.#brush.putImageData(this.#image, 0, 0);
+      else {
+        for (let column = from; column <= liquidity.last; column += 1) {
+          this.#brush.putImageData(this.#image, 0, 0, column % COLUMNS, 0, 1, this.#bins);
+        }
+      }
+    }
+    this.#painted = { column: liquidity.last, revision: liquidity.revision };
+    if (moved || this.#shown !== this.span) this.#axes();
+    this.#show();
+  }
+
+  /** Write the pixels of a column: the highest price is at the top. */
+  #paint(column) {
+    const { liquidity } = this;
+    const { bids, asks, unknown } = this.#inks;
+    const [pixels, slot, bins] = [this.#pixels, column % COLUMNS, this.#bins];
+    const middle = liquidity.has(column) ? liquidity.bin(liquidity.mid(column)) : 0;
+    const per = SHADES / (DECADES * Math.LN10); // shades of a factor of e
+    for (let row = 0; row < bins; row += 1) {
+      const bin = this.#lowest + bins - 1 - row;
+      const amount = liquidity.amount(column, bin);
+      let pixel = 0;
+      if (Number.isNaN(amount)) pixel = unknown;
+      else if (amount > 0) {
+        const shade = Math.floor(SHADES + Math.log(amount / liquidity.top) * per);
+        pixel = (bin <= middle ? bids : asks)[Math.max(0, Math.min(SHADES - 1, shade))];
+      }
+      pixels[row * COLUMNS + slot] = pixel;
+    }
+  }
+
+  /** How many columns are shown. */
+  get span() {
+    const { first, last } = this.liquidity;
+    return this.#span ?? SPANS.find((each) => each > last - first) ?? SPANS.at(-1);
+  }
+
+  /** Draw the ring, so that the newest column is at the right. */
+  #show() {
+    const { liquidity } = this;
+    const context = this.#context;
+    const { width, height } = this.#plot;
+    const span = this.span;
+    context.clearRect(0, 0, width, height + LANES * this.#scale);
+    if (liquidity.first < 0) return;
+    context.imageSmoothingEnabled = width < span;
+    const column = width / span;
+    const from = liquidity.last - span + 1;
+    for (let at = Math.max(from, 0); at <= liquidity.last;) {
+      const slot = at % COLUMNS;
+      const count = Math.min(COLUMNS - slot, liquidity.last - at + 1);
+      context.drawImage(this.#ring, slot, 0, count, this.#bins, (at - from) * column, 0, count * column, height);
+      at += count;
+    }
+    for (const best of ["bid", "ask"]) this.#line(best, Math.max(from, liquidity.first), from, column);
+    this.#marks(from, span, column);
+    if (this.#cursor) this.#cross();
+  }
+
+  /** The best price of a side over the columns; without a book it has a gap. */
+  #line(best, first, from, width) {
+    const { liquidity } = this;
+    const context = this.#context;
+    const { height, bin } = this.#plot;
+    context.beginPath();
+    let drawn = false;
+    for (let at = first; at <= liquidity.last; at += 1) {
+      const price = liquidity[best](at);
+      const y = height - (price / liquidity.step - this.#lowest) * bin;
+      const known = y > 0 && y < height; // not so for NaN
+      if (known && !drawn) context.moveTo((at - from) * width, y); // a column alone is a line too
+      if (known) context.lineTo((at - from + 0.5) * width, y);
+      drawn = known;
+    }
+    context.strokeStyle = this.#inks.ink;
+    context.lineWidth = LINE * this.#scale;
+    context.stroke();
+  }
+
+  /** Where the market was crossed, in the upper lane; outages in the lower one; lost exchanges over both. */
+  #marks(from, span, width) {
+    const top = this.#plot.height;
+    const lane = (LANES * this.#scale) / 3;
+    this.#lane(from, span, width, CROSSED, this.#inks.crossed, top + lane / 2, lane);
+    this.#lane(from, span, width, OUTAGE, this.#inks.lost, top + lane * 1.75, lane);
+    this.#lane(from, span, width, LOST, this.#inks.lost, top, lane * 3);
+  }
+
+  #lane(from, span, width, flag, ink, top, height) {
+    const context = this.#context;
+    const least = LEAST_MARK * this.#scale;
+    context.beginPath();
+    for (let at = 0; at < span; at += 1) {
+      if (!(this.liquidity.flags(from + at) & flag)) continue;
+      const begin = at;
+      while (flag !== LOST && at + 1 < span && this.liquidity.flags(from + at + 1) & flag) at += 1;
+      const wide = flag === LOST ? least : Math.max(least, (at + 1 - begin) * width);
+      context.rect(Math.min(begin * width, this.#plot.width - wide), top, wide, height);
+    }
+    context.fillStyle = ink;
+    context.fill();
+  }
+
+  /** Prices at the right and times below; they stay until one of them changes. */
+  #axes() {
+    const { liquidity } = this;
+    const context = this.#context;
+    const scale = this.#scale;
+    const { height, bin } = this.#plot;
+    context.clearRect(0, 0, this.#canvas.width, this.#canvas.height);
+    this.#shown = this.span;
+    if (!liquidity.step) return;
+    context.font = `${LABEL_FONT * scale}px system-ui, sans-serif`;
+    context.fillStyle = this.#inks.soft;
+    const step = stepOf((liquidity.step * LABEL_EVERY * scale) / bin, liquidity.step);
+    const places = decimals([step], PRICE_DECIMALS_MAX);
+    const top = (this.#lowest + this.#bins) * liquidity.step;
+    const prices = [];
+    const first = Math.ceil(this.#lowest * liquidity.step / step + 1e-6);
+    for (let at = first; at * step < top; at += 1) prices.push(at * step);
+    const texts = prices.map((price) => fixed(price, places));
+    const room = Math.ceil(Math.max(0, ...texts.map((text) => context.measureText(text).width)) + 8 * scale);
+    this.#plot.width = Math.max(0, this.#canvas.width - room);
+    const left = this.#plot.width;
+    context.textBaseline = "middle";
+    prices.forEach((price, at) => {
+      const y = height - (price / liquidity.step - this.#lowest) * bin;
+      context.fillRect(left, Math.round(y), 3 * scale, Math.max(1, Math.round(scale / 2)));
+      const inside = Math.max(LABEL_FONT * 0.6 * scale, Math.min(height - LABEL_FONT * 0.4 * scale, y));
+      context.fillText(texts[at], left + 5 * scale, inside);
+    });
+    context.textBaseline = "alphabetic";
+    const parts = Math.min(5, Math.max(1, Math.floor(left / (70 * scale))));
+    for (let part = 0; part <= parts; part += 1) {
+      const back = Math.round((this.#shown * (parts - part)) / parts);
+      context.textAlign = part === 0 ? "left" : part === parts ? "right" : "center";
+      context.fillText(back ? `−${lasting(back)}` : "now", (left * part) / parts, this.#canvas.height - 4 * scale);
+    }
+    context.textAlign = "left";
+  }
+
+  // Pointing
+
+  /** The middle of a cell in CSS pixels of the element. */
+  place(column, bin) {
+    const at = column - (this.liquidity.last - this.span + 1);
+    return {
+      x: ((at + 0.5) * this.#plot.width) / this.span / this.#scale,
+      y: (this.#plot.height - (bin - this.#lowest + 0.5) * this.#plot.bin) / this.#scale,
+    };
+  }
+
+  #point(x, y) {
+    const { width, height, bin } = this.#plot;
+    const back = this.span - 1 - Math.floor((x * this.#scale * this.span) / width);
+    const row = Math.floor((height - y * this.#scale) / bin);
+    this.#move(back >= 0 && row < this.#bins ? { back, bin: this.#lowest + Math.max(0, row) } : null);
+  }
+
+  #move(cursor, spoken = false) {
+    this.#cursor = cursor;
+    this.#show();
+    write(this.#text, cursor ? this.at(this.liquidity.last - cursor.back, cursor.bin) : this.#legend());
+    if (spoken) write(this.#spoken, this.#text.textContent);
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || this.liquidity.first < 0) return;
+    const { liquidity } = this;
+    const middle = liquidity.bin(liquidity.mid(liquidity.last)) || Math.floor(this.#lowest + this.#bins / 2);
+    const { back, bin } = this.#cursor ?? { back: 0, bin: middle };
+    const [wide, high] = event.shiftKey ? [10, 10] : [1, 1];
+    const to = (columns, bins) => this.#move({
+      back: Math.max(0, Math.min(this.span - 1, back + columns)),
+      bin: Math.max(this.#lowest, Math.min(this.#lowest + this.#bins - 1, bin + bins)),
+    }, true);
+    const act = {
+      ArrowLeft: () => to(wide, 0),
+      ArrowRight: () => to(-wide, 0),
+      ArrowUp: () => to(0, high),
+      ArrowDown: () => to(0, -high),
+      Home: () => to(this.span, 0),
+      End: () => to(-this.span, 0),
+      "+": () => this.#spanTo(-1),
+      "-": () => this.#spanTo(1),
+      Escape: () => this.#move(null),
+    }[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  #spanTo(further) {
+    const at = SPANS.indexOf(this.span) + further;
+    this.#span = SPANS[Math.max(0, Math.min(SPANS.length - 1, at))];
+    this.#draw();
+    write(this.#spoken, `The last ${lasting(this.#span)}`);
+  }
+
+  #cross() {
+    const context = this.#context;
+    const { x, y } = this.place(this.liquidity.last - this.#cursor.back, this.#cursor.bin);
+    const [left, top] = [x, y].map((each) => Math.round(each * this.#scale));
+    const thin = Math.max(1, Math.round(this.#scale));
+    context.fillStyle = this.#inks.ink;
+    context.globalAlpha = 0.6;
+    context.fillRect(left, 0, thin, this.#plot.height);
+    context.fillRect(0, top, this.#plot.width, thin);
+    context.globalAlpha = 1;
+  }
+
+  // Words
+
+  /** What a cell shows. */
+  at(column, bin) {
+    const { liquidity } = this;
+    const when = new Date(performance.timeOrigin + column * COLUMN_MS).toLocaleTimeString();
+    if (!liquidity.has(column)) return `${when}: ${this.#without(column)}`;
+    const amount = liquidity.amount(column, bin);
+    const places = decimals([liquidity.step], PRICE_DECIMALS_MAX);
+    const [low, high] = [bin, bin + 1].map((each) => fixed(each * liquidity.step, places));
+    const least = liquidity.least(column, bin) ? "at least " : "";
+    const held = Number.isNaN(amount) ? "not known" : `${least}${fixed(amount, amountDecimals(amount))} ${this.#base}`;
+    const best = [liquidity.bid(column), liquidity.ask(column)];
+    const exact = decimals(best.filter((each) => !Number.isNaN(each)), PRICE_DECIMALS_MAX);
+    const [bid, ask] = best.map((each) => (Number.isNaN(each) ? "none" : fixed(each, exact)));
+    const marks = [];
+    if (liquidity.flags(column) & CROSSED) marks.push("crossed");
+    if (liquidity.flags(column) & OUTAGE) marks.push("then no prices");
+    marks.push(...liquidity.events.filter((each) => each.column === column).map(({ text }) => text));
+    return [`${when}, ${low} to ${high}: ${held}`, `bid ${bid}, ask ${ask}`, ...marks].join("; ");
+  }
+
+  #without(column) {
+    if (column < this.liquidity.first) return "before the first book";
+    return this.liquidity.flags(column) & OUTAGE ? "no prices" : "not watched";
+  }
+
+  #legend() {
+    const { liquidity } = this;
+    if (!liquidity.step || !liquidity.top) return "";
+    return `Amounts within ${sixDigits(liquidity.step).replace(/\.?0+$/, "")} ${this.#quote}; brightest from ${sixDigits(liquidity.top).replace(/\.?0+$/, "")} ${this.#base}.`;
+  }
+
+  /** The text alternative: where most stood, where the price went, and what is marked. */
+  summary() {
+    const { liquidity } = this;
+    const { first, last, step } = liquidity;
+    if (first < 0) return "No book yet.";
+    const columns = Array.from({ length: last - first + 1 }, (_, at) => first + at).filter((each) => liquidity.has(each));
+    if (!columns.length) return "No prices in the last minutes.";
+    const mids = columns.map((each) => liquidity.mid(each));
+    const places = decimals([step], PRICE_DECIMALS_MAX);
+    const price = (value) => fixed(value, places);
+    const middle = liquidity.bin(mids.at(-1));
+    const sides = { bids: [this.#lowest, middle], asks: [middle + 1, this.#lowest + this.#bins] };
+    const most = Object.entries(sides).map(([side, [from, to]]) => {
+      let found = { amount: 0, bin: NaN };
+      for (let bin = from; bin < to; bin += 1) {
+        const amount = columns.reduce((sum, each) => sum + (liquidity.amount(each, bin) || 0), 0) / columns.length;
+        if (amount > found.amount) found = { amount, bin };
+      }
+      if (!found.amount) return `no ${side} in sight`;
+      return `most ${side} at ${price(found.bin * step)}, ${fixed(found.amount, amountDecimals(found.amount))} ${this.#base} on average`;
+    });
+    const count = (flag) => columns.filter((each) => liquidity.flags(each) & flag).length;
+    const crossed = count(CROSSED);
+    const parts = [
+      `The last ${lasting(columns.length)}: the mid went from ${price(mids[0])} to ${price(mids.at(-1))}, between ${price(Math.min(...mids))} and ${price(Math.max(...mids))}`,
+      ...most,
+      crossed ? `crossed in ${crossed} of ${columns.length} seconds` : "never crossed",
+      ...liquidity.events.slice(-3).map(({ text }) => text),
+    ];
+    return `${parts.join("; ")}.`;
+  }
+}
+
+function lasting(seconds) {
+  return seconds >= 60 && seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`;
+}
+
+/** The four channels of a CSS colour, however it is written. */
+function rgba(text) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 1;
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.fillStyle = text;
+  context.fillRect(0, 0, 1, 1);
+  return [...context.getImageData(0, 0, 1, 1).data];
+}
+
+function mixed(some, others, part) {
+  return some.map((each, at) => Math.round(each + (others[at] - each) * part));
+}
+
+/** A pixel as one number, in the order of bytes of an ImageData on little-endian machines, which all browsers run on. */
+function packed([red, green, blue, alpha]) {
+  return ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}

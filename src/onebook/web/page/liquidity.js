@@ -1,0 +1,295 @@
+// Liquidity over time: the amount at each price in each second of the last ten minutes; no document here.
+//
+// A column is one second and holds the book as it was at the end of it, in bins of `step` around its own mid. Prices
+// that the updates did not reach are unknown, which is not the same as empty. Memory is fixed: COLUMNS x ROWS numbers.
+
+export const COLUMNS = 600; // ten minutes
+export const COLUMN_MS = 1_000;
+export const ROWS = 192; // bins of a column
+export const EVENTS_MAX = 200; // lost exchanges that are remembered
+export const CARRIED_MAX = 3; // columns that a quiet book fills; longer the page did not watch, and they stay unknown
+export const RANGE_MAX_PERCENT = 5; // on each side, where no range is chosen
+const NUDGE = 1e-6; // of a bin: a price on the border of two may be a little below it as a double
+const SLACK = 1.3; // by which a step may be too fine or too coarse
+const SETTLE_MS = 10_000; // that another step must suit the book before it is taken
+const FADE_MS = 60_000; // the same, of a darker colour scale
+const SCALE_QUANTILE = 0.95; // of a column's amounts: what has the brightest colour
+
+// What is marked along the time axis.
+export const CROSSED = 1; // the best bid was at or above the best ask
+export const LOST = 2; // an exchange left the book
+export const OUTAGE = 4; // no prices: the connection or its updates were lost
+
+export class Liquidity {
+  step = 0; // the height of a bin, a difference of prices; 0 before the first book
+  top = 0; // the amount of the brightest colour
+  last = -1; // the newest column
+  first = -1; // the oldest one that is kept, since the first book
+  revision = 0; // grows whenever columns that were there look different
+  events = []; // {column, text}
+  #rows; // bins that are shown
+  #percent = null; // of the mid on each side; null: as far as the book goes
+  #amounts = new Float32Array(COLUMNS * ROWS);
+  #bases = new Float64Array(COLUMNS); // the lowest bin of each column
+  #bids = new Float64Array(COLUMNS).fill(NaN); // the best ones; NaN if there is none
+  #asks = new Float64Array(COLUMNS).fill(NaN);
+  #lows = new Float64Array(COLUMNS).fill(NaN); // the prices between which amounts are known; NaN: none
+  #highs = new Float64Array(COLUMNS).fill(NaN);
+  #nearLows = new Float64Array(COLUMNS); // the prices between which they are known of every exchange
+  #nearHighs = new Float64Array(COLUMNS);
+  #flags = new Uint8Array(COLUMNS);
+  #open = false; // the last book still holds
+  #left = null; // exchanges that are not in the book; null before the first one
+  #unsuitedMs = null; // since when another step would suit
+  #brightMs = -Infinity; // when an amount needed the colour scale of now
+
+  constructor(rows = ROWS / 2) {
+    this.#rows = rows;
+  }
+
+  /** How many bins are shown: the step follows. */
+  set rows(rows) {
+    if (rows === this.#rows) return;
+    this.#rows = rows;
+    this.#unsuitedMs = -Infinity;
+  }
+
+  /** Show this many per cent of the mid on each side; null shows the book as far as it goes. */
+  set percent(percent) {
+    if (percent === this.#percent) return;
+    this.#percent = percent;
+    this.#unsuitedMs = -Infinity;
+  }
+
+  clear() {
+    this.step = this.top = 0;
+    this.last = this.first = -1;
+    this.#open = false;
+    this.#unsuitedMs = null;
+    this.#left = null;
+    this.events = [];
+    for (let column = 0; column < COLUMNS; column += 1) this.#blank(column, 0);
+    this.revision += 1;
+  }
+
+  /**
+   * Take in a book as `readBook` has it; `left` are the exchanges that are not in it, `unit` the price step of its
+   * levels where they are binned.
+   */
+  add({ bids, asks, stats, horizons }, left, nowMs, unit = 0) {
+    const { best_bid: bid, best_ask: ask } = stats;
+    const mid = bid == null || ask == null ? (bid ?? ask) : (bid + ask) / 2;
+    this.advance(nowMs);
+    if (mid == null) return this.gap(nowMs);
+    this.#open = true;
+    const low = bids.length ? bids.at(-1).price : mid;
+    const high = asks.length ? asks.at(-1).price : mid;
+    this.#suit(mid, Math.max(mid - low, high - mid), unit, nowMs);
+    const column = this.last;
+    const slot = column % COLUMNS;
+    if (this.first < 0) this.first = column;
+    this.#bases[slot] = this.bin(mid) - ROWS / 2;
+    this.#bids[slot] = bid ?? NaN;
+    this.#asks[slot] = ask ?? NaN;
+    this.#lows[slot] = low;
+    this.#highs[slot] = high - unit / 2; // binned asks stand at the upper end of their bin
+    this.#nearLows[slot] = horizons.bids[0]?.price ?? -Infinity;
+    this.#nearHighs[slot] = horizons.asks[0]?.price ?? Infinity;
+    this.#amounts.fill(0, slot * ROWS, (slot + 1) * ROWS);
+    this.#fill(slot, bids, unit / 2);
+    this.#fill(slot, asks, -unit / 2);
+    this.#flags[slot] = (this.#flags[slot] & LOST) | (stats.crossed ? CROSSED : 0);
+    this.#notice(column, left);
+    if (!this.top) this.#rescale(column, nowMs);
+  }
+
+  #fill(slot, levels, shift) {
+    const base = this.#bases[slot];
+    const from = slot * ROWS;
+    for (const { price, amount } of levels) {
+      const row = this.bin(price + shift) - base;
+      if (row >= 0 && row < ROWS) this.#amounts[from + row] += amount;
+    }
+  }
+
+  /** Mark the exchanges that were in the book before and are not now. */
+  #notice(column, left) {
+    const lost = this.#left ? left.filter((name) => !this.#left.has(name)) : [];
+    this.#left = new Set(left);
+    if (!lost.length) return;
+    this.#flags[column % COLUMNS] |= LOST;
+    this.events.push({ column, text: `${lost.join(", ")} lost` });
+    if (this.events.length > EVENTS_MAX) this.events.shift();
+  }
+
+  /** Time goes on: a book that is quiet still stands, one that was withdrawn does not. */
+  advance(nowMs) {
+    const column = Math.floor(nowMs / COLUMN_MS);
+    if (this.last < 0) this.last = column;
+    const carried = this.#open && column - this.last <= CARRIED_MAX;
+    const outage = this.first >= 0 && !this.#open ? OUTAGE : 0;
+    for (let next = Math.max(this.last + 1, column - COLUMNS + 1); next <= column; next += 1) {
+      if (carried) this.#copy((next - 1) % COLUMNS, next % COLUMNS);
+      else this.#blank(next % COLUMNS, outage);
+    }
+    if (column <= this.last) return;
+    const closed = this.last;
+    this.last = column;
+    if (this.first >= 0) this.first = Math.max(this.first, column - COLUMNS + 1);
+    while (this.events.length && this.events[0].column <= column - COLUMNS) this.events.shift();
+    if (this.first >= 0) this.#rescale(closed, nowMs);
+  }
+
+  /** The prices are withdrawn: from now on nothing is known. */
+  gap(nowMs) {
+    this.advance(nowMs);
+    if (this.first < 0) return;
+    this.#open = false;
+    this.#flags[this.last % COLUMNS] |= OUTAGE;
+  }
+
+  #copy(from, to) {
+    this.#amounts.copyWithin(to * ROWS, from * ROWS, (from + 1) * ROWS);
+    for (const each of this.#columns()) each[to] = each[from];
+    this.#flags[to] = this.#flags[from] & CROSSED;
+  }
+
+  #blank(slot, flags) {
+    this.#amounts.fill(0, slot * ROWS, (slot + 1) * ROWS);
+    for (const each of this.#columns()) each[slot] = NaN;
+    this.#flags[slot] = flags;
+  }
+
+  #columns() {
+    return [this.#bases, this.#bids, this.#asks, this.#lows, this.#highs, this.#nearLows, this.#nearHighs];
+  }
+
+  // What is read
+
+  /** The bin of a price: bin n holds the prices from n to n + 1 steps. */
+  bin(price) {
+    return Math.floor(price / this.step + NUDGE);
+  }
+
+  /** Whether a column is kept and has a book. */
+  has(column) {
+    return this.first >= 0 && column >= this.first && column <= this.last && !Number.isNaN(this.#lows[column % COLUMNS]);
+  }
+
+  /** The amount in a bin; NaN where it is not known. */
+  amount(column, bin) {
+    const slot = column % COLUMNS;
+    if (!this.has(column) || bin < this.bin(this.#lows[slot]) || bin > this.bin(this.#highs[slot])) return NaN;
+    const row = bin - this.#bases[slot];
+    return row >= 0 && row < ROWS ? this.#amounts[slot * ROWS + row] : NaN;
+  }
+
+  /** Whether the amount in a bin is a lower bound: some exchange's book is not known there. */
+  least(column, bin) {
+    const slot = column % COLUMNS;
+    return bin < this.bin(this.#nearLows[slot]) || bin > this.bin(this.#nearHighs[slot]);
+  }
+
+  bid(column) {
+    return this.#bids[column % COLUMNS];
+  }
+
+  ask(column) {
+    return this.#asks[column % COLUMNS];
+  }
+
+  /** The middle of a column; NaN where there is no book. */
+  mid(column) {
+    const [bid, ask] = [this.bid(column), this.ask(column)];
+    if (Number.isNaN(bid)) return ask;
+    return Number.isNaN(ask) ? bid : (bid + ask) / 2;
+  }
+
+  flags(column) {
+    return column > this.last - COLUMNS && column <= this.last ? this.#flags[column % COLUMNS] : 0;
+  }
+
+  // The step and the colour scale
+
+  /** Choose the step for what is to be seen; another one must suit for a while, so that columns seldom change. */
+  #suit(mid, reach, unit, nowMs) {
+    const far = (mid * (this.#percent ?? RANGE_MAX_PERCENT)) / 100;
+    const half = this.#percent === null ? Math.min(reach, far) : far;
+    const least = (2 * half) / this.#rows || mid * 1e-6;
+    const whole = multiple(this.step, unit);
+    const suits = this.step && whole && stepOf(least / SLACK, unit) <= this.step && stepOf(least * SLACK, unit) >= this.step;
+    if (suits && this.#unsuitedMs !== -Infinity) {
+      this.#unsuitedMs = null;
+      return;
+    }
+    this.#unsuitedMs ??= nowMs;
+    if (this.step && whole && nowMs - this.#unsuitedMs < SETTLE_MS) return;
+    this.#unsuitedMs = null;
+    const wanted = stepOf(least, unit);
+    if (wanted !== this.step) this.#resample(wanted, nowMs);
+  }
+
+  /** Bins of another step: what a bin held is taken to be spread evenly over its known prices. */
+  #resample(step, nowMs) {
+    const before = this.step;
+    this.step = step;
+    if (this.first < 0) return;
+    const held = new Float32Array(ROWS);
+    for (let column = this.first; column <= this.last; column += 1) {
+      if (!this.has(column)) continue;
+      const slot = column % COLUMNS;
+      const from = slot * ROWS;
+      const old = this.#bases[slot];
+      const base = this.bin(this.mid(column)) - ROWS / 2;
+      held.set(this.#amounts.subarray(from, from + ROWS));
+      this.#amounts.fill(0, from, from + ROWS);
+      this.#bases[slot] = base;
+      held.forEach((amount, row) => {
+        if (!amount) return;
+        const low = Math.max(((old + row) * before) / step, this.bin(this.#lows[slot])) - base;
+        const high = Math.min(((old + row + 1) * before) / step, this.bin(this.#highs[slot]) + 1) - base;
+        for (let to = Math.max(0, Math.floor(low + NUDGE)); to < Math.min(ROWS, high - NUDGE); to += 1) {
+          const part = (Math.min(high, to + 1) - Math.max(low, to)) / (high - low);
+          this.#amounts[from + to] += amount * part;
+        }
+      });
+      // What the bins did not hold is not known in the new ones.
+      this.#lows[slot] = Math.max(this.#lows[slot], old * before);
+      this.#highs[slot] = Math.min(this.#highs[slot], (old + ROWS) * before - before / 2);
+    }
+    this.top = 0;
+    this.#rescale(this.has(this.last) ? this.last : this.last - 1, nowMs);
+    this.revision += 1;
+  }
+
+  /** Make the brightest colour that of a column's largest amounts; a fainter one only after a while. */
+  #rescale(column, nowMs) {
+    if (!this.has(column)) return;
+    const slot = column % COLUMNS;
+    const amounts = this.#amounts.subarray(slot * ROWS, (slot + 1) * ROWS).filter((amount) => amount > 0).sort();
+    if (!amounts.length) return;
+    const wanted = 2 ** Math.ceil(Math.log2(amounts[Math.floor((amounts.length - 1) * SCALE_QUANTILE)]));
+    if (wanted * 2 >= this.top) this.#brightMs = nowMs;
+    if (wanted <= this.top && nowMs - this.#brightMs < FADE_MS) return;
+    this.#brightMs = nowMs;
+    this.top = wanted;
+    this.revision += 1;
+  }
+}
+
+/** A round step that is at least so large, and a multiple of `unit` unless that is 0. */
+export function stepOf(least, unit = 0) {
+  const exponent = Math.floor(Math.log10(Math.max(least, unit)));
+  for (let power = exponent; power <= exponent + 2; power += 1) {
+    for (const digit of [1, 2, 5]) {
+      const step = Number(`${digit}e${power}`);
+      if (step >= least * (1 - NUDGE) && step >= unit * (1 - NUDGE) && multiple(step, unit)) return step;
+    }
+  }
+  return unit * Math.ceil(least / unit);
+}
+
+/** Whether a step is a whole number of units. */
+function multiple(step, unit) {
+  return !unit || Math.abs(step / unit - Math.round(step / unit)) < NUDGE;
+}
