@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import (
@@ -176,16 +175,6 @@ def once(rows: list[Record], name: str) -> set[str]:
     found = [row[name] for row in rows]
     assert len(found) == len(set(found))
     return set(found)
-
-
-class Shifted(Clock):
-    """A clock that is ahead, or behind."""
-
-    def __init__(self, ahead_ms: int) -> None:
-        self.ahead_ms = ahead_ms
-
-    def wall_us(self) -> int:
-        return super().wall_us() + self.ahead_ms * 1_000
 
 
 class TestPybit:

@@ -204,7 +204,7 @@ async def test_the_answer_is_what_happened_or_says_what_it_lacks(seed: int) -> N
     account = RandomAccount(seed, from_ms=from_ms, to_ms=NOW_MS - 1, tokens_to_ms=TOKENS_TO_MS)
     random = Random(f"asked {seed}")
     account.fill((500, 40, 200)[seed % 3])
-    exchange = RandomExchange(account, seed, clock=WaitingClock())
+    exchange = RandomExchange(account, seed, now_ms=lambda: NOW_MS)
     found = await asked(account, exchange, random)
     assert exchange.violations == []
     check(account, found)

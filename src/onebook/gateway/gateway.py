@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Self
@@ -248,13 +248,11 @@ class Drain:
         connections: ConnectionRegistry,
         charges: Charges,
         clock: Clock,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = settings
         self._connections = connections
         self._charges = charges
         self._clock = clock
-        self._sleep = sleep
         self.begun = False
         self._isolated: asyncio.Task[None] | None = None
 
@@ -283,7 +281,7 @@ class Drain:
         await self._send_away(drain_s, SHUTDOWN, "the node drains")
         give_up_s = self._clock.monotonic() + self._settings.close_timeout_s
         while len(self._connections) and self._clock.monotonic() < give_up_s:
-            await self._sleep(DRAIN_STEP_S)
+            await self._clock.sleep(DRAIN_STEP_S)
         for connection in self._connections:
             connection.output.abort()
         self._charges.settle_all()
@@ -292,7 +290,7 @@ class Drain:
         started_s = self._clock.monotonic()
         for after_s, connection in self._announce(drain_s, message):
             while (wait_s := started_s + after_s - self._clock.monotonic()) > 0:
-                await self._sleep(min(wait_s, DRAIN_STEP_S))
+                await self._clock.sleep(min(wait_s, DRAIN_STEP_S))
             connection.end(CloseCode.DRAINING, reason)
 
     def _announce(self, drain_s: float, message: str) -> list[tuple[float, ClientPort]]:

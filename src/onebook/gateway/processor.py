@@ -1,7 +1,7 @@
 """Sans-I/O processor of client commands: text messages in, replies and effects out.
 
-No I/O, no clock. A message becomes effects (`SendText`, `VerifyKey`, `OpenView`, ...), which the
-connection executes. `HANDLERS` lists the commands, `KEYLESS`
+No I/O, no clock. A message becomes effects, such as `SendText`, `VerifyKey`, `OpenView` and
+`EndConnection`, which the connection executes. `HANDLERS` lists the commands, `KEYLESS`
 those that need no key.
 """
 

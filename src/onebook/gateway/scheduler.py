@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
@@ -29,7 +29,6 @@ class Scheduler:
     Args:
         clock: Time and timers.
         on_tick: Called at the end of each tick.
-        sleep: Waits between ticks.
     """
 
     def __init__(
@@ -37,11 +36,9 @@ class Scheduler:
         clock: Clock,
         *,
         on_tick: Callable[[], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._clock = clock
         self._on_tick = on_tick
-        self._sleep = sleep
         self._task: asyncio.Task[None] | None = None
         self._due_s: dict[ClientPort, float] = {}
         # Entries whose time is not that of `_due_s` are obsolete.
@@ -105,7 +102,7 @@ class Scheduler:
 
     async def _run(self) -> None:
         while True:
-            await self._sleep(TICK_S)
+            await self._clock.sleep(TICK_S)
             try:
                 self.tick()
             except Exception:
