@@ -154,8 +154,8 @@ MUTATIONS: Final = {
     ),
     "refusal_of_a_removed_book": Mutation(
         "9aaa693",
-        "if not named:  # of a request whose books were removed, or that subscribed to none",
-        "if False:",
+        "return (Ignored(known=True, refused=words),) if pending else (Unnamed(words),)",
+        "return (Unnamed(words),)",
         "test_a_refusal_of_a_request_that_no_book_waits_for_is_about_no_other",
     ),
     "accepted_before": Mutation(
@@ -166,7 +166,7 @@ MUTATIONS: Final = {
     ),
     "omitted_while_unanswered": Mutation(
         "f688562",
-        "if self._channel.key(one) not in known and not self._requests.awaits(one)",
+        "if self._channel.key(one) not in known and not self._requests.pending_for(one)",
         "if self._channel.key(one) not in known",
         "test_what_an_unanswered_request_asked_for_may_be_omitted",
     ),

@@ -1,13 +1,13 @@
 """Exponential backoff with full jitter, and a loop that retries failed attempts.
 
-No clock and no I/O: callers pass random numbers and the function that sleeps. The SDK
-(`onebook.client`) loads nothing else of Onebook, so it computes its own pauses.
+No clock and no I/O: callers pass random numbers and a sleep function. The SDK
+(`onebook.client`) imports nothing of the server, so it computes its own pauses.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-DOUBLINGS_MAX: Final = 30  # beyond this every wait is at its maximum
+DOUBLINGS_MAX: Final = 30  # more would exceed any maximum wait
 
 T = TypeVar("T")
 

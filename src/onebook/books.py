@@ -22,7 +22,7 @@ from onebook.core.types import (
 from onebook.exchanges.kit import Delta, Snapshot, Verify
 from onebook.model import Health, Instrument, Reason
 
-# The identity of a book.
+# A checksum of the best levels, to recognise an unchanged book.
 FROZEN_TOP: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SAME_BOOK: Final = "the resync returned the same levels as before the silence"
 CRC_MASK: Final = 0xFFFFFFFF  # exchanges print the same 32 bits signed or unsigned
@@ -71,7 +71,7 @@ ASKED: Final = {
 
 
 class IdentityMark(NamedTuple):
-    """Why the identity guard marked a live book; `detail` is for people."""
+    """Reason why the identity guard flagged a live book; `detail` is human-readable."""
 
     reason: Reason
     detail: str
@@ -80,13 +80,13 @@ class IdentityMark(NamedTuple):
 class LiveBook:
     """One instrument's levels and whether they may be shown.
 
-    `updated_at` is when data last arrived, live or not, and `changed_at` when the health last
-    moved, both in monotonic seconds. `reason` is the code of why the book is not live, None while
-    it is, and `detail` has the details. `frozen_top` is the checksum of the best levels that the
-    exchange went silent with: until `frozen_until` a resync with the same levels does not make it
-    live. `window` is how many levels a side the exchange keeps in sync, 0 for all. `mark`, since
-    when the book has agreed with the others, `agreed_at`, and when which other books last had the
-    same levels, `twins`, are the identity guard's (`streams.identity`).
+    `updated_at` is the time of the last data, live or not, and `changed_at` that of the last health
+    change, both in monotonic seconds. `reason` is the code why the book is not live (None while it
+    is), `detail` describes the case. `frozen_top` is the checksum of the best levels at the start
+    of a silence: until `frozen_until` a resync with the same levels does not make the book live.
+    `window` is the number of levels a side that the exchange keeps updated, 0 for all. The identity
+    guard (`streams.identity`) sets `mark`; `agreed_at`, since when the book agrees with the others;
+    and `twins`, other books with the same levels and the time of the last equal check.
     """
 
     __slots__ = (
@@ -121,7 +121,7 @@ class LiveBook:
         self.twins: dict[LiveBook, float] = {}
 
     def horizon(self) -> tuple[str | None, str | None]:
-        """Return the outermost known bid and ask price, None where every level is known."""
+        """Return the outermost known bid and ask price; None for a side known in full."""
         return self.core.horizon(self.window)
 
 
@@ -129,7 +129,7 @@ P = ParamSpec("P")
 
 
 def chain(first: Callable[P, None] | None, then: Callable[P, None]) -> Callable[P, None]:
-    """Both callbacks as one; a single one unwrapped, so that the hot path pays no extra call."""
+    """Combine two callbacks; a single one is returned unwrapped to save a call on the hot path."""
     if first is None:
         return then
 
@@ -144,7 +144,7 @@ class Books:
     """Every open book by its instrument.
 
     Subscribers are notified of each change applied to a live book, and of each health change with
-    the previous one; a book that stays stale or offline for another reason counts as one.
+    the previous one; a new reason of a stale or offline book counts as a health change.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Books:
     def open(
         self, instrument: Instrument, *, levels_max: int = LEVELS_MAX, window: int = 0
     ) -> LiveBook:
-        """Return the book of `instrument`, a new and syncing one if there was none."""
+        """Return the book of `instrument`; a new one is syncing."""
         book = self._books.get(instrument)
         if book is None:
             book = self._books[instrument] = LiveBook(instrument, levels_max, window)
@@ -249,7 +249,7 @@ class Books:
             self._move(book, ASKED[health], reason, now, detail)
 
     def remember_top(self, book: LiveBook, until: float) -> None:
-        """Until `until`, do not accept a snapshot with the levels that a book has now."""
+        """Reject snapshots with the current levels of a book until `until`."""
         if book.health is LIVE:
             book.frozen_top = book.core.crc(FROZEN_TOP)
             book.frozen_until = until
@@ -280,7 +280,7 @@ class Books:
         return None
 
     def verify(self, verify: Verify, now: float) -> Reason | None:
-        """Compare a live book with the checksum it must have."""
+        """Compare a live book with the exchange's checksum."""
         book = self._books.get(verify.instrument)
         if book is None or book.health is not LIVE:
             return None

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from onebook.clock import iso_ms
 
 QUEUE_BYTES_MAX: Final = 8 << 20
-# Whole lines in one write: what a pipe keeps together, beside lines of other processes (pipe(7)).
+# Size of one write: whole lines that a pipe does not mix with other processes' lines (pipe(7)).
 WRITE_BYTES: Final = 4_096
 FLUSH_S: Final = 2.0  # at the end of the process
 
@@ -95,12 +95,12 @@ class DroppedRecords(Collector):
     """Counts dropped log records, without a lock because a finalizer may log at any point."""
 
     def __init__(self) -> None:
-        self.full = 0  # counted by those who log
+        self.full = 0  # counted by the logging threads
         self.unwritten = 0  # counted by the writer
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """Total of dropped records."""
         return self.full + self.unwritten
 
     def collect(self) -> Iterator[CounterMetricFamily]:
@@ -124,13 +124,13 @@ class LineWriter:
     the interpreter needs to exit.
 
     Args:
-        stream: Where to.
+        stream: The output.
         bytes_max: Bytes of queued lines; further lines are dropped.
     """
 
     def __init__(self, stream: TextIO, *, bytes_max: int = QUEUE_BYTES_MAX) -> None:
         self.stream = stream
-        self.formatter = logging.Formatter()  # of the line that reports dropped ones
+        self.formatter = logging.Formatter()  # for the line that reports dropped lines
         self._bytes_max = bytes_max
         self._fd = _descriptor(stream)
         # Reentrant, unlike `queue.Queue`: a finalizer that logs may run while a line is put.
@@ -150,7 +150,7 @@ class LineWriter:
         self._queue.put(encoded)
 
     def flush(self, within_s: float = FLUSH_S) -> bool:
-        """Wait until all queued lines are written; returns whether they were in time."""
+        """Wait until all queued lines are written; returns False on timeout."""
         written = threading.Event()
         self._queue.put(written)
         return written.wait(within_s)
@@ -250,12 +250,12 @@ class QueuedHandler(logging.Handler):
 
 
 def configure(level: str, style: str, stream: TextIO | None = None, *, access: bool = True) -> None:
-    """Configure logging of all parts to one stream, through a background thread.
+    """Configure logging to one stream, through a background thread.
 
     Args:
-        level: The least level written.
+        level: The lowest level written.
         style: `json`, `text`, or `auto`: text on a terminal, JSON elsewhere.
-        stream: Where to; None is standard error.
+        stream: The output; None is standard error.
         access: Whether answered requests and ended connections are logged.
     """
     out = stream or sys.stderr
@@ -291,7 +291,7 @@ def _writer_of(stream: TextIO) -> LineWriter:
 
 
 def flush() -> bool:
-    """Wait at most `FLUSH_S` until every line is written; returns whether it was."""
+    """Wait at most `FLUSH_S` until every line is written; returns False on timeout."""
     handlers = logging.getLogger(LOGGER).handlers
     return all(each.writer.flush() for each in handlers if isinstance(each, QueuedHandler))
 

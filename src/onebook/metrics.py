@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 
 TEXT_TYPE: Final = CONTENT_TYPE_LATEST
 RENDER_S: Final = 1.0  # the text is at most this old
-RENDER_TURN_S: Final = 0.005  # of the event loop, then others have theirs
+RENDER_TURN_S: Final = 0.005  # of the event loop
 
 BUILD: Final = Info(
     "onebook_build", "Version, Python version, and whether the extensions are compiled."

@@ -95,11 +95,12 @@ class Instrument(Struct, frozen=True, eq=False):
     one object per (exchange, native) as long as its facts do not change.
 
     `symbol` is ours (`BTC/USDT`), `native` the exchange's own (`btcusdt`, `XBT/USD`); `tick` and
-    `lot` are the smallest steps of price and amount as decimal text, "" where the exchange does
-    not say. `codes` is the pair in the exchange's own currency codes, in capitals (`XBT/USDT`).
-    `via` is the library that its books come through, "" where a connector of ours reads them.
-    `scales` are for exchanges that send integers: by how many decimals the point of its prices and
-    of its amounts is moved to the left (`core.LevelShape`).
+    `lot` are the smallest steps of price and amount as decimal text, "" if the exchange does
+    not state them. `codes` is the pair in the exchange's own currency codes, in
+    capitals (`XBT/USDT`).
+    `via` is the library that provides its books, "" for a native connector.
+    `scales` are for exchanges that send scaled integers: the decimals of prices and
+    of amounts (`core.LevelShape`).
     """
 
     exchange: str

@@ -1,12 +1,11 @@
-"""Token bucket of all rate limits: of keys, addresses, connections, and towards exchanges.
+"""Token bucket for all rate limits: keys, addresses, connections, and requests to exchanges.
 
 The state is one integer, the time at which the bucket is full again (GCRA,
 https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm), in nanoseconds so that steps are exact.
 Times are passed in as seconds of any clock.
 
-Not used for the account APIs of exchanges (`transactions`): these count requests in rolling windows
-that a long history uses completely and several keys share fairly; a bucket would have to leave half
-of each window free.
+Not used for the account APIs of exchanges (`transactions`): they count requests in rolling windows,
+which a long history should use completely; a bucket would have to leave half of each window free.
 """
 
 import math

@@ -23,15 +23,15 @@ from onebook.exchanges.kit import FETCHES_BURST, Limit, Quota, Scope, bucket_wit
 from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
 
 CONNECT_TIMEOUT_S: Final = 5.0
-READ_TIMEOUT_S: Final = 10.0  # also for writing, and for a free connection of the pool
-TOTAL_S: Final = 60.0  # one request with its waits and retries
+READ_TIMEOUT_S: Final = 10.0  # also for writing, and for waiting for a pooled connection
+TOTAL_S: Final = 60.0  # one request, waits and retries included
 ATTEMPTS_MAX: Final = 5
 RETRY_BASE_S: Final = 0.5
 RETRY_MAX_S: Final = 10.0
 BODY_BYTES_MAX: Final = 32 << 20  # the longest instrument list known is about half of this
-UNSTATED: Final = (Limit(600, 60.0, Scope.ADDRESS),)  # of a host without stated limits, in weight
+UNSTATED: Final = (Limit(600, 60.0, Scope.ADDRESS),)  # for a host without known limits, in weight
 HOLD_S: Final = {418: 120.0, 429: 10.0, 503: 0.0}  # pause by status, without a Retry-After
-HOLD_MAX_S: Final = 3_600.0  # a Retry-After beyond this is cut to it
+HOLD_MAX_S: Final = 3_600.0  # longer Retry-After values are cut
 UNSENT: Final = (httpx.ConnectError, httpx.ConnectTimeout)  # before a request was written
 RETRIED: Final = frozenset((418, 429, 500, 502, 503, 504))
 CONNECTIONS_MAX: Final = 64
@@ -60,9 +60,9 @@ class Wire:
     """Sends requests over an httpx client and reads whole responses; cancelling leaks nothing.
 
     httpcore returns a connection to its pool under anyio's shield, which holds against anyio's
-    cancellation only: `Task.cancel` in the middle of `aclose` leaves the connection in use for
-    ever. So every request runs in a task of its own that is cancelled through an anyio scope, and
-    the caller leaves when that task has ended.
+    cancellation only: `Task.cancel` during `aclose` would leak the connection. So every request
+    runs in its own task, which is cancelled through an anyio scope, and the caller waits until that
+    task has ended.
 
     Args:
         client: Closed with this object.
@@ -90,7 +90,7 @@ class Wire:
         """Send a request and read its answer to the end.
 
         Raises:
-            TimeoutError: There is no whole answer within `total_s`.
+            TimeoutError: The answer is not complete within `total_s`.
             TooLong: The body is longer than `bytes_max`, as received or inflated.
             Uninflatable: Its Content-Encoding is not supported, or it is damaged.
             httpx.TransportError
@@ -141,23 +141,23 @@ async def ended(task: asyncio.Task[Answer], timeout_s: float) -> None:
 class Host:
     """Rate limit and pauses of one host.
 
-    Half of a window's budget may go at once and the other half comes back evenly: no window,
-    wherever it starts, ever holds more than the budget.
+    Half of a window's budget may be used at once and the other half is refilled evenly, so no
+    window exceeds the budget, regardless of its start.
     """
 
     __slots__ = ("held_until", "holds", "quota")
 
     def __init__(self, limits: Sequence[Limit], holds: Mapping[int, float] = HOLD_S) -> None:
-        self.holds = holds  # seconds by status, where an answer names none
+        self.holds = holds  # seconds by status, if the answer has no Retry-After
         self.quota = Quota([bucket_within(each, FETCHES_BURST) for each in limits])
         self.held_until = 0.0
 
     def wait_s(self, weight: float, now: float) -> float:
-        """Return how long a request of `weight` would wait now."""
+        """Return the seconds that a request of `weight` would wait now."""
         return max(self.held_until - now, self.quota.wait_s(weight, now))
 
     def spares(self, weight: float, now: float) -> bool:
-        """Whether a request of `weight` may go now and leaves enough for a burst."""
+        """Whether a request of `weight` may be sent now and leaves enough for a burst."""
         return self.held_until <= now and self.quota.spares(weight, SPARE_SHARE, now)
 
 
@@ -171,7 +171,7 @@ class Rest:
     """The one HTTP client of the node.
 
     Args:
-        client: Made here where None; closed with this object either way.
+        client: Created here if None; closed with this object in both cases.
         clock: Times its waits.
         jitter: A number in [0, 1) for each retry.
     """
@@ -216,8 +216,7 @@ class Rest:
     ) -> None:
         """Set the limits of the host of `url`, in its weight units.
 
-        `holds` are statuses, beside those of `HOLD_S`, after which nothing is sent to it for so
-        many seconds.
+        `holds` are pauses in seconds by status, in addition to those of `HOLD_S`.
         """
         name = authority(httpx.URL(url))
         if name not in self._hosts:
@@ -240,7 +239,7 @@ class Rest:
         """GET a URL and return the body of a 200 response, of at most `bytes_max` bytes.
 
         Raises:
-            ExchangeFailed: There was no such response within `total_s` and the retries.
+            ExchangeFailed: No such response within `total_s` and the retries.
         """
         answer = await self.send("GET", url, weight=weight, total_s=total_s, bytes_max=bytes_max)
         return data_of(answer, url)
@@ -257,7 +256,7 @@ class Rest:
         """POST JSON once and return the body of a 200 response.
 
         Raises:
-            ExchangeFailed: There was no such response within `total_s`.
+            ExchangeFailed: No such response within `total_s`.
         """
         answer = await self.send(
             "POST",
@@ -284,8 +283,8 @@ class Rest:
         """Send a request and return the response; failures of safe methods are retried.
 
         Raises:
-            ExchangeFailed: No answer, a redirect, a body over the limit, or a wait, for
-                the budget or as long as the host asks, that is longer than `total_s`.
+            ExchangeFailed: No answer, a redirect, a body over the limit, or a wait for the
+                budget or a Retry-After that exceeds `total_s`.
         """
         request = self._client.build_request(method, url, headers=headers, content=content)
         name = authority(request.url)
@@ -369,7 +368,7 @@ def data_of(answer: Answer, url: str) -> bytes:
     """Return the body of a 200 response.
 
     Raises:
-        ExchangeFailed: It has another status.
+        ExchangeFailed: The response has another status.
     """
     if answer.status != 200:
         raise ExchangeFailed(f"{httpx.URL(url).host} answered {answer.status} instead of data.")
@@ -395,7 +394,7 @@ def retry_after_s(text: str | None, now_s: float) -> float | None:
 
 
 def plain(error: Exception) -> str:
-    """Describe an exception by its class and that of its cause: their texts may quote secrets."""
+    """Describe an exception by its class and its cause's class: their texts may contain secrets."""
     name = type(error).__name__
     words = "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()
     cause: BaseException = error

@@ -102,8 +102,7 @@ class World:
                 messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
             ),
             settings=settings or ApiSettings(),
-            now_ms=self.clock.now_ms,
-            now_s=self.clock.now_s,
+            clock=made_of(wall_ms=self.clock.now_ms, monotonic=self.clock.now_s),
         )
 
     def change(self) -> AuditedChange:

@@ -14,6 +14,7 @@ from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
+from databases import migrated
 from onebook.accounts.billing import period_at
 from onebook.accounts.keys import well_formed
 from onebook.cli import common, operator
@@ -54,8 +55,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def key(run: Run) -> dict[str, str]:
+def key(run: Run, tmp_path: Path) -> dict[str, str]:
     """One account, alice, with one key."""
+    asyncio.run(migrated(tmp_path))
     run("accounts", "create", "alice")
     return json.loads(run("keys", "create", "alice", "--json").stdout)
 

@@ -160,7 +160,7 @@ async def cut_by_deadline(node, connection):
 
 
 async def cut_by_drain(node, connection):
-    node.gateway.drainer._sleep = lambda seconds: asyncio.sleep(0)
+    node.gateway.drainer._clock.sleep = lambda seconds: asyncio.sleep(0)
     draining = asyncio.create_task(node.gateway.drain(0.0))
     await settled(lambda: connection.output.ended)
     node.clock.put_forward(10)

@@ -83,7 +83,7 @@ async def test_the_gateway_beats_while_it_is_entered_and_leaves_nothing(tmp_path
             await asyncio.sleep(0)
 
         node.gateway.scheduler.tick = counted
-        node.gateway.drainer._sleep = sleep
+        node.gateway.drainer._clock.sleep = sleep
         async with node.client() as client, node.gateway:
             await client.next()
             async with asyncio.timeout(PATIENCE_S):

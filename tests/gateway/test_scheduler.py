@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from clocks import sleeping
 from onebook.gateway.scheduler import STALE_ENTRIES_MAX, TICK_S, Scheduler, Turns
 from steady import PATIENCE_S
 
@@ -130,7 +131,7 @@ async def test_it_ticks_once_a_second_also_after_a_tick_that_failed(hands):
         slept.append(seconds)
         await asyncio.sleep(0)
 
-    async with Scheduler(hands, on_tick=fail, sleep=sleep), asyncio.timeout(PATIENCE_S):
+    async with Scheduler(sleeping(sleep), on_tick=fail), asyncio.timeout(PATIENCE_S):
         for _ in range(3):
             await ticks.acquire()
     assert set(slept) == {TICK_S}

@@ -20,6 +20,7 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
 from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
+from onebook.clock import ManualClock
 from onebook.config import ApiSettings
 from onebook.core.types import CHECKSUM_LEVELS
 from onebook.gateway import codes, messages
@@ -265,8 +266,7 @@ def site() -> Site:
             messages.MESSAGES, codes.ERRORS, codes.ACTION_ERRORS, codes.CLOSE_CODES
         ),
         settings=ApiSettings(),
-        now_ms=lambda: 0,
-        now_s=lambda: 0.0,
+        clock=ManualClock(),
     )
     return Site(
         openapi=create_app(services).openapi,

@@ -67,7 +67,7 @@ class Cors(CORSMiddleware):
 
     def __init__(self, app: ASGIApp, /, services: Services, **options: Any) -> None:
         super().__init__(app, **options)
-        self._now_ms = services.now_ms
+        self._now_ms = services.clock.wall_ms
 
     def preflight_response(self, request_headers: Headers) -> Response:
         """Answer a CORS preflight request."""
@@ -93,7 +93,7 @@ def _allow_origins(app: FastAPI, origins: tuple[str, ...]) -> None:
 
 
 def _ours(request: Request, error: Any) -> Response:
-    now_ms = request.app.state.services.now_ms()
+    now_ms = request.app.state.services.clock.wall_ms()
     return problem(error, now_ms=now_ms, fields=error_fields(request.scope))
 
 
@@ -103,6 +103,6 @@ def _frameworks(request: Request, error: Any) -> Response:
     headers = dict(getattr(error, "headers", None) or {})
     if headers.get("Allow") == "GET":
         headers["Allow"] = "GET, HEAD"  # `edge.py` makes every GET answer HEAD
-    now_ms = request.app.state.services.now_ms()
+    now_ms = request.app.state.services.clock.wall_ms()
     fields = error_fields(request.scope)
     return problem(found, now_ms=now_ms, fields=fields, headers=headers)

@@ -44,10 +44,10 @@ async def caller(request: Request, parts: Parts, documented: Documented) -> Rest
     """Authenticate a Bearer request and count it against the rate limit of its key."""
     given = request.headers.getlist("authorization")
     # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
-    found = await parts.accounts.session(", ".join(given) if given else None, parts.now_ms())
+    found = await parts.accounts.session(", ".join(given) if given else None, parts.clock.wall_ms())
     key = found.key
     identify(request, key.key_id)
-    _count(request, parts.accounts.limits.take(key.key_id, key.tier, parts.now_s()))
+    _count(request, parts.accounts.limits.take(key.key_id, key.tier, parts.clock.monotonic()))
     return found
 
 
@@ -56,7 +56,7 @@ Caller = Annotated[RestSession, Depends(caller)]
 
 async def counted_by_address(request: Request, parts: Parts) -> None:
     """Count a public request against its address."""
-    _count(request, parts.accounts.limits.take_address(address(request), parts.now_s()))
+    _count(request, parts.accounts.limits.take_address(address(request), parts.clock.monotonic()))
 
 
 ByAddress = Depends(counted_by_address)

@@ -76,7 +76,7 @@ class Edge:
         # because the server below reads the method from its own scope.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         inner = _without_slash(inner)
-        inner[EXCHANGE] = exchange = RequestRecord(self._services.now_s(), inner)
+        inner[EXCHANGE] = exchange = RequestRecord(self._services.clock.monotonic(), inner)
         try:
             await self._answer(exchange, receive, self._sender(exchange, scope["method"], send))
         finally:
@@ -109,7 +109,7 @@ class Edge:
 
     async def _problem(self, error: Any, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Response = problem(
-            error, now_ms=self._services.now_ms(), fields=error_fields(scope)
+            error, now_ms=self._services.clock.wall_ms(), fields=error_fields(scope)
         )
         await answer(scope, receive, send)
 
@@ -149,7 +149,10 @@ class Edge:
             headers.update(exchange.decision.headers())
 
     def _record(self, exchange: RequestRecord, method: str) -> None:
-        route, spent_s = template(exchange.scope), self._services.now_s() - exchange.started_s
+        route, spent_s = (
+            template(exchange.scope),
+            self._services.clock.monotonic() - exchange.started_s,
+        )
         method = method if method in METHODS else "other"
         REQUESTS.labels(method, route, exchange.status).inc()
         SECONDS.labels(route).observe(spent_s)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from onebook.accounts import Accounts
 from onebook.api.asyncapi import WebSocketFacts
+from onebook.clock import Clock
 from onebook.config import ApiSettings
 from onebook.metrics import Exposition
 from onebook.transactions.service import Transactions
@@ -51,8 +52,7 @@ class Services:
         metrics_port: The separate port of `/metrics`; None: the public port.
         metrics_token: The token required for `/metrics`; "": none is set.
         exposition: The text of `/metrics`.
-        now_ms: Wall clock, Unix ms.
-        now_s: Monotonic clock, seconds.
+        clock: Time of answers and limits.
     """
 
     accounts: Accounts
@@ -64,5 +64,4 @@ class Services:
     metrics_port: int | None = None
     metrics_token: str = ""
     exposition: Exposition = field(default_factory=Exposition)
-    now_ms: Callable[[], int]
-    now_s: Callable[[], float]
+    clock: Clock

@@ -51,7 +51,7 @@ async def authenticate(request: Request, parts: Parts) -> Authenticated:
     Ten failed attempts in a minute from one address are followed by 429 until the minute is over.
     """
     session = await parts.accounts.authenticate(
-        await _api_key(request), address=address(request), now_ms=parts.now_ms()
+        await _api_key(request), address=address(request), now_ms=parts.clock.wall_ms()
     )
     key = session.key
     identify(request, key.key_id)

@@ -87,7 +87,7 @@ async def health(parts: Parts) -> HealthReport:
         unified_api="operational" if able else "unavailable",
         available_exchanges=able,
         supported_exchanges=len(parts.transactions.exchanges),
-        timestamp=iso_ms(parts.now_ms()),
+        timestamp=iso_ms(parts.clock.wall_ms()),
         websocket_endpoint=WEBSOCKET_PATH,
         active_exchanges=facts.active_exchanges,
         version=__version__,

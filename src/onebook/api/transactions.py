@@ -205,7 +205,7 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
 
 
 async def _refuse_over(parts: Services, session: RestSession) -> None:
-    key, meter, now_ms = session.key, parts.accounts.meter, parts.now_ms()
+    key, meter, now_ms = session.key, parts.accounts.meter, parts.clock.wall_ms()
     await meter.open(key)
     if meter.over(key.key_id):
         resets_at_ms = parts.accounts.resets_at_ms(key, now_ms)

@@ -40,5 +40,5 @@ async def data_usage(
     Sixty unknown keys in a minute from one address are followed by 429.
     """
     return await parts.accounts.usage_report(
-        api_key, address=address(request), now_ms=parts.now_ms()
+        api_key, address=address(request), now_ms=parts.clock.wall_ms()
     )

@@ -30,8 +30,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
         query_key_allowed=settings.gateway.query_key_allowed,
         metrics_port=node.metrics_address[1] if node.metrics_address is not None else None,
         metrics_token=settings.server.metrics_token.get_secret_value(),
-        now_ms=clock.wall_ms,
-        now_s=clock.monotonic,
+        clock=clock,
     )
     application = api.create_app(services)
     site = web.Site(

@@ -1,8 +1,7 @@
-"""Every setting of a node with its default, unit and meaning, their names and their variables.
+"""Every setting of a node: name, environment variable, default, unit and meaning.
 
-Programs that use the library construct the sections of feeds and streams. Type checkers see by
-from collections.abc import Mapping
-`default=`, and not by a positional default, that a field may be left out.
+Programs that use the library construct the sections of feeds and streams. Fields use `default=`,
+because type checkers do not recognise a positional default as optional.
 """
 
 import os

@@ -1,4 +1,4 @@
-/* One side of a book in bins of a price step, in 128 bits: for a view whose sums need more than 64.
+/* Groups one side of a book by a price step, in 128 bits: for views whose sums exceed 64 bits.
  *
  * Prices are at the scale of such a view, below 10^36; a bin sums at most as many amounts below
  * 10^18 as a book has levels. A level costs a comparison, a bin two divisions.
@@ -14,7 +14,7 @@ typedef struct {
     wide amount;
 } Bin;
 
-typedef struct { /* stands on the best level that is in no bin yet */
+typedef struct { /* a cursor at the best level that is in no bin yet */
     Walk walk;
     bool more;
     bool rising; /* asks: worse is higher */

@@ -1,4 +1,4 @@
-"""One side of a book in bins of a price step: what `_bins.h` has."""
+"""Declarations of `_bins.h`: one side of a book grouped by a price step."""
 
 from libc.stdint cimport uint64_t
 

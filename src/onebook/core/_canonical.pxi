@@ -28,7 +28,7 @@ cdef inline bint is_digit(uint8_t char) noexcept nogil:
 
 
 cdef bint is_canonical(const uint8_t *text, Py_ssize_t length) noexcept nogil:
-    """Return whether it is `0`, or -?(0 | [1-9][0-9]*)(.[0-9]*[1-9])? that is not zero."""
+    """Whether the text is `0`, or -?(0 | [1-9][0-9]*)(.[0-9]*[1-9])? and not zero."""
     cdef Py_ssize_t at = text[0] == c"-"
     cdef bint below_one
     if at == length or not is_digit(text[at]):
@@ -65,7 +65,7 @@ cdef inline object canonical_of(object value):
 
 
 def canonical(value):
-    """Return the canonical text of an exchange's number; None where there is none."""
+    """Return the canonical text of an exchange's number; None for an absent one."""
     return canonical_of(value)
 
 
@@ -75,7 +75,7 @@ def canonicals(*values):
 
 
 def texts(dict row not None, *names):
-    """Return the texts of a row that have these names; None for each that is absent or empty."""
+    """Return the texts of a row by name; None for each that is absent or empty."""
     return [text_in(row, name) for name in names]
 
 
@@ -104,7 +104,7 @@ def iso(at_ms):
     cdef long long days = at // DAY_MS - (at % DAY_MS < 0) + EPOCH_DAYS
     cdef unsigned int day_of_era, year_of_era, day, month, ms
     if overflow or not FIRST_DAY <= days <= LAST_DAY:
-        return reference_iso(at_ms)  # which refuses it
+        return reference_iso(at_ms)  # which raises
     ms = <unsigned int>(at - (days - EPOCH_DAYS) * DAY_MS)
     # Years from March to March: a leap day is the last one, and months follow a straight line.
     # https://howardhinnant.github.io/date_algorithms.html#civil_from_days

@@ -27,7 +27,7 @@ class Book:
     def crc(self, layout: ChecksumLayout) -> int: ...
 
 class View:
-    """Some books merged to one, as clients see it: whole, or what changed."""
+    """Merges books into one view, encoded as JSON: in full, or as a delta."""
 
     def __init__(
         self,

@@ -75,13 +75,13 @@ cdef class Book:
     cdef Side sides[2]  # bids; asks, by negated price
     cdef readonly int price_scale
     cdef readonly int amount_scale
-    cdef int price_decimals  # the most that the wire spelled out since the last whole book
+    cdef int price_decimals  # the most seen in the exchange's text since the last snapshot
     cdef int amount_decimals
     cdef int levels_max
-    cdef int64_t bounds[2]  # the outermost known key of each side; INT64_MIN: all are known
-    cdef double mid  # of the last top that was accepted, 0 where there is none
-    cdef tuple ends  # what `horizon` returned last ...
-    cdef int64_t end_keys[2]  # ... and what it was made of
+    cdef int64_t bounds[2]  # the outermost known key of each side; INT64_MIN if all are known
+    cdef double mid  # of the last accepted top, or 0
+    cdef tuple ends  # the last result of `horizon` ...
+    cdef int64_t end_keys[2]  # ... and the keys it was computed from
     cdef int end_scale
 
     def __cinit__(self, int levels_max=_LEVELS_MAX):
@@ -95,7 +95,7 @@ cdef class Book:
         side_free(&self.sides[1])
 
     def clear(self):
-        """Forget every level and both scales, but not what prices were like."""
+        """Drop every level and both scales, but keep the mid that jumps are measured against."""
         side_clear(&self.sides[0])
         side_clear(&self.sides[1])
         self.price_scale = self.amount_scale = 0
@@ -103,9 +103,9 @@ cdef class Book:
         self.bounds[0] = self.bounds[1] = INT64_MIN
 
     def replace(self, bids, asks, shape=PAIRS, Py_ssize_t levels_asked=0):
-        """Take this as the whole book, without levels of no amount; return what `apply` does.
+        """Replace the book, skipping levels without an amount; return what `apply` returns.
 
-        A side with as many levels as were asked for (0: without a limit) ends at its horizon.
+        A side with as many levels as were requested (0: without a limit) ends at its horizon.
         """
         cdef Scan scan
         scan_open(&scan)
@@ -120,7 +120,7 @@ cdef class Book:
     def apply(self, bids, asks, shape=PAIRS):
         """Set the amounts of these levels, in order; an amount of zero removes its level.
 
-        Returns why the book must not be shown: CROSSED, ABSURD, or None where all is well.
+        Returns the reason why the book must not be shown, CROSSED or ABSURD, or None.
         """
         cdef Scan scan
         scan_open(&scan)
@@ -135,12 +135,12 @@ cdef class Book:
 
     @property
     def bid_count(self):
-        """How many bids there are."""
+        """Number of bids."""
         return self.sides[0].count
 
     @property
     def ask_count(self):
-        """How many asks there are."""
+        """Number of asks."""
         return self.sides[1].count
 
     @property
@@ -152,13 +152,13 @@ cdef class Book:
 
     @property
     def nbytes(self):
-        """About the memory that the levels take."""
+        """Approximate memory used by the levels, in bytes."""
         return sizeof(Side) * 2 + side_bytes(&self.sides[0]) + side_bytes(&self.sides[1])
 
     def horizon(self, Py_ssize_t window=0):
-        """Return the outermost known bid and ask price as text, None where all are known.
+        """Return the outermost known bid and ask price as text; None for a side known in full.
 
-        `window` is how many levels an exchange keeps in step: a full window ends at its worst.
+        `window` is how many levels the exchange keeps updated: a full window ends at its worst.
         """
         cdef int side
         cdef int64_t keys[2]
@@ -166,7 +166,7 @@ cdef class Book:
             keys[side] = self.bounds[side]
             if keys[side] == INT64_MIN and 0 < window <= self.sides[side].count:
                 keys[side] = self.sides[side].blocks[0].levels[0].key
-        # It outlasts many frames, and each update of the library asks for it.
+        # Cached, because it rarely changes and each update of the library reads it.
         if self.ends is None or self.end_scale != self.price_scale or (
             keys[0] != self.end_keys[0] or keys[1] != self.end_keys[1]
         ):
@@ -179,7 +179,7 @@ cdef class Book:
         return self.ends
 
     def reach(self, int side):
-        """Return how many levels are left before the horizon of a side and how far it is."""
+        """Return the number of levels within a side's horizon, and its distance from the best."""
         cdef Side *levels = &self.sides[1 if side else 0]
         cdef int64_t bound = self.bounds[1 if side else 0]
         if bound == INT64_MIN:
@@ -215,7 +215,7 @@ cdef class Book:
         return self.levels(side, self.sides[side].count)
 
     def bins(self, int side, step, Py_ssize_t count):
-        """Return up to `count` bids (0) or asks (1) grouped by a price step: see `reference`."""
+        """Return up to `count` bids (0) or asks (1) grouped by a price step."""
         cdef Bins bins
         cdef Bin found
         if side != 0 and side != 1:
@@ -231,7 +231,7 @@ cdef class Book:
         return binned
 
     def crc(self, layout):
-        """Return the CRC-32 of the best levels, written as a `ChecksumLayout` says, unsigned."""
+        """Return the unsigned CRC-32 of the best levels, written in a `ChecksumLayout`."""
         cdef const Layout *form = layout_of(layout)
         cdef char *text = <char *>malloc(self.crc_room(form.levels))
         if text == NULL:
@@ -243,7 +243,7 @@ cdef class Book:
         return (min(max(count, 0), levels) * 2 + 1) * 2 * DIGITS_ROOM
 
     cdef char *put_layout(self, char *out, const Layout *layout) noexcept nogil:
-        """Print levels in the order of the layout; where sides are in turn, the longer goes on."""
+        """Print levels in the layout's order; the longer of alternating sides continues alone."""
         cdef Py_ssize_t left = layout.levels, at_once = 1 if layout.order == IN_TURN else left, count
         cdef char *start = out
         cdef Walk walks[2]
@@ -265,7 +265,7 @@ cdef class Book:
     cdef inline char *put_level(
         self, char *out, const Layout *layout, int side, const Walk *walk
     ) noexcept nogil:
-        """Print a price and an amount, each with the separator behind it."""
+        """Print a price and an amount, each followed by the separator."""
         out = put_number(
             out, layout, llabs(walk.level.key), self.price_scale, self.price_decimals
         )
@@ -276,7 +276,7 @@ cdef class Book:
         )
 
     cdef str check_top(self):
-        """Check the top by itself and against the last one; accept a jump that repeats."""
+        """Check the top; reject a jump by `ABSURD_FACTOR` once, accept it if it repeats."""
         cdef double unit = <double>power10[self.price_scale]
         cdef double before = self.mid * unit
         cdef bint bids = self.sides[0].count != 0, asks = self.sides[1].count != 0

@@ -1,8 +1,8 @@
-/* Decimal text out: a mantissa and its scale to the shortest exact text, without a branch a digit.
+/* Formats decimals: mantissa and scale to the shortest exact text, without a branch per digit.
  *
  * Eight digits are made at once in one 64-bit word (least significant byte first), so leading and
- * trailing zeros are counted with one instruction, and what is too much of a fixed-width copy is
- * overwritten by whatever comes next. A caller leaves NUMBER_ROOM bytes for a number.
+ * trailing zeros are counted with one instruction. Copies have a fixed width, so surplus bytes are
+ * overwritten by the following text. A caller reserves NUMBER_ROOM bytes for a number.
  */
 #ifndef ONEBOOK_DIGITS_H
 #define ONEBOOK_DIGITS_H
@@ -18,7 +18,7 @@ typedef unsigned __int128 wide;
 
 enum {
     NUMBER_ROOM = 80, /* bytes that printing one number may touch */
-    WORD_DIGITS = 16, /* that two words hold; longer numbers are printed at leisure */
+    WORD_DIGITS = 16, /* of two words; longer numbers take the slow path */
     WIDE_DIGITS = 48
 };
 
@@ -45,17 +45,17 @@ static inline char *put(char *out, const char *text) {
 
 static inline void put_word(char *out, uint64_t word) { memcpy(out, &word, 8); }
 
-/* Copy sixteen digits without the first ones; shifted in registers, not through memory. */
+/* Copy sixteen digits without the first `skipped`, shifted in registers. */
 static inline void put_from(char *out, uint64_t first, uint64_t last, int skipped) {
     wide digits = ((wide)last << 64 | first) >> (skipped * 8);
     memcpy(out, &digits, WORD_DIGITS);
 }
 
-/* Print what has at most eight digits and at least one of them before the point. */
+/* Print a number of at most eight digits, at least one of them before the point. */
 static inline char *put_short(char *out, uint64_t mantissa, int scale) {
     uint64_t digits = eight_digits((uint32_t)mantissa);
     int point = 8 - scale;
-    /* Zero has no digit to find: the extra bits make its last one the first, and its end early. */
+    /* Zero has no significant digit: the extra bits make its last digit the first. */
     int start = __builtin_ctzll(digits | LAST_DIGIT) >> 3;
     int stop = 8 - (__builtin_clzll(digits | 1) >> 3);
     digits |= ASCII_ZEROS;
@@ -63,7 +63,7 @@ static inline char *put_short(char *out, uint64_t mantissa, int scale) {
     put_word(out, digits >> (start * 8));
     out += point - start;
     out[0] = '.';
-    put_word(out + 1, digits >> ((point & 7) * 8)); /* nothing is kept of it at point 8 */
+    put_word(out + 1, digits >> ((point & 7) * 8)); /* overwritten at point 8 */
     return stop > point ? out + 1 + stop - point : out;
 }
 
@@ -74,7 +74,7 @@ static inline char *put_count(char *out, unsigned int count) {
     return out;
 }
 
-/* Print what has at most sixteen digits and at least one of them before the point. */
+/* Print a number of at most sixteen digits, at least one of them before the point. */
 static inline char *put_long(char *out, uint64_t mantissa, int scale) {
     uint64_t first = eight_digits((uint32_t)(mantissa / EIGHT));
     uint64_t last = eight_digits((uint32_t)(mantissa % EIGHT));
@@ -87,7 +87,7 @@ static inline char *put_long(char *out, uint64_t mantissa, int scale) {
     put_from(out, first, last, start);
     out += point - start;
     out[0] = '.';
-    put_from(out + 1, first, last, point & 15); /* nothing is kept of it at point 16 */
+    put_from(out + 1, first, last, point & 15); /* overwritten at point 16 */
     return stop > point ? out + 1 + stop - point : out;
 }
 
@@ -96,7 +96,7 @@ static inline void put_sixteen(char *out, uint64_t value) {
     put_word(out + 8, eight_digits((uint32_t)(value % EIGHT)) | ASCII_ZEROS);
 }
 
-/* Print what needs more than sixteen digits; the same text, at leisure. */
+/* Print a number of more than sixteen digits (slow path). */
 static inline char *put_wide(char *out, wide mantissa, int scale) {
     char digits[WIDE_DIGITS];
     int point = WIDE_DIGITS - scale, at = WIDE_DIGITS, start = 0, stop = WIDE_DIGITS;

@@ -1,4 +1,4 @@
-"""Decimal text out: what `_digits.h` has."""
+"""Declarations of `_digits.h`: formatting decimals."""
 
 from libc.stdint cimport int64_t, uint64_t
 

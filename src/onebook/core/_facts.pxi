@@ -1,4 +1,4 @@
-"""Shapes and layouts of exchanges, translated once and found again by their address."""
+"""Compiled level shapes and checksum layouts, cached by object identity."""
 
 cdef enum:  # values of `types.ChecksumOrder` and `types.ChecksumNumber`
     ASKS_BIDS = 0
@@ -8,13 +8,13 @@ cdef enum:  # values of `types.ChecksumOrder` and `types.ChecksumNumber`
 
 cdef enum:
     SMALL_POWER = 6  # below 10^-6 JavaScript prints an exponent
-    FACTS_MAX = 128  # shapes and layouts that are translated at the same time; a power of two
+    FACTS_MAX = 128  # compiled shapes and layouts in the cache; a power of two
 
 cdef struct Layout:  # a `types.ChecksumLayout`
     Py_ssize_t levels
     int order
     int number
-    int decimals  # -1: those of the wire
+    int decimals  # -1: as in the exchange's text
     bint negative_asks
     char separator
     int separator_bytes  # 0 where there is none
@@ -34,7 +34,7 @@ memset(facts, 0, sizeof(facts))
 
 
 cdef const Shape *shape_of(object shape) except NULL:
-    """Return how to read bids; behind it stands how to read asks."""
+    """Return the compiled shape of bids; that of asks follows it in memory."""
     cdef Fact *fact = fact_of(shape)
     if not fact.is_shape:
         raise TypeError(f"A shape is a LevelShape, not {shape!r}.")
@@ -58,7 +58,7 @@ cdef Fact *fact_of(object stated) except NULL:
 
 
 cdef Fact *fact_made(object stated) except NULL:
-    """Translate; where the table is half full, begin again."""
+    """Compile a shape or layout; a half-full cache is cleared first."""
     global fact_count
     cdef size_t at
     cdef Fact fact
@@ -156,7 +156,7 @@ cdef int layout_fill(Layout *layout, object stated) except -1:
 cdef inline char *put_number(
     char *out, const Layout *layout, int64_t mantissa, int scale, int decimals
 ) noexcept nogil:
-    """Print a number as the layout says, with the separator behind it."""
+    """Print a number in the layout, followed by the separator."""
     if layout.number == DIGITS:
         out = put_moved(out, mantissa, (decimals if layout.decimals < 0 else layout.decimals) - scale)
     elif layout.number == JAVASCRIPT:
@@ -168,7 +168,7 @@ cdef inline char *put_number(
 
 
 cdef inline char *put_moved(char *out, int64_t mantissa, int decimals) noexcept nogil:
-    """Print digits after moving the point; to the left what is beyond it is cut."""
+    """Print digits with the point moved; decimals beyond it are cut."""
     if decimals < 0:
         return put_decimal(out, <uint64_t>mantissa // power10[-decimals], 0)
     out = put_decimal(out, <uint64_t>mantissa, 0)

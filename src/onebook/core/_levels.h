@@ -1,7 +1,7 @@
-/* Level text in: the rows of a JSON text, of any shape that a `types.LevelShape` describes.
+/* Parses level text: the rows of a JSON text, by a `types.LevelShape`.
  *
- * A text is trimmed and must end with its `]`, the sentinel of `_scan.h`. Rows stay in their order;
- * a row that is ignored or removes its level says nothing about the decimals of amounts.
+ * A text is trimmed and must end with its `]`, the sentinel of `_scan.h`. Rows keep their order;
+ * ignored rows and removals do not count for the decimals of amounts.
  */
 #ifndef ONEBOOK_LEVELS_H
 #define ONEBOOK_LEVELS_H
@@ -12,9 +12,9 @@ enum { /* values of `types.LevelForm` */
     ROW = 0,
     OBJECT = 1,
     MESSAGE = 2,
-    PAIR = 3,      /* a row of price and amount, and what is ignored: nearly all are, so it is faster */
-    SIDED_PAIR = 4, /* the same behind the name of the side */
-    LED_PAIR = 5    /* the same behind one cell that is ignored */
+    PAIR = 3,      /* a row of price, amount and ignored cells: the usual row, with a fast path */
+    SIDED_PAIR = 4, /* the same after the name of the side */
+    LED_PAIR = 5    /* the same after one ignored cell */
 };
 
 enum {
@@ -22,13 +22,13 @@ enum {
     NAME_BYTES_MAX = 32,
     MEMBERS = 4,   /* of an object that a shape can name */
     HEAD_BYTES = 8,  /* of a name, compared at once */
-    QUOTED_ROOM = 10 /* bytes that stepping over a number in quotes may touch */
+    QUOTED_ROOM = 10 /* bytes that skipping a quoted number may access */
 };
 
 typedef struct { /* of a member, in its quotes */
     uint8_t text[NAME_BYTES_MAX + 2];
     int length;
-    uint64_t head; /* its first bytes, and which of them it has */
+    uint64_t head; /* its first bytes, and a mask of those in use */
     uint64_t head_mask;
     int role;
 } Member;
@@ -39,7 +39,7 @@ typedef struct { /* a `types.LevelShape` */
     bool single;
     bool skip_zero_price;
     bool one_text;
-    bool lossy;     /* some rows are ignored or remove their level whatever its amount */
+    bool lossy;     /* some rows are ignored, or remove their level regardless of its amount */
     int amount_cut; /* decimals of an amount; UNCUT for all */
     int moved[2];   /* decimals that the points of price and amount are moved to the left */
     int wanted;     /* a bit for each role that a level must have */
@@ -56,7 +56,7 @@ typedef struct { /* a level while it is read */
     int side;
 } Scanned;
 
-/* Step over a cell: mostly a number in quotes, of which the first eight digits are one look. */
+/* Skip a cell, usually a quoted number, whose first eight digits are read at once. */
 static inline const uint8_t *ignored_cell(Scan *scan, const uint8_t *at) {
     int count;
     if (at[0] == '"' && scan->end - at >= QUOTED_ROOM) {
@@ -66,7 +66,7 @@ static inline const uint8_t *ignored_cell(Scan *scan, const uint8_t *at) {
     return ignored(scan, at, NESTING_MAX);
 }
 
-/* Step over what follows the amount, up to the bracket that closes the row. */
+/* Skip the cells after the amount, up to the closing bracket of the row. */
 static inline const uint8_t *ignored_rest(Scan *scan, const uint8_t *at) {
     while (at[0] == ',') {
         at = ignored_cell(scan, blanks(at + 1));
@@ -94,7 +94,7 @@ static inline const uint8_t *side_name(Scan *scan, const uint8_t *at, int *side)
     return *side >= 0 ? at : fail(scan, BAD_ROW);
 }
 
-/* Read an amount whose sign is the side; zero has none. */
+/* Read an amount whose sign is the side; zero is rejected. */
 static inline const uint8_t *signed_number(Scan *scan, const uint8_t *at, Scanned *level) {
     bool quoted = at[0] == '"';
     at += quoted;
@@ -105,7 +105,7 @@ static inline const uint8_t *signed_number(Scan *scan, const uint8_t *at, Scanne
     return level->numbers[AMOUNT] ? at + quoted : fail(scan, BAD_ROW);
 }
 
-/* Read what a column or a member holds. */
+/* Read the value of a column or member. */
 static inline const uint8_t *cell(
     Scan *scan, const Shape *shape, int role, const uint8_t *at, Scanned *level
 ) {
@@ -117,13 +117,13 @@ static inline const uint8_t *cell(
     return ignored_cell(scan, at);
 }
 
-/* Go on behind a comma. */
+/* Continue after a comma. */
 static inline const uint8_t *next_cell(Scan *scan, const uint8_t *at) {
     at = blanks(at);
     return at[0] == ',' ? blanks(at + 1) : fail(scan, BAD_ROW);
 }
 
-/* Do what `array_row` does for a PAIR, a SIDED_PAIR or a LED_PAIR. */
+/* As `array_row`, for a PAIR, a SIDED_PAIR or a LED_PAIR. */
 static inline const uint8_t *pair(Scan *scan, const uint8_t *at, Scanned *level, int form) {
     if (at[0] != '[') return fail(scan, BAD_ROW);
     at = blanks(at + 1);
@@ -142,7 +142,7 @@ static inline const uint8_t *pair(Scan *scan, const uint8_t *at, Scanned *level,
     return at == NULL ? NULL : ignored_rest(scan, blanks(at));
 }
 
-/* Read an array, up to the bracket that closes it. */
+/* Read an array, up to its closing bracket. */
 static inline const uint8_t *array_row(
     Scan *scan, const Shape *shape, const uint8_t *at, Scanned *level
 ) {
@@ -158,7 +158,7 @@ static inline const uint8_t *array_row(
     }
 }
 
-/* What the member of this name, quotes included, is for. */
+/* The role of the member with this name, quotes included. */
 static inline int role_of(const Shape *shape, const uint8_t *name, ptrdiff_t length) {
     for (int at = 0; at < shape->members; at++) {
         const Member *member = &shape->names[at];
@@ -168,7 +168,7 @@ static inline int role_of(const Shape *shape, const uint8_t *name, ptrdiff_t len
     return IGNORED;
 }
 
-/* Step over the name of a member and find what it is for. */
+/* Skip the name of a member and find its role. */
 static inline const uint8_t *member_name(
     Scan *scan, const Shape *shape, const uint8_t *at, int *role
 ) {
@@ -189,7 +189,7 @@ static inline const uint8_t *member_name(
     return at;
 }
 
-/* Read an object that has each member we want exactly once. */
+/* Read an object that has each required member exactly once. */
 static inline const uint8_t *object_row(
     Scan *scan, const Shape *shape, const uint8_t *at, Scanned *level
 ) {
@@ -223,7 +223,7 @@ static inline bool keep(Scan *scan, const Scanned *level) {
     return true;
 }
 
-/* Do what `keep` does where rows may be ignored or remove; `amounts` is as before the row. */
+/* As `keep`, for lossy shapes; `amounts` is the column before the row. */
 static inline bool keep_lossy(
     Scan *scan, const Shape *shape, Scanned *level, const Column *amounts
 ) {
@@ -237,7 +237,7 @@ static inline bool keep_lossy(
     return !priced || keep(scan, level);
 }
 
-/* Read and keep a row, up to the bracket that closes an array or to what follows an object. */
+/* Read and keep a row, up to the closing bracket of an array or the end of an object. */
 static inline const uint8_t *level_row(
     Scan *scan, const Shape *shape, const uint8_t *at, Scanned *level, int form
 ) {
@@ -256,7 +256,7 @@ static inline const uint8_t *level_row(
     return keep(scan, level) ? at : NULL;
 }
 
-/* Whether the bracket here ends the text. */
+/* Whether the bracket here is the end of the text. */
 static inline bool ended(Scan *scan, const uint8_t *at) {
     return at + 1 == scan->end || fail(scan, BAD_JSON) != NULL;
 }
@@ -288,7 +288,7 @@ static inline bool rows_of(
     }
 }
 
-/* Read one JSON text; nothing, `[]` and `null` have no rows. */
+/* Read one JSON text; an empty text, `[]` and `null` have no rows. */
 static inline bool text_rows(
     Scan *scan, const Shape *shape, const uint8_t *text, ptrdiff_t length, int side
 ) {

@@ -1,4 +1,4 @@
-"""Level text in: what `_levels.h` has."""
+"""Declarations of `_levels.h`: parsing level text."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 

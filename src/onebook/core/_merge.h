@@ -1,8 +1,8 @@
 /* The k-way merge of the tops of many books, at common scales, and the states it fills.
  *
- * A linear search for the best of at most 64 heads needs no heap: the heads are neighbours in
- * memory. Keys stay below 10^18 and amounts below 2^62; where a common scale would push a number
- * beyond, the merge says that it does not fit and the view goes on with Python's integers.
+ * A linear search for the best of at most 64 heads is faster than a heap, because the heads are
+ * adjacent in memory. Keys stay below 10^18 and amounts below 2^62; if a number at the common scale
+ * exceeds them, the merge reports that it does not fit and the view uses Python's integers.
  */
 #ifndef ONEBOOK_MERGE_H
 #define ONEBOOK_MERGE_H
@@ -21,7 +21,7 @@ enum {
 typedef struct {
     int64_t key;
     int64_t amount;
-    uint64_t members; /* one bit for each book that has a part */
+    uint64_t members; /* one bit for each contributing book */
 } Merged;
 
 typedef struct {
@@ -40,9 +40,9 @@ typedef struct { /* one live book */
     int member;
 } Source;
 
-typedef struct { /* stands on the best level that is left of a book */
+typedef struct { /* a cursor at the best remaining level of a book */
     Walk walk;
-    int64_t keys; /* factors to the common scales, and the most that they may meet */
+    int64_t keys; /* factors to the common scales, and the largest values they may be applied to */
     int64_t amounts;
     int64_t key_max;
     int64_t amount_max;
@@ -55,7 +55,7 @@ typedef struct {
     ptrdiff_t count;
 } Cursors;
 
-/* Make room for both sides; `members` is 0 where parts are not kept. */
+/* Allocate both sides; `members` is 0 if parts are not kept. */
 static inline bool state_alloc(State *state, int depth, int members) {
     for (int side = 0; side < 2; side++) {
         state->levels[side] = calloc(depth, sizeof(Merged));
@@ -72,7 +72,7 @@ static inline void state_free(State *state) {
     }
 }
 
-/* Make `to`, which has as much room, show the same. */
+/* Copy a state to `to`, which has the same capacity. */
 static inline void state_copy(State *to, const State *state) {
     for (int side = 0; side < 2; side++) {
         memcpy(to->levels[side], state->levels[side], state->counts[side] * sizeof(Merged));
@@ -82,7 +82,7 @@ static inline void state_copy(State *to, const State *state) {
     }
 }
 
-/* Whether two sides of as many levels show the same. */
+/* Whether two sides of equal length have equal levels. */
 static inline bool state_side_same(
     const State *state, const State *other, int side, bool amounts_only
 ) {
@@ -99,7 +99,7 @@ static inline bool state_side_same(
                   state->part_counts[side] * sizeof(int64_t)) == 0;
 }
 
-/* Whether two states show the same; `amounts_only` where members are not shown. */
+/* Whether two states are equal; `amounts_only` if members are not shown. */
 static inline bool state_same(const State *state, const State *other, bool amounts_only) {
     if (__builtin_popcountll(state->members) != __builtin_popcountll(other->members)) return false;
     for (int side = 0; side < 2; side++)
@@ -133,7 +133,7 @@ static inline void state_grow(State *state, int64_t keys, int64_t amounts) {
     }
 }
 
-/* Stand on the best level of each book that has one; false where its key does not fit. */
+/* Start at the best level of each non-empty book; false if its key does not fit. */
 static inline bool cursors_open(
     Cursors *cursors, const Source *sources, int count, int side, int price_scale, int amount_scale
 ) {
@@ -156,7 +156,7 @@ static inline bool cursors_open(
     return true;
 }
 
-/* Take the amount of the best level and go on to the next; false where one does not fit. */
+/* Add the amount of the best level and advance; false if a number does not fit. */
 static inline bool cursor_take(Cursor *cursor, int64_t *head, int64_t *amount) {
     int64_t key;
     if (cursor->walk.level->amount > cursor->amount_max) return false;
@@ -165,7 +165,7 @@ static inline bool cursor_take(Cursor *cursor, int64_t *head, int64_t *amount) {
         *head = NO_KEY;
         return true;
     }
-    key = cursor->walk.level->key; /* smaller than the last one: it can only be too small */
+    key = cursor->walk.level->key; /* smaller than the last key, so it can only be too small */
     if (key < -cursor->key_max) return false;
     *head = key * cursor->keys;
     return true;
@@ -175,7 +175,7 @@ static inline int64_t larger_key(int64_t left, int64_t right) {
     return left > right ? left : right;
 }
 
-/* The best key; four at a time, because each choice waits for the one before it. */
+/* The best key; four at a time, because each comparison depends on the previous one. */
 static inline int64_t best_of(const int64_t *heads, ptrdiff_t count) {
     int64_t first = heads[0], second = heads[1], third = heads[2], fourth = heads[3];
     for (ptrdiff_t at = 4; at < count; at += 4) {
@@ -203,9 +203,9 @@ static inline int64_t binned(int64_t key, int64_t step) {
     return rest < 0 ? key - rest - step : key - rest;
 }
 
-/* Fill one side of a state, at most `depth` levels; false where something does not fit.
+/* Fill one side of a state with at most `depth` levels; false if a number does not fit.
  *
- * With a step (0 for none) keys are binned to its multiples; bids below one step are in no bin.
+ * With a step (0 for none) keys are grouped to its multiples; bids below one step are dropped.
  */
 static inline bool merge_side(
     Cursors *cursors, State *state, int side, int depth, int64_t step, bool split
@@ -214,7 +214,7 @@ static inline bool merge_side(
     Merged *out = state->levels[side], *end = out + depth;
     int64_t *parts = state->parts[side];
     int64_t best, amount, part;
-    /* Amounts below 10^18 cannot jump over the bits that say a sum became too large. */
+    /* Amounts below 10^18 cannot skip the bits that show an overflow of the sum. */
     uint64_t found, members, too_large = 0, total;
     for (; out < end; out++) {
         best = best_of(heads, cursors->count);
@@ -249,17 +249,17 @@ static inline bool merge_side(
     return too_large == 0;
 }
 
-/* The same where one book has levels and there is no step: they are copied, without a search. */
+/* As `merge_side` for a single book without a step: levels are copied without a search. */
 static inline bool merge_single(Cursors *cursors, State *state, int side, int depth, bool split) {
     const Cursor cursor = cursors->cursors[0];
     Merged *first = state->levels[side], *out = first, *end = first + depth;
     Walk walk = cursor.walk;
     int64_t worst, largest = 0;
-    do { /* once for each block, whose levels stand side by side */
+    do { /* once for each block of adjacent levels */
         ptrdiff_t left = walk.level - walk.first, room = end - out - 1;
         const Level *last = walk.level - (left < room ? left : room);
         for (const Level *level = walk.level; level >= last; level--, out++) {
-            /* Unsigned: what is beyond the limits is multiplied before it is refused below. */
+            /* Unsigned: numbers beyond the limits are multiplied before they are rejected. */
             out->key = (int64_t)((uint64_t)level->key * (uint64_t)cursor.keys);
             out->amount = (int64_t)((uint64_t)level->amount * (uint64_t)cursor.amounts);
             out->members = cursor.member;

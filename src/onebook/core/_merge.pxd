@@ -1,4 +1,4 @@
-"""The merge of many books: what `_merge.h` has."""
+"""Declarations of `_merge.h`: the merge of many books."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 

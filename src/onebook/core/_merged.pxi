@@ -1,7 +1,7 @@
-# Books merged to one view: its levels as integers. `_view.pxi` prints them.
+# Merges books into one view of integer levels, which `_view.pxi` encodes.
 
 cdef class MergedBooks:
-    """Some books merged to one: the levels of the last merge, and those of the one before."""
+    """Merges books: keeps the levels of the last merge and of the one before."""
 
     cdef State states[3]
     cdef State *now
@@ -15,15 +15,15 @@ cdef class MergedBooks:
     cdef bint arrays
     cdef bint merged
     cdef bint delta_ready  # `before` is a state, too
-    cdef bint rescaled  # since it was last set False: what was printed is at another scale
+    cdef bint rescaled  # since it was last reset: the printed text is at another scale
     cdef int price_scale
     cdef int amount_scale
     cdef int64_t step  # at `step_scale`
     cdef int step_scale
     cdef dict options  # for `ReferenceView`
-    cdef tuple best_rows  # of the last `levels`, where they may be given out again
-    cdef Merged best_levels[2]  # what they were made of ...
-    cdef int best_scales  # ... at which scales
+    cdef tuple best_rows  # of the last `levels`, returned again if unchanged
+    cdef Merged best_levels[2]  # the levels of `best_rows` ...
+    cdef int best_scales  # ... and their scales
     cdef object wide  # a `ReferenceView` while numbers exceed 64 bits, else None
     cdef bint is_wide
 
@@ -53,13 +53,13 @@ cdef class MergedBooks:
             state_free(&self.states[at])
 
     def merge(self, books):
-        """Merge these books, None where one is not live; return whether the view changed."""
+        """Merge these books, None for one that is not live; return whether the view changed."""
         cdef int live = self.gather(books)
         cdef bint fits = self.rescale(live) and self.fill(live)
         if self.is_wide or not fits:
             return self.merge_wide(books, fits)
         if self.merged and state_same(self.now, self.spare, self.arrays and not self.split):
-            # Before is as now: a delta of this merge has no levels.
+            # `before` equals `now`: a delta of this merge has no levels.
             self.before, self.spare = self.spare, self.before
             self.before.fits = self.delta_ready = True
             return False
@@ -77,7 +77,7 @@ cdef class MergedBooks:
         )
 
     cdef tuple best(self):
-        """Return the best level of each side; the same object while it is the same level.
+        """Return the best level of each side; the same object while the level is unchanged.
 
         With `split` it always is another: the parts may differ.
         """
@@ -125,7 +125,7 @@ cdef class MergedBooks:
         return PyBytes_FromStringAndSize(<char *>self.now.parts[side], count * sizeof(int64_t))
 
     cdef int gather(self, books) except -1:
-        """Note the live books; return how many there are."""
+        """Collect the live books; return their number."""
         cdef int member = 0, live = 0
         cdef Book book
         cdef Source *source
@@ -144,7 +144,7 @@ cdef class MergedBooks:
         return live
 
     cdef bint rescale(self, int live) noexcept nogil:
-        """Widen the common scales to the books'; False where what we hold does not fit them."""
+        """Widen the common scales to those of the books; False if our levels do not fit them."""
         cdef int price_scale = self.step_scale if self.is_wide else self.price_scale
         cdef int amount_scale = 0 if self.is_wide else self.amount_scale
         cdef int64_t prices, amounts
@@ -173,7 +173,7 @@ cdef class MergedBooks:
         return True
 
     cdef bint fill(self, int live) noexcept nogil:
-        """Merge into the spare state; False where something does not fit."""
+        """Merge into the spare state; False if a number does not fit."""
         cdef int64_t step = 0
         cdef int side
         if self.step:

@@ -1,7 +1,7 @@
-/* Protobuf in: the levels of a message that a `types.LevelShape` describes.
+/* Protobuf decoder: the levels of a message, by a `types.LevelShape`.
  *
- * https://protobuf.dev/programming-guides/encoding/. Fields that are not wanted are skipped by their
- * wire type; groups, unknown wire types and whatever goes beyond the end are refused.
+ * https://protobuf.dev/programming-guides/encoding/. Other fields are skipped by their
+ * wire type; groups, unknown wire types and truncated fields are rejected.
  */
 #ifndef ONEBOOK_PROTOBUF_H
 #define ONEBOOK_PROTOBUF_H
@@ -19,11 +19,11 @@ enum { /* wire types */
 
 typedef struct {
     uint64_t number;
-    const uint8_t *text; /* NULL where it is not length-delimited */
+    const uint8_t *text; /* NULL unless it is length-delimited */
     uint64_t length;
 } Field;
 
-/* Read at most ten bytes that make at most 64 bits. */
+/* Read a varint of at most ten bytes and 64 bits. */
 static inline const uint8_t *varint(
     Scan *scan, const uint8_t *at, const uint8_t *end, uint64_t *value
 ) {
@@ -37,7 +37,7 @@ static inline const uint8_t *varint(
     return fail(scan, BAD_MESSAGE);
 }
 
-/* Step over a field; `field` says which it is and where its text lies. */
+/* Skip a field; `field` receives its number and text. */
 static inline const uint8_t *field_end(
     Scan *scan, const uint8_t *at, const uint8_t *end, Field *field
 ) {
@@ -61,7 +61,7 @@ static inline const uint8_t *field_end(
     return field->length <= (uint64_t)(end - at) ? at + field->length : fail(scan, BAD_MESSAGE);
 }
 
-/* Read a number that is all of a text field. */
+/* Read a text field that contains one number. */
 static inline bool text_number(Scan *scan, const Field *field, int role, Scanned *level) {
     const uint8_t *at;
     if (field->length > NUMBER_BYTES_MAX) return fail(scan, BAD_NUMBER) != NULL;
@@ -73,7 +73,7 @@ static inline bool text_number(Scan *scan, const Field *field, int role, Scanned
     return at == scan->text + field->length || fail(scan, BAD_NUMBER) != NULL;
 }
 
-/* Read and keep the level that a message is. */
+/* Read and keep the level of a nested message. */
 static inline bool message_level(
     Scan *scan, const Shape *shape, const Field *message, Scanned *level
 ) {

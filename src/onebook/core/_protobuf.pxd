@@ -1,4 +1,4 @@
-"""Protobuf in: what `_protobuf.h` has."""
+"""Declarations of `_protobuf.h`: the protobuf decoder."""
 
 from libc.stdint cimport uint8_t
 

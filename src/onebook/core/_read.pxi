@@ -1,6 +1,6 @@
-"""The level text of a frame, read into a `Scan` at given scales, and the scales that would fit it."""
+"""Parses the level text of a frame into a `Scan` at given scales, and finds the scales that fit."""
 
-# One sentence for each error of `_scan`, in its order.
+# A message for each error of `_scan`, in its order.
 cdef tuple ERRORS = (
     "",
     "Level text is not an array in plain JSON.",
@@ -27,7 +27,7 @@ cdef bint read_text(Scan *scan, const uint8_t *text, Py_ssize_t length, const Sh
 
 
 cdef int read_rows(Scan *scan, object source, const Shape *shape, int side) except -1:
-    """Append the rows of one text; return whether it could be read."""
+    """Append the rows of one text; return whether it is valid."""
     cdef Py_buffer text
     cdef bint read
     if type(source) is bytes:
@@ -43,7 +43,7 @@ cdef int read_rows(Scan *scan, object source, const Shape *shape, int side) exce
 cdef int read_sides(
     Scan *scan, object bids, object asks, const Shape *shapes, int price_scale, int amount_scale
 ) except -1:
-    """Read both sides, each by its shape, at these scales."""
+    """Parse both sides, each by its shape, at these scales."""
     scan.sides[0].count = scan.sides[1].count = 0
     scan.error = FINE
     column_begin(&scan.columns[PRICE], price_scale)
@@ -68,13 +68,13 @@ cdef void column_begin(Column *column, int scale) noexcept:
 
 
 cdef inline void column_move(Column *column, int moved) noexcept nogil:
-    """Read integers of a small unit; where the scale is a larger unit, slowly."""
+    """Read scaled integers; by the slow path if the book's scale is smaller than their shift."""
     column.moved = moved
     column.plain_scale = column.scale - moved
 
 
 cdef int fitting_scale(const Column *column, int scale, bint fresh) except -1:
-    """Return the scale that holds a measured column: the present or a larger one, as a rule."""
+    """Return a scale for a measured column: usually the present one, or a larger one."""
     cdef int grown = max(scale, column.need)
     if column.whole + grown <= DIGITS_MAX:
         return grown

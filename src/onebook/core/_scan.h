@@ -1,11 +1,11 @@
-/* JSON in: numbers to fixed-point mantissas, everything else stepped over; no object and no copy.
+/* JSON scanner: reads numbers as fixed-point mantissas, skips the rest; no objects, no copies.
  *
- * A text is trimmed and must end with its `]`. That byte is the sentinel of every loop below: only
- * what steps over a `]`, or over the bytes of a string, has to look where the text ends.
+ * A text is trimmed and must end with its `]`, the sentinel of every loop below: only code that
+ * steps over a `]`, or over the bytes of a string, has to check for the end of the text.
  *
- * Functions return where they stopped, or NULL after setting `error`. A number that is right but
- * does not fit at its column's scale sets `misfit`; the caller then reads the text again with the
- * scale MEASURE, which only finds out what scale is needed, decides, and reads it a last time.
+ * Functions return the position after the value, or NULL after setting `error`. A valid number that
+ * does not fit its column's scale sets `misfit`. The caller then scans the text with the scale
+ * MEASURE, which only finds the required scale, and scans it again at that scale.
  */
 #ifndef ONEBOOK_SCAN_H
 #define ONEBOOK_SCAN_H
@@ -26,12 +26,12 @@ enum {
     DIGITS_MAX = 18,
     SCALE_MAX = 18,
     NUMBER_BYTES_MAX = 64,
-    DIGITS_ENOUGH = 65, /* a number of more is refused; until then no count may overflow */
+    DIGITS_ENOUGH = 65, /* longer numbers are rejected; up to here no count can overflow */
     NESTING_MAX = 8,
     FRAME_LEVELS_MAX = 200000,
     MEASURE = -1,      /* in place of a scale */
-    SHORT_ROOM = 17,   /* bytes that reading a short number may touch */
-    POWER_MAX = 9999,  /* an exponent above it is as good as this one: too large */
+    SHORT_ROOM = 17,   /* bytes that reading a short number may access */
+    POWER_MAX = 9999,  /* larger exponents are treated as this one: too large */
     UNCUT = 99999,     /* decimals that no number has */
     ROWS_FIRST = 64    /* of a side, before memory is allocated; nearly all frames have fewer */
 };
@@ -49,7 +49,7 @@ enum {
     NO_MEMORY = 9
 };
 
-enum { /* what is in a cell of a level; the first three are numbers */
+enum { /* contents of a cell of a level; the first three are numbers */
     PRICE = 0,
     AMOUNT = 1,
     COUNT = 2,
@@ -64,20 +64,20 @@ typedef struct {
 } Row;
 
 typedef struct {
-    Row *rows; /* `first` or, where that is too small, on the heap */
+    Row *rows; /* `first`, or on the heap if that is too small */
     ptrdiff_t count;
     ptrdiff_t room;
     Row first[ROWS_FIRST];
 } Rows;
 
 typedef struct {     /* the prices, the amounts or the counts of one frame */
-    int scale;       /* what to read at */
-    int plain_scale; /* the same less `moved` where nothing can have to be cut; rare below zero */
-    int decimals;    /* the most that the text spelled out */
+    int scale;       /* scale of the mantissas */
+    int plain_scale; /* scale - moved if nothing can be cut; rarely below zero */
+    int decimals;    /* the most in the text */
     int need;        /* the smallest scale that loses nothing (found by MEASURE) */
     int whole;       /* the most digits before the point (found by MEASURE) */
     bool misfit;
-    int cut;   /* decimals beyond it are cut toward zero, but not to zero */
+    int cut;   /* decimals that are kept; the rest is cut toward zero, but never to zero */
     int moved; /* decimals that the point is moved to the left */
 } Column;
 
@@ -86,10 +86,10 @@ typedef struct {
     Column columns[NUMBERS];
     Rows sides[2];
     int error;
-    uint8_t text[NUMBER_BYTES_MAX + SHORT_ROOM]; /* a number that has no sentinel behind it */
+    uint8_t text[NUMBER_BYTES_MAX + SHORT_ROOM]; /* a number without a sentinel after it */
 } Scan;
 
-/* Begin without rows; its caller closes it with scan_close. */
+/* Start without rows; the caller must call scan_close. */
 static inline void scan_open(Scan *scan) {
     for (int side = 0; side < 2; side++) {
         scan->sides[side].rows = scan->sides[side].first;
@@ -124,7 +124,7 @@ static inline const uint8_t *fail(Scan *scan, int error) {
     return NULL;
 }
 
-/* The digit here; more than 9 where there is none. */
+/* The digit here; above 9 for other bytes. */
 static inline unsigned int digit_of(const uint8_t *at) { return (unsigned int)at[0] - '0'; }
 
 static inline bool is_blank(uint8_t byte) {
@@ -136,16 +136,16 @@ static inline const uint8_t *blanks(const uint8_t *at) {
     return at;
 }
 
-/* Go on behind a bracket that was not the last byte of the text. */
+/* Continue after a bracket that is not the last byte of the text. */
 static inline const uint8_t *closed(Scan *scan, const uint8_t *at) {
     return at >= scan->end ? fail(scan, BAD_JSON) : blanks(at);
 }
 
 static inline int larger_of(int left, int right) { return left > right ? left : right; }
 
-/* Take at most so many digits up from the first that is not zero, and step over the others.
+/* Read at most `most` significant digits and skip the others.
  *
- * Zeros at the end stay outside of `value`.
+ * Trailing zeros are not part of `value`.
  */
 static inline const uint8_t *significant(
     const uint8_t *at, uint64_t *value, int *count, int *zeros, int most
@@ -163,7 +163,7 @@ static inline const uint8_t *significant(
     return at;
 }
 
-/* Read an exponent behind its `e`. */
+/* Read an exponent after its `e`. */
 static inline const uint8_t *exponent_of(Scan *scan, const uint8_t *at, int *power) {
     bool negative = at[0] == '-';
     if (negative || at[0] == '+') at++;
@@ -176,7 +176,7 @@ static inline const uint8_t *exponent_of(Scan *scan, const uint8_t *at, int *pow
     return at;
 }
 
-/* Read any number: with exponent, too many digits, or more decimals than scale or cut. */
+/* Read any number (slow path): exponents, many digits, more decimals than scale or cut. */
 static inline const uint8_t *number_rare(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) {
@@ -197,13 +197,13 @@ static inline const uint8_t *number_rare(
         if (at == NULL) return NULL;
     }
     if (at - start > NUMBER_BYTES_MAX) return fail(scan, BAD_NUMBER);
-    *mantissa = count != 0; /* above zero or not is all that counts until it fits */
+    *mantissa = count != 0; /* zero or not, until it fits */
     if (count == 0) return at;
     exponent = power - fraction + zeros - column->moved;
     if (-exponent > column->cut) {
         fraction = column->cut;
         power = 0;
-        /* Of the digits up to the last that is not zero, so many are left. */
+        /* The remaining significant digits. */
         left = count - zeros + exponent + column->cut;
         value = count = 1;
         zeros = 0;
@@ -229,7 +229,7 @@ static inline const uint8_t *number_rare(
     return at;
 }
 
-/* Read a number straight at the column's scale, as nearly all are. */
+/* Read a number at the column's scale (fast path, nearly all numbers). */
 static inline const uint8_t *number_plain(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) {
@@ -258,25 +258,25 @@ static inline const uint8_t *number_plain(
     return at;
 }
 
-/* The number of eight digits, one a byte, the first in the lowest byte. */
+/* The value of eight digits, one per byte, the first in the lowest byte. */
 static inline uint64_t eight_value(uint64_t values) {
     values = ((values * 2561) >> 8) & 0x00FF00FF00FF00FFull;
     values = ((values * 6553601) >> 16) & 0x0000FFFF0000FFFFull;
     return (values * 42949672960001ull) >> 32;
 }
 
-/* The next eight bytes less "0", and how many digits they begin with. */
+/* The next eight bytes minus "0", and the number of leading digits. */
 static inline uint64_t digit_values(const uint8_t *at, int *count) {
     uint64_t values, others;
     memcpy(&values, at, 8);
     values ^= ASCII_ZEROS;
-    /* A value above 9 reaches the high bit; a carry only comes from behind the first of them. */
+    /* A value above 9 sets the high bit; carries only affect bytes after the first of them. */
     others = ((values + 0x7676767676767676ull) | values) & HIGH_BITS;
     *count = others ? __builtin_ctzll(others) >> 3 : 8;
     return values;
 }
 
-/* Read up to 7 and 8 digits, eight bytes at a time; NULL where the number is another. */
+/* Read up to 7 digits before and 8 after the point, eight bytes at a time; else NULL. */
 static inline const uint8_t *number_short(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) {
@@ -295,7 +295,7 @@ static inline const uint8_t *number_short(
         if (fraction <= scale)
             value += eight_value(values) * power10[scale - fraction];
         else if (values >> (64 - 8 * (fraction - scale)))
-            return NULL; /* what the scale has no room for must be zeros */
+            return NULL; /* digits beyond the scale must be zeros */
         else
             value += eight_value(values << (8 * (fraction - scale) - 8) << 8);
         if (fraction > column->decimals && value) column->decimals = fraction;
@@ -310,7 +310,7 @@ static inline const uint8_t *number_bare(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) {
     const uint8_t *end = number_short(scan, column, at, mantissa);
-    /* So said, the compiler keeps what is long out of line, and this in line. */
+    /* The hint keeps the slow path out of line and this inlined. */
     return RARE(end == NULL) ? number_plain(scan, column, at, mantissa) : end;
 }
 
@@ -325,9 +325,9 @@ static inline const uint8_t *number(
     return end + quoted;
 }
 
-/* Mark, of the next eight bytes, the first that a string cannot simply go on with.
+/* Mark the first of the next eight bytes that is not a plain character of a string.
  *
- * That is a quote, a backslash, a control character or none of ASCII; behind the first, marks may
+ * That is a quote, a backslash, a control character or a non-ASCII byte; marks after the first may
  * be wrong.
  */
 static inline uint64_t not_plain(const uint8_t *at) {
@@ -340,7 +340,7 @@ static inline uint64_t not_plain(const uint8_t *at) {
     return (quotes | escapes | (bytes - LOW_BITS * 32) | bytes) & HIGH_BITS;
 }
 
-/* Step over a string; escapes and what is not printable ASCII are refused. */
+/* Skip a string; escapes and bytes that are not printable ASCII are rejected. */
 static inline const uint8_t *string(Scan *scan, const uint8_t *at) {
     uint64_t stops;
     if (at[0] != '"') return fail(scan, BAD_JSON);
@@ -353,7 +353,7 @@ static inline const uint8_t *string(Scan *scan, const uint8_t *at) {
     }
     for (; at < scan->end && at[0] != '"'; at++)
         if (at[0] < ' ' || at[0] > 127 || at[0] == '\\') return fail(scan, BAD_JSON);
-    /* The last byte of the text is its `]`, so there is something behind a closing quote. */
+    /* The last byte of the text is its `]`, so a byte follows every closing quote. */
     return at < scan->end ? at + 1 : fail(scan, BAD_JSON);
 }
 
@@ -381,7 +381,7 @@ static inline const uint8_t *ignored_number(Scan *scan, const uint8_t *at) {
     return at;
 }
 
-/* Step over a member's name and its colon. */
+/* Skip a member's name and its colon. */
 static inline const uint8_t *name_end(Scan *scan, const uint8_t *at) {
     at = string(scan, at);
     if (at == NULL) return NULL;
@@ -391,7 +391,7 @@ static inline const uint8_t *name_end(Scan *scan, const uint8_t *at) {
 
 static inline const uint8_t *ignored_inside(Scan *scan, const uint8_t *at, int left);
 
-/* Step over any value that nests at most `left` deep. */
+/* Skip any value nested at most `left` deep. */
 static inline const uint8_t *ignored(Scan *scan, const uint8_t *at, int left) {
     switch (at[0]) {
     case '"': return string(scan, at);

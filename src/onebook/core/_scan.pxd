@@ -1,4 +1,4 @@
-"""JSON in: what `_scan.h` has."""
+"""Declarations of `_scan.h`: the JSON scanner."""
 
 from libc.stdint cimport int64_t
 

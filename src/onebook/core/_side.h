@@ -1,8 +1,8 @@
-/* One side of a book: sorted blocks of levels, best last, so that its cost is flat with depth.
+/* One side of a book: sorted blocks of levels, best last; changes cost the same at any depth.
  *
  * The key is the price of a bid and the negated price of an ask: both sides ascend to their best,
- * and one code path serves both. A full block splits in halves, except where a level is put at an
- * end of the side (as snapshots do): there a new block begins and the full one stays full.
+ * and one code path serves both. A full block is split in halves, unless the new level is at an
+ * end of the side (as in snapshots): then a new block is started and the full one stays full.
  */
 #ifndef ONEBOOK_SIDE_H
 #define ONEBOOK_SIDE_H
@@ -49,7 +49,7 @@ static inline void walk_enter(Walk *walk) {
     walk->level = walk->first + (walk->block[0]->count - 1);
 }
 
-/* Stand on the best level; false where there is none. */
+/* Start at the best level; false on an empty side. */
 static inline bool walk_open(Walk *walk, const Side *side) {
     if (side->block_count == 0) return false;
     walk->block_first = side->blocks;
@@ -58,7 +58,7 @@ static inline bool walk_open(Walk *walk, const Side *side) {
     return true;
 }
 
-/* Go to the next worse level; false where there is none. */
+/* Advance to the next worse level; false at the end. */
 static inline bool walk_next(Walk *walk) {
     if (walk->level > walk->first) {
         walk->level--;
@@ -110,12 +110,12 @@ static inline bool side_room(Side *side) {
     return true;
 }
 
-/* Let every place behind the last level be above every key. */
+/* Pad the free places with a key above every key. */
 static inline void block_pad(Block *block) {
     for (int32_t at = block->count; at < BLOCK_LEVELS; at++) block->levels[at].key = INT64_MAX;
 }
 
-/* Put an empty block at position `at`; NULL without memory. */
+/* Insert an empty block at position `at`; NULL if out of memory. */
 static inline Block *block_new(Side *side, int32_t at) {
     Block *block;
     if (!side_room(side)) return NULL;
@@ -137,10 +137,10 @@ static inline void block_drop(Side *side, int32_t at) {
     memmove(side->lows + at, side->lows + at + 1, (side->block_count - at) * sizeof(int64_t));
 }
 
-/* The block that holds the key, or would: the last whose smallest key is not above, or the first.
+/* The block for a key: the last whose smallest key is not above it, or the first.
  *
- * Nearly all changes are in the last. The steps of the search depend on the count of blocks alone:
- * what a comparison decides is where to go on, which compilers make a move and not a branch.
+ * Nearly all changes are in the last block. The search is branch-free: its number of steps depends
+ * only on the count of blocks, and compilers turn each comparison into a conditional move.
  */
 static inline int32_t block_of(const Side *side, int64_t key) {
     const int64_t *low = side->lows;
@@ -156,8 +156,8 @@ static inline int32_t block_of(const Side *side, int64_t key) {
 
 /* The position of the first level whose key is not below.
  *
- * Three rounds of comparisons at once, 16, 2 and 1 level apart: what lies behind the last level is
- * padded with the largest key, so that neither a branch nor a count depends on the data.
+ * Three rounds of independent comparisons, 16, 2 and 1 level apart. Free places are padded with the
+ * largest key, so neither a branch nor a count depends on the data.
  */
 static inline int32_t block_find(const Block *block, int64_t key) {
     const Level *base = &block->levels[0];
@@ -212,7 +212,7 @@ static inline void level_drop(Side *side, int32_t at, int32_t position) {
         block_join(side, at + 1);
 }
 
-/* Give the upper half of a full block to a new one behind it; NULL without memory. */
+/* Move the upper half of a full block to a new block after it; NULL if out of memory. */
 static inline Block *block_split(Side *side, int32_t at) {
     enum { HALF = BLOCK_LEVELS / 2 };
     Block *block = side->blocks[at];
@@ -225,7 +225,7 @@ static inline Block *block_split(Side *side, int32_t at) {
     return upper;
 }
 
-/* Put a level where it belongs; false without memory. */
+/* Insert a level; false if out of memory. */
 static inline bool level_add(
     Side *side, int32_t at, int32_t position, int64_t key, int64_t amount
 ) {
@@ -258,7 +258,7 @@ static inline bool level_add(
     return true;
 }
 
-/* Set the amount of a level, 0 removes it; false without memory. */
+/* Set the amount of a level (0 removes it); false if out of memory. */
 static inline bool side_set(Side *side, int64_t key, int64_t amount) {
     int32_t at, position;
     Block *block;
@@ -297,7 +297,7 @@ static inline void side_cut(Side *side, int32_t count_max) {
     }
 }
 
-/* Whether every key and amount is within its limit, whatever its sign. */
+/* Whether the magnitude of every key and amount is within its limit. */
 static inline bool side_holds(const Side *side, int64_t keys_max, int64_t amounts_max) {
     for (int32_t at = 0; at < side->block_count; at++) {
         const Block *block = side->blocks[at];

@@ -1,4 +1,4 @@
-"""One side of a book: what `_side.h` has."""
+"""Declarations of `_side.h`: one side of a book."""
 
 from libc.stdint cimport int32_t, int64_t
 

@@ -1,21 +1,21 @@
-# A view printed as JSON: the levels of `_merged.pxi` as clients get them.
+# Encodes a view as JSON: the levels of `_merged.pxi` in the form clients get.
 
 cdef enum:
     NAME_COPIED = 32  # bytes that copying any short name moves
 
-cdef struct Name:  # a member's name as JSON text with a comma behind it
-    char text[NAME_COPIED]  # where it is short enough
+cdef struct Name:  # a member's name as JSON text, with a comma
+    char text[NAME_COPIED]  # if it is short enough
     const char *whole
     int length
 
 
-cdef struct Mark:  # where a level stands in a text
-    int32_t start  # behind the last level: the end
-    int32_t members  # from its start to what follows from its members alone, ...
-    int32_t value  # ... and to what is behind that
+cdef struct Mark:  # the position of a level in a text
+    int32_t start  # after the last level: the end of the text
+    int32_t members  # from its start to the part that depends only on its members ...
+    int32_t value  # ... and to the end of that part
 
 
-cdef struct Printed:  # a whole view as text, to copy from what stays the same
+cdef struct Printed:  # a whole view as text, of which unchanged parts are copied
     State state
     char *text
     size_t room
@@ -24,10 +24,10 @@ cdef struct Printed:  # a whole view as text, to copy from what stays the same
 
 @cython.final
 cdef class View(MergedBooks):
-    """Some books merged to one, as clients see it: whole, or what changed."""
+    """Merges books into one view, encoded as JSON: in full, or as a delta."""
 
     cdef Name names[MEMBERS_MAX]
-    cdef tuple name_texts  # keeps what `names` points to
+    cdef tuple name_texts  # keeps the texts of `names` alive
     cdef char *text
     cdef size_t text_room
     cdef Mark *marks[2]  # in `text`, as in `printed`
@@ -64,7 +64,7 @@ cdef class View(MergedBooks):
         free(self.printed.text)
 
     def full(self, head, tail):
-        """Return `head`, the members of the whole view and `tail`."""
+        """Return `head`, the JSON members of the whole view, and `tail`."""
         cdef char *out
         if self.is_wide:
             return self.wide.full(head, tail)
@@ -79,7 +79,7 @@ cdef class View(MergedBooks):
         return whole
 
     def delta(self, head, tail):
-        """Return `head`, what the last merge changed and `tail`; None after the first merge."""
+        """Return `head`, the changes of the last merge, and `tail`; None after the first merge."""
         cdef char *out
         if self.is_wide:
             return self.wide.delta(head, tail)
@@ -109,7 +109,7 @@ cdef class View(MergedBooks):
         return crc32(PyBytes_FromStringAndSize(self.text, out - self.text))
 
     cdef char *reserve(self, char *out, size_t room) except NULL:
-        """Return `out` with room behind it, wherever the text had to move; NULL begins anew."""
+        """Return `out` with room after it; the text may move. NULL starts a new text."""
         cdef size_t used = out - self.text if out != NULL else 0
         cdef char *larger
         if used + room > self.text_room:
@@ -134,9 +134,9 @@ cdef class View(MergedBooks):
         return PyBytes_FromStringAndSize(self.text, out + length - self.text)
 
     cdef char *put_all(self, char *out, int side) except NULL:
-        """Print every level; what was printed the last time is copied, and most of it was.
+        """Print every level; unchanged levels, which are most, are copied from the last text.
 
-        Of a level that only changed its amount, that is what its members say.
+        If only the amount of a level changed, the part with its members is copied.
         """
         cdef const Merged *level = self.now.levels[side]
         cdef const int64_t *parts = self.now.parts[side]
@@ -163,7 +163,7 @@ cdef class View(MergedBooks):
             else:
                 memcpy(out, self.printed.text + was.start, was[1].start - was.start)
                 out += was[1].start - was.start
-                (out - 1)[0] = c","  # the last level's was printed over
+                (out - 1)[0] = c","  # the comma of a last level was overwritten
                 mark.members, mark.value = was.members, was.value
             parts += self.parts_of(level)
             level += 1
@@ -172,7 +172,7 @@ cdef class View(MergedBooks):
         return out - 1 if self.now.counts[side] else out
 
     cdef void keep(self) noexcept:
-        """Remember what `text` holds, and print over what was remembered."""
+        """Keep the printed text for the next call, and reuse the previous one as buffer."""
         cdef int side
         self.text, self.printed.text = self.printed.text, self.text
         self.text_room, self.printed.room = self.printed.room, self.text_room
@@ -183,7 +183,7 @@ cdef class View(MergedBooks):
         state_copy(&self.printed.state, self.now)
 
     cdef char *put_changes(self, char *out, int side) except NULL:
-        """Print what differs between the two states, walking both from the best level on."""
+        """Print the differences of the two states, walking both from the best level."""
         cdef const Merged *old = self.before.levels[side]
         cdef const Merged *new = self.now.levels[side]
         cdef const Merged *old_end = old + self.before.counts[side]
@@ -227,7 +227,7 @@ cdef class View(MergedBooks):
         self, const Merged *old, const Merged *new, const int64_t *old_parts,
         const int64_t *new_parts
     ) noexcept nogil:
-        """Tell whether what is shown of a level beside its price differs."""
+        """Return whether the shown parts of a level, except its price, differ."""
         if old.amount != new.amount:
             return True
         if self.split:
@@ -254,7 +254,7 @@ cdef class View(MergedBooks):
     cdef inline char *put_level(
         self, char *out, const Merged *level, const int64_t *parts, const Mark *was, Mark *mark
     ) noexcept nogil:
-        """Print a level and a comma; `was` is where it was printed with the same members."""
+        """Print a level and a comma; `was` marks its last text, if its members are unchanged."""
         if self.arrays:
             return self.put_array(out, level, parts)
         return self.put_object(out, level, parts, was, mark)

@@ -18,22 +18,23 @@ Bytes = bytes | bytearray | memoryview | Raw
 DIGITS_MAX: Final = 18  # decimal digits of a price or amount, at the book's scale
 SCALE_MAX: Final = 18  # decimals of a price or amount
 NUMBER_BYTES_MAX: Final = 64  # text of one price or amount
-NESTING_MAX: Final = 8  # arrays and objects inside each other, in what a row has to ignore
+NESTING_MAX: Final = 8  # depth of arrays and objects in ignored values of a row
 FRAME_LEVELS_MAX: Final = 200_000  # rows of one level text
 COLUMNS_MAX: Final = 16  # columns of a row that a shape may name
 NAME_BYTES_MAX: Final = 32  # of the name of a member that a shape may name
 FIELD_NUMBER_MAX: Final = 2**29 - 1  # of a protobuf field
 MEMBERS_MAX: Final = 64  # books that one view merges
 DEPTH_MAX: Final = 500  # levels a side that one view shows
-# Levels a side that one book keeps; the worst go first. A book of fewer is a window whose exchange
-# sends again what comes back into it; what is cut at this limit is unknown from then on.
+# Levels a side that one book keeps; the worst are dropped. A smaller limit is the window of an
+# exchange that sends re-entering levels again. Levels dropped at this limit are unknown from
+# then on.
 LEVELS_MAX: Final = 20_000
-VALUE_DECIMALS: Final = 10  # price x amount is cut to so many decimals
+VALUE_DECIMALS: Final = 10  # decimals of price x amount, which is cut
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum
 CHARS_MAX: Final = 200  # of an exchange's number; the longest seen are 40 (18 decimals of a volume)
 EXPONENT_MAX: Final = 60  # of one: "1E9999" would otherwise be ten thousand characters
-ABSURD_FACTOR: Final = 10  # a best price so many times through the previous mid is rejected once
+ABSURD_FACTOR: Final = 10  # a best price beyond the previous mid by this factor is rejected once
 
 # Why a book that was just changed must not be shown: values of `model.Reason`.
 CROSSED: Final = "crossed"
@@ -41,36 +42,36 @@ ABSURD: Final = "absurd_price"
 
 
 class LevelError(ValueError):
-    """Level text that cannot be trusted or cannot be held exactly; the book is unchanged."""
+    """Level text that is invalid or cannot be represented exactly; the book is unchanged."""
 
 
 class NumberError(ValueError):
-    """Text where a number must be; the message holds no more of it than `CHARS_MAX`."""
+    """Text that is not a number; the message quotes at most `CHARS_MAX` characters."""
 
 
 class LevelForm(IntEnum):
-    """What one level is in the text of its exchange."""
+    """Form of one level in the text of its exchange."""
 
     ROW = 0  # a JSON array, by column
     OBJECT = 1  # a JSON object, by member
     MESSAGE = 2  # a protobuf message, by field number
 
 
-# Ranges of a shape that is decoded: as of each form, see `LevelShape.__post_init__`.
+# Bounds of decoded shapes; `LevelShape.__post_init__` checks those of each form.
 FieldNumber = Annotated[int, Meta(ge=0, le=FIELD_NUMBER_MAX)]
 CellName = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
 Decimals = Annotated[int, Meta(ge=0, le=SCALE_MAX)]
 
 
 class LevelShape(Struct, frozen=True, gc=False):
-    """Where the price and the amount of a level are; made by `rows`, `objects` or `protobuf`.
+    """Positions of price and amount in a level; created by `rows`, `objects` or `protobuf`.
 
-    `amount_decimals` is for exchanges that print binary doubles: amounts are cut toward zero to so
-    many decimals. An amount above zero that would become zero is one unit of the last decimal, so
-    that it is never read as a removal. With None, the default, every amount is held exactly.
+    `amount_decimals` is for exchanges that print binary doubles: amounts are cut toward zero to
+    this number of decimals. A positive amount that would become zero is one unit of the last
+    decimal, so that it is never read as a removal. By default (None) every amount is exact.
 
-    `price_scale` and `amount_scale` are for exchanges that send integers of a small unit: 12345 at
-    a scale of 2 is 123.45. They are facts of an instrument: such an exchange has several shapes.
+    `price_scale` and `amount_scale` are for exchanges that send scaled integers: 12345 at
+    a scale of 2 is 123.45. They differ by instrument, so such an exchange has several shapes.
     """
 
     form: LevelForm
@@ -117,7 +118,7 @@ class LevelShape(Struct, frozen=True, gc=False):
             skip_zero_price: Rows with a price of zero are ignored; otherwise they are refused.
             amount_decimals: Decimals that amounts are cut to.
             price_scale: Decimals that the point of prices is moved to the left.
-            amount_scale: The same of amounts, which are not cut then.
+            amount_scale: The same for amounts, which are then not cut.
         """
         return cls(
             form=LevelForm.ROW,
@@ -151,8 +152,8 @@ class LevelShape(Struct, frozen=True, gc=False):
             amount: The member that is the amount.
             side: The member that names the side, as in `rows`.
             skip_zero_price: Objects with a price of zero are ignored; otherwise they are refused.
-            asks: The shape of the asks where it is another one: where one object has both sides,
-                the same text is given as `bids` and as `asks`.
+            asks: The shape of the asks if it differs. If one object has both sides,
+                the same text is passed as `bids` and as `asks`.
             amount_decimals: Decimals that amounts are cut to; `asks` states its own.
         """
         return cls(
@@ -211,7 +212,7 @@ class LevelShape(Struct, frozen=True, gc=False):
             _check(cells, _within(cells, 1, FIELD_NUMBER_MAX))
             _check(fields, _within(fields, 1, FIELD_NUMBER_MAX))
         if self.asks is not None and (self.one_text or self.asks.one_text):
-            raise ValueError("Asks have no shape of their own where both sides are in one text.")
+            raise ValueError("Asks cannot have their own shape if both sides are in one text.")
         if self.amount_decimals is not None and not 0 <= self.amount_decimals <= SCALE_MAX:
             raise ValueError(f"Amounts are cut to 0 to {SCALE_MAX} decimals, not {self!r}.")
         if not _within([self.price_scale, self.amount_scale], 0, SCALE_MAX):
@@ -238,7 +239,7 @@ PAIRS: Final = LevelShape.rows()  # [["price","amount",...],...], as most exchan
 
 
 class ChecksumOrder(IntEnum):
-    """In which order levels are under a checksum, each side from its best."""
+    """Order of the levels in a checksum, each side from its best."""
 
     ASKS_BIDS = 0
     BIDS_ASKS = 1
@@ -246,27 +247,27 @@ class ChecksumOrder(IntEnum):
 
 
 class ChecksumNumber(IntEnum):
-    """How numbers are written under a checksum."""
+    """Format of the numbers in a checksum."""
 
     DIGITS = 0  # at a fixed number of decimals, without the point and without zeros before it
     TEXT = 1  # shortest decimal text, never with an exponent
-    JAVASCRIPT = 2  # the same; below 0.000001 with an exponent: 1.5e-7
+    JAVASCRIPT = 2  # as TEXT, but with an exponent below 0.000001: 1.5e-7
 
 
 class ChecksumLayout(Struct, frozen=True, gc=False):
-    """What the CRC-32 of a book is over; exchanges print the same 32 bits signed or unsigned.
+    """Input of a book's CRC-32; exchanges print the same 32 bits signed or unsigned.
 
-    A side with fewer levels gives those that it has; where sides are in turn, the longer one goes
-    on alone. Books hold values, not spellings: "1.10" and "1.1" are one amount. So `DIGITS` writes
-    either the `decimals` named here or, where None, the most that the exchange has spelled out
-    since the last snapshot (none where it scales integers), and the other forms suit only exchanges
-    that pad nothing.
+    A shorter side contributes the levels it has; of alternating sides the longer one continues
+    alone. Books store values, not their text: "1.10" and "1.1" are one amount. So `DIGITS` writes
+    `decimals` or, if None, the most decimals that the exchange has sent
+    since the last snapshot (none for scaled integers), and the other formats only suit exchanges
+    without padding.
 
     Args:
         levels: The most levels a side.
-        order: In which order the levels are.
-        number: How their prices and amounts are written.
-        separator: What is between all numbers: nothing, or one ASCII character.
+        order: Order of the levels.
+        number: Format of prices and amounts.
+        separator: Between all numbers: empty, or one ASCII character.
         decimals: The decimals of `DIGITS`.
         negative_asks: Whether the amounts of asks have a minus sign.
     """
@@ -289,7 +290,7 @@ class ChecksumLayout(Struct, frozen=True, gc=False):
             raise ValueError(f"Only digits have 0 to {SCALE_MAX} decimals, not {self}.")
 
 
-LEVEL_FORM: Final = "=qqQ"  # a packed level: price, amount, and a bit for each member that has it
+LEVEL_FORM: Final = "=qqQ"  # a packed level: price, amount, and a bit for each contributing member
 PART_FORM: Final = "=q"  # a packed amount of one member
 
 
@@ -301,11 +302,11 @@ class Levels(Struct, frozen=True, gc=False):
 
     `bids` and `asks` are packed as `LEVEL_FORM`. `bid_parts` and `ask_parts` are the amounts of the
     members of each level, in the order of the members, packed as `PART_FORM`; empty without
-    `split`. Where a number does not fit into 64 bits, all four are lists of the same values: tuples
+    `split`. If a number exceeds 64 bits, all four are lists of the same values: tuples
     (price, amount, members), and integers.
 
-    `best_bid` and `best_ask` are the first of each as such a tuple, None where there is none. What
-    was made of one holds as long as a view returns the same object.
+    `best_bid` and `best_ask` are the first of each as such a tuple, None for an empty side. A view
+    returns the same object while the level is unchanged, so derived values can be cached.
     """
 
     price_scale: int

@@ -1,4 +1,4 @@
-"""Live connections to exchanges: opened, kept up, and their frames applied to books.
+"""Live connections to exchanges: opens them, keeps them up, and applies their frames to books.
 
 `catalogue` holds the instruments, `supervisor` decides which feeds exist, `feed` owns one socket,
 and `session` is the sans-I/O state machine of one connection. `ccxt` connects the exchanges without

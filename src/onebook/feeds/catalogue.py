@@ -36,9 +36,9 @@ LIST_WEIGHT: Final = (
 )
 log = logging.getLogger("onebook.feeds")
 
-START_S: Final = 20.0  # how long `first_read` waits for the first lists
+START_S: Final = 20.0  # timeout of `first_read`
 SPREAD: Final = 0.1  # random part of the reload period
-CANDIDATES_MAX: Final = 100  # symbols that a suggestion is chosen from
+CANDIDATES_MAX: Final = 100  # symbols considered for a suggestion
 SYMBOL_CHARACTERS_MAX: Final = 40  # longer input of a client is not a symbol
 NAMED_MAX: Final = 5  # instruments named in a log line
 SIMILAR: Final = 0.5  # least similarity of a suggestion
@@ -126,9 +126,9 @@ def _rename(page: Instruments, name: str, settings: FeedSettings) -> None:
 class Catalogue:
     """The instruments of the exchanges in use.
 
-    `via` names the library of each that comes through one; `library` reads their lists. `on_gone`
-    is called with an instrument that was delisted and why, `on_back` with one that is traded again,
-    `on_read` with an exchange whose list was read or could not be.
+    `via` maps exchanges to the library that provides them; `library` reads their lists. `on_gone`
+    is called with a delisted instrument and the reason, `on_back` with one that is traded again,
+    `on_read` with an exchange after an attempt to read its list.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Catalogue:
         self._trading: Mapping[str, list[str]] = {}  # symbol: names of exchanges
         self._by_base: Mapping[str, list[str]] = {}
         self._by_letter: Mapping[str, list[str]] = {}  # first letter: bases
-        self._broken: dict[str, str] = {}  # exchange: why its list could not be read
+        self._broken: dict[str, str] = {}  # exchange: error of the last attempt to read its list
         self._unsound: set[str] = set()
         self._ambiguous: set[str] = set()
         self._tried = {name: asyncio.Event() for name in exchanges}
@@ -226,11 +226,11 @@ class Catalogue:
         return sorted(self._trading)
 
     def instrument(self, exchange: str, symbol: str) -> Instrument | None:
-        """Return what `exchange` lists as `symbol`, traded or halted."""
+        """Return the instrument that `exchange` lists as `symbol`, traded or halted."""
         return self._listed.get(exchange, {}).get(symbol)
 
     def listed(self, exchange: str) -> list[Instrument]:
-        """Return everything that `exchange` lists, traded or halted."""
+        """Return all instruments that `exchange` lists, traded or halted."""
         return list(self._listed.get(exchange, {}).values())
 
     def loaded(self, exchange: str) -> bool:
@@ -242,11 +242,11 @@ class Catalogue:
         return self._exchanges.keys() - self._listed.keys()
 
     def problem(self, exchange: str) -> str:
-        """Return why the last attempt to read the list failed, "" if it succeeded."""
+        """Return the error of the last attempt to read the list, "" if it succeeded."""
         return self._broken.get(exchange, "")
 
     async def first_read(self, timeout_s: float = START_S) -> bool:
-        """Wait until every list was read, or tried once; return whether all were read."""
+        """Wait until every list was read or failed once; return whether all were read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for tried in self._tried.values():
@@ -267,10 +267,10 @@ class Catalogue:
     def update(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
         """Replace the instruments of the exchange `name`; report removed and relisted ones.
 
-        Where two natives have one symbol, the traded one is used, else the first.
+        If two natives have the same symbol, the traded one is used, else the first.
 
         Returns:
-            Those that were left out for it.
+            The instruments left out for that reason.
         """
         known = self._known.setdefault(name, {})
         before = set(self._listed.get(name, {}).values())
@@ -382,7 +382,7 @@ class Catalogue:
         return -len(self._trading[symbol]), symbol
 
     def _similar(self, base: str) -> list[str]:
-        """Return at most `CANDIDATES_MAX` symbols whose base begins alike: clients call this."""
+        """Return at most `CANDIDATES_MAX` symbols with a similar base; clients call it."""
         near = [
             other for other in self._by_letter.get(base[:1], ()) if abs(len(other) - len(base)) <= 1
         ]

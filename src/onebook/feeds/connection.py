@@ -36,7 +36,7 @@ from onebook.model import Reason
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
-# picows logs every step of every socket; what matters is logged here, once.
+# picows logs every step of every socket; the relevant ones are logged here, once.
 socket_log = logging.getLogger("onebook.feeds.socket")
 socket_log.setLevel(logging.CRITICAL)
 
@@ -58,8 +58,8 @@ def _formattable(record: logging.LogRecord) -> bool:
     """Whether a log record holds an exception, if any, rather than an exception's class.
 
     aiofastnet 1.2 calls the event loop's exception handler with the class ConnectionResetError
-    where the peer ends a TLS handshake. logging cannot format that and prints a traceback of its
-    own; the feed logs the failure.
+    if the peer ends a TLS handshake. `logging` cannot format a class and would print its own
+    traceback; the feed logs the failure anyway.
     """
     return not (record.exc_info and isinstance(record.exc_info[1], type))
 
@@ -74,13 +74,13 @@ class FrameRecorder(Protocol):
         """A connection is open."""
 
     def frame_in(self, url: str, t: float, frame: bytes) -> None:
-        """A message came."""
+        """A message arrived."""
 
     def frame_out(self, url: str, t: float, frame: bytes) -> None:
         """A text frame was sent."""
 
     def http(self, url: str, t: float, body: bytes) -> None:
-        """A REST body came."""
+        """A REST body arrived."""
 
 
 class Link(Protocol):
@@ -93,7 +93,7 @@ class Link(Protocol):
 
         Raises:
             NotReached: The exchange is unreachable.
-            OSError, picows.WSError: So is it.
+            OSError, picows.WSError: The same.
         """
 
     def execute(self, now: float) -> None:
@@ -118,17 +118,17 @@ class NotReached(Exception):
 class ExchangeConnection(WSListener):
     """One socket and its session, from the handshake to the end.
 
-    A message without fragments, control frames or reserved bits takes the short way of
+    Unfragmented messages without reserved bits take the fast path of
     `on_ws_frame`; all other frames go to `unusual`. After a budget of frames reading is paused
     until the next tick, because all feeds share one event loop.
 
     Args:
         exchange: Its facts.
-        session: Decides about frames and time.
-        url: Where to connect; `exchange.ws_url`, or the address issued for one connection.
-        tls: Of wss addresses.
-        rest: For snapshots by REST.
-        settings: What the operator decides.
+        session: Its state machine.
+        url: `exchange.ws_url`, or the address issued for one connection.
+        tls: For wss addresses.
+        rest: Fetches snapshots over REST.
+        settings: The operator's settings.
         limits: Limits and waits.
         stats: Counters of the exchange.
         recorder: Records the traffic.
@@ -185,8 +185,8 @@ class ExchangeConnection(WSListener):
         """
         timeout_s = self._limits.connect_timeout_s
         deflated = self._exchange.frames is FrameForm.DEFLATED
-        # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
-        # does, so it is the shorter one.
+        # Cancelling does not close a socket during the upgrade, but picows' own timeout does, so
+        # it is the shorter one.
         async with asyncio.timeout(timeout_s):
             await ws_connect(
                 lambda: self,
@@ -249,13 +249,12 @@ class ExchangeConnection(WSListener):
     def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
         """Join a fragment, answer a control frame, or refuse a frame that is not allowed."""
         if self.session.ended is not None:
-            return  # what was read before the socket closes
+            return  # read before the socket was closed
         kind = frame.msg_type
         if frame.rsv2 or frame.rsv3 or (frame.rsv1 and not self._may_be_deflated(kind)):
             self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
         elif frame.payload_size > self.bytes_max:
-            # picows ends such a connection only after a while, and delivers the frame if that is
-            # sooner.
+            # picows closes such a connection only later, and may deliver the frame before.
             self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
         elif kind in DATA or kind == WSMsgType.CONTINUATION:
             self._part(frame)

@@ -1,6 +1,6 @@
 """Keeps one connection to an exchange open: handshake, reconnects with backoff, subscriptions.
 
-The socket itself is `connection.py`, what its frames mean `session.py`.
+`connection.py` owns the socket, `session.py` interprets its frames.
 """
 
 import logging
@@ -35,10 +35,10 @@ from onebook.rest import Rest, retry_after_s
 
 log = logging.getLogger("onebook.feeds")
 
-MAINTENANCE_S: Final = 30.0  # least wait after 503, 429 or 418 without Retry-After
+MAINTENANCE_S: Final = 30.0  # minimum wait after 503, 429 or 418 without Retry-After
 ADDRESS_BYTES_MAX: Final = 65_536  # size limit of the response with a connection's address
 TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
-# States that clients see of an exchange that refuses or is unreachable.
+# States that clients see if an exchange refuses connections or is unreachable.
 REASONS: Final = {
     MAINTENANCE: Reason.MAINTENANCE,
     LIMITED: Reason.RATE_LIMITED,
@@ -54,14 +54,14 @@ class Feed:
         exchange: Its facts, with the operator's addresses.
         instruments: Subscribed first; their books are open.
         books: Receive the data.
-        rest: For snapshots by REST.
-        settings: What the operator decides.
+        rest: Fetches snapshots over REST.
+        settings: The operator's settings.
         limits: Limits and waits.
         stats: Counters of the exchange.
         quotas: The exchange's limits, shared by its feeds.
         recorder: Records all frames and bodies.
-        library: ccxt, where the exchange comes through it.
-        tls: Shared, because making one reads every certificate of the machine.
+        library: ccxt, for an exchange without a native connector.
+        tls: Shared, because creating one reads every certificate of the machine.
         clock: Times its waits.
         jitter: A number in [0, 1) for each wait.
     """

@@ -1,8 +1,7 @@
 """Limits and waits of feeds that are the same in every installation.
 
-What an operator would decide is in `config/settings.py`. `onebook exchanges check` and tests pass
-limits of their own, to see in seconds what takes minutes; a value that nothing else passes is a
-constant beside its use.
+An operator's settings are in `config/settings.py`. `onebook exchanges check` and tests pass
+shorter limits; a value that never varies is a constant beside its use.
 """
 
 from typing import Final

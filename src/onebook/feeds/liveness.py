@@ -12,7 +12,7 @@ from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.subscriptions import NEVER, Cadences, Watch
 from onebook.model import Health
 
-# Why a connection ends: the detail beside the code.
+# Details of why a connection ended.
 DEAD: Final = "no frame, not even a pong"
 NO_HEARTBEAT: Final = "neither data nor the promised heartbeats"
 NO_DATA: Final = "no data from books that always changed"
@@ -38,7 +38,9 @@ class Liveness:
         self.alive_at = 0.0  # a heartbeat of the exchange
         self._withheld_at = 0.0
         self._pinged_at = 0.0
-        self._measured = False  # at the last check all books of the connection's cadence were live
+        self._measured = (
+            False  # whether all books of the connection's cadence were live at the last check
+        )
         self._beat_at = NEVER
         self._exchange = exchange
         self._limits = limits
@@ -50,13 +52,13 @@ class Liveness:
             self._beat_at = now + self._exchange.heartbeat.every_s
 
     def alive(self, watch: Watch | None, now: float) -> None:
-        """Note a heartbeat of the exchange, of one instrument where it has a `watch`."""
+        """Note a heartbeat of the exchange; with a `watch`, of one instrument."""
         self.alive_at = now
         if watch is not None:
             watch.alive_at = now
 
     def heartbeat(self, now: float) -> Send | None:
-        """Return the heartbeat frame that is due, None if none is."""
+        """Return the heartbeat frame if one is due."""
         heartbeat = self._exchange.heartbeat
         if heartbeat is None or now < self._beat_at:
             return None
@@ -76,7 +78,7 @@ class Liveness:
         return due
 
     def withheld(self, now: float) -> None:
-        """Note a frame of a book that is out of sync: hidden, but data of the connection."""
+        """Note a frame of a book that is out of sync: it is not shown, but counts as data."""
         self._withheld_at = now
 
     def check(self, watches: Collection[Watch], now: float) -> str | None:
@@ -120,8 +122,8 @@ class Liveness:
     def _limit_s(self, watches: Iterable[Watch]) -> float:
         """Return after how much silence the connection is dead.
 
-        What its books have shown together says nothing while one of them is out of sync: each of
-        the others is then compared with itself.
+        The cadence of all books together does not count while one of them is out of sync: then each
+        of the others is judged by its own.
         """
         cadences = [watch.cadence for watch in watches if watch.was_live]
         if self._measured:

@@ -284,12 +284,12 @@ class Recorder:
         self._write(f"{url} <- {self._epoch_s + t!r}: {_text(frame, binary=False)}")
 
     def frame_in(self, url: str, t: float, frame: bytes, *, binary: bool = False) -> None:
-        """A frame came."""
+        """A frame arrived."""
         self.frames += 1
         self._write(f"{self._epoch_s + t!r}: {_text(frame, binary=binary)}")
 
     def http(self, url: str, t: float, body: bytes) -> None:
-        """A REST body came."""
+        """A REST body arrived."""
         self._write(f"{url} -> {self._epoch_s + t!r}: {_text(body, binary=False)}")
 
     def flush(self) -> None:

@@ -195,9 +195,9 @@ class Recovery:
             self._unnamed_error = UnnamedError(words, now + UNNAMED_WAIT_S, asking)
 
     def resolve_unnamed(self, now: float) -> None:
-        """Find out which instrument an error is about: request the unanswered ones one by one.
+        """Find the instrument that an error concerns: request the unanswered ones one by one.
 
-        An error that follows such a request is about its instrument.
+        The error that follows such a request concerns its instrument.
         """
         error = self._unnamed_error
         if error is None or now < error.at:
@@ -222,14 +222,14 @@ class Recovery:
         unavailable: bool = False,
         about: Sequence[Instrument] = (),
     ) -> None:
-        """Pause requests, then repeat the unacknowledged ones; those `about` some books alone.
+        """Pause requests, then repeat the unacknowledged ones, or only those `about` some books.
 
-        Queued frames that are not repeated leave after the pause: unsubscriptions, requests for the
+        Other queued frames are sent after the pause: unsubscriptions, requests for the
         snapshots of accepted subscriptions.
 
-        An error during a pause answers what was sent before it: the pause gets no longer. One of an
-        exchange that is `unavailable` to a request for one instrument, or for long, may be about
-        what was asked for.
+        An error during a pause answers an earlier message, so it does not extend the pause. If
+        the exchange stays `unavailable`, or answers so to a request for one instrument, the
+        instrument itself may be the cause.
         """
         if about:
             self._failed(about, words, now)
@@ -255,16 +255,16 @@ class Recovery:
             self._invalidate_renewed(reason, words, now)
 
     def _invalidate_renewed(self, reason: Reason, words: str, now: float) -> None:
-        """Invalidate the books whose renewed subscription may be what was refused.
+        """Invalidate the books whose renewed subscription may have been refused.
 
-        The former one may have ended: to end one, Phemex ends all.
+        The previous one may have ended too: Phemex can only unsubscribe from all.
         """
         for watch in self._all():
             if watch.phase is Phase.LIVE and watch.at != NEVER:
                 self.invalidate(watch.instrument, reason, now, detail=words)
 
     def _failed(self, instruments: Iterable[Instrument], words: str, now: float) -> None:
-        """Postpone the books that an error is about; one that fails again and again is refused."""
+        """Postpone the books that an error concerns; one that fails repeatedly is refused."""
         jitter = self._jitter()  # one for all: they are requested again together
         for watch in [self.watches[each] for each in instruments if each in self.watches]:
             if watch.phase is Phase.POSTPONED:
@@ -349,9 +349,9 @@ class Recovery:
         self._request_answered(watch, now)
 
     def give_up(self, watch: Watch, now: float) -> None:
-        """Retry the instrument much later where the connection serves others, else reconnect.
+        """Retry the instrument much later if the connection serves others, else reconnect.
 
-        Levels that cannot be stored are the instrument's: another connection would get the same.
+        Levels that cannot be stored are a fault of the instrument: a new connection would not help.
         """
         if watch.reason is Reason.LEVELS:
             self.retry_later(watch, Reason.LEVELS, now)
@@ -374,7 +374,7 @@ class Recovery:
         if watch.phase in RETRYING:
             self.broken.append(watch)
         elif watch.phase in WAITING and self._outbox.waiting:
-            # Limits that are shared with other connections let requests wait longer than counted.
+            # Limits shared with other connections can delay requests longer than computed.
             self.requested([watch], now)
         elif watch.phase in WAITING and not watch.fetching:
             self.invalidate(watch.instrument, Reason.NO_SNAPSHOT, now)
@@ -412,7 +412,7 @@ class Recovery:
             self.broken.append(watch)
 
     def _plan_after_silence(self, watch: Watch, now: float) -> None:
-        """Schedule the next request for a book that was silent: at once, later if it is frozen."""
+        """Schedule the next request for a silent book: at once, or later if it is frozen."""
         if watch.book.frozen_top is None:
             watch.at = now
             self.broken.append(watch)

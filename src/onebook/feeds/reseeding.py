@@ -20,7 +20,7 @@ from onebook.model import Health, Instrument, Reason
 
 RESEED_TOTAL_S: Final = 15.0  # one request, waits and retries included
 RESEED_TRIES_MAX: Final = 3  # unanswered requests on the socket, before the book is stale
-SEED_SHARE: Final = 0.75  # of a small seed's levels, where that is less than `reseed_levels`
+SEED_SHARE: Final = 0.75  # of a small seed's levels, if that is less than `reseed_levels`
 REACH_SHARE: Final = 0.25  # of the distance to the horizon that the seed had
 RETRY_S: Final = 2.0  # until a deferred body is requested again
 NEVER: Final = float("inf")
@@ -32,7 +32,7 @@ Execute = Callable[[Callable[[], Iterable[Output]], float], None]
 
 
 class ReseedNeed(Enum):
-    """What a live book needs."""
+    """Action that a live book needs."""
 
     FINE = auto()
     RESEED = auto()
@@ -112,7 +112,7 @@ class Reseeds:
         return seed.unanswered
 
     def defer(self, instrument: Instrument, now: float) -> None:
-        """Note that no body will arrive for now; a probe without a body proves nothing."""
+        """Note that no body will arrive for now; such a probe is inconclusive."""
         seed = self._seed(instrument)
         seed.pending = seed.probed = False
         seed.next_at = seed.retry_at = now + RETRY_S
@@ -127,7 +127,7 @@ class Reseeds:
         self._seeds.pop(instrument, None)
 
     def found_dead(self, instrument: Instrument) -> int:
-        """Count a dead stream; return how often that happened since it last delivered."""
+        """Count a dead stream; return the count since it last delivered."""
         seed = self._seed(instrument)
         seed.dead += 1
         seed.owed_by = NEVER
@@ -188,7 +188,7 @@ class Reseeding:
         connector: Requests and parses bodies.
         limits: Limits and waits.
         recovery: Resyncs a book whose stream is dead, or that the exchange refuses.
-        outbox: Tells how long a request on the socket waits.
+        outbox: Queue of requests on the socket.
         execute: Executes outputs.
         end: Ends the connection, for a reason and its detail.
     """

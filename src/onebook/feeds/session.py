@@ -53,12 +53,12 @@ from onebook.ratelimit import TokenBucket
 
 log = logging.getLogger("onebook.feeds")
 
-WATCH_S: Final = 0.25  # how often each instrument is checked
+WATCH_S: Final = 0.25  # interval between checks of each instrument
 REFETCHES_MAX: Final = 5  # consecutive unusable snapshots before the connection is reopened
 RENEW_BEFORE_S: Final = 60.0  # before the exchange ends the connection; up to twice this, jittered
 FROZEN_MAX_S: Final = 600.0  # after a silence an identical book is rejected this long
 
-# Why a connection ends: the detail beside the code.
+# Details of why a connection ended.
 RENEWED: Final = "its age limit is near"
 QUEUE_FULL: Final = "too many frames wait to be sent"
 FAULTS: Final = "too many frames that cannot be understood"
@@ -163,12 +163,12 @@ class FeedSession:
         self._recovery.requested(self._watches.values(), now)
 
     def received(self, frame: bytes, now: float) -> None:
-        """Act on one message (the hot path: what `_execute` does, without its call)."""
+        """Process one message (hot path: `_execute` inlined)."""
         if self.ended is not None:
             return
         self._liveness.received_at = now
         self._stats.frames += 1
-        # Called as locals: an attribute that is no method is slow to call in Python 3.11.
+        # Local variables, because Python 3.11 is slow to call attributes that are not methods.
         read = self._read
         try:
             try:
@@ -434,7 +434,7 @@ class FeedSession:
         silence = self._liveness.check(self._watches.values(), now)
         if silence is not None:
             for watch in self._liveness.overdue(self._watches.values(), now):
-                # Books that were always moving must have changed after the reconnect.
+                # Books that always changed before must have changed after the reconnect.
                 self._books.remember_top(watch.book, now + FROZEN_MAX_S)
             self._end(Reason.SILENT, now, silence)
         if self.ended is None and self._recovery.halted is None:

@@ -22,7 +22,7 @@ MAINTENANCE: Final = "maintenance"
 LIMITED: Final = "limited"
 OFFLINE: Final = "offline"
 
-# In the order in which `publish` takes the counts.
+# In the order of the counts in `publish`.
 COUNTERS: Final = (
     metrics.EXCHANGE_FRAMES,
     metrics.EXCHANGE_RECONNECTS,
@@ -38,7 +38,7 @@ class Latency:
 
     Args:
         name: The exchange.
-        recorded: Its data is a recording's: nothing is sampled.
+        recorded: Whether its data is from a recording, which is not sampled.
     """
 
     def __init__(self, name: str, *, recorded: bool = False) -> None:
@@ -81,11 +81,11 @@ class Latency:
 
 class ExchangeStats:
     """Counters and the current state of one exchange; `publish` exports them as metrics. `trouble`
-    is why there is no connection: one of the state words above, "" without trouble.
+    is the reason for a missing connection: one of the states above, or "".
 
     Args:
         name: The exchange.
-        recorded: Its data is a recording's: how old it is on arrival is not measured.
+        recorded: Whether its data is from a recording, whose age is not measured.
     """
 
     def __init__(self, name: str, *, recorded: bool = False) -> None:
@@ -129,7 +129,7 @@ class ExchangeStats:
 
         Args:
             wall_offset_s: Unix time minus monotonic time.
-            old_s: From which age on arrival data is called old.
+            old_s: Age on arrival from which data counts as old.
         """
         name = self.name
         metrics.EXCHANGE_UP.labels(name).set(1 if self.connected else 0)

@@ -112,7 +112,7 @@ RETRYING: Final = (P.BROKEN, P.POSTPONED, P.OFFLINE)
 
 
 class NoTransition(Exception):
-    """The table has no such transition: a defect of ours."""
+    """The table has no such transition: a bug in Onebook."""
 
 
 class Tally:
@@ -135,9 +135,9 @@ class Tally:
 class Cadence:
     """The longest recent gap between data, and how much evidence there is for it.
 
-    The longest gap is that of the last one to two `CADENCE_WINDOW_S`; a longer silence that turned
-    out to be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared`
-    where the data of an instrument is part of the evidence for its connection.
+    The longest gap covers the last one to two `CADENCE_WINDOW_S`, including silences that turned
+    out to be healthy (`learn`), so that a wrong verdict is not repeated. `shared` is set if the
+    instrument's data counts as evidence for its connection.
     """
 
     __slots__ = (
@@ -218,7 +218,7 @@ class Cadences:
             self.exclude(cadence)
 
     def exclude(self, cadence: Cadence) -> None:
-        """Measure the connection anew without an instrument, which may have been the busy one."""
+        """Restart the connection's cadence without an instrument: it may have been the busy one."""
         if cadence.shared:
             cadence.shared = False
             self.connection.forget()

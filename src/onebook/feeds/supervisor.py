@@ -84,12 +84,12 @@ class Supervisor:
     Args:
         exchanges: Those in use: see `enabled`.
         books: Receive the data.
-        rest: For snapshots by REST.
+        rest: Fetches snapshots over REST.
         catalogue: Reports which instruments are delisted or back.
-        settings: What the operator decides.
+        settings: The operator's settings.
         limits: Limits and waits of feeds that are opened from now on.
         recorders: Record all frames and bodies of an exchange, by its name.
-        library: ccxt, where an exchange comes through it.
+        library: ccxt, for exchanges without a native connector.
         clock: Times its waits.
         jitter: A number in [0, 1) for each wait.
     """
@@ -327,7 +327,7 @@ class Supervisor:
             index = next(i for i, each in enumerate(running) if each.feed is feed)
             self._stop(running.pop(index))
             if not running:
-                self.stats[instrument.exchange].trouble = ""  # no connection is wanted any more
+                self.stats[instrument.exchange].trouble = ""  # no connection is needed any more
         self._surplus[instrument.exchange] = {}
         for each in surplus:
             self._place(each)

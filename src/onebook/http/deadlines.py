@@ -23,7 +23,7 @@ class Wait(Enum):
 
 
 class Expiry(Enum):
-    """What happens to a connection whose deadline has passed."""
+    """Action on a connection whose deadline has passed."""
 
     REFUSE = auto()  # 408; aborted where an answer has begun
     ABORT = auto()

@@ -87,7 +87,7 @@ class PeerConnections:
 class KeySharing:
     """Publishes this gateway's counts and applies those of the others, while entered.
 
-    `on_counted` is called with a key whose connections elsewhere changed and that has some here.
+    `on_counted` is called with a key connected here if its connections elsewhere changed.
     """
 
     def __init__(

@@ -7,8 +7,8 @@ on its way, messages that follow it are held, up to a limit.
 Two nodes may send one book for a moment, when it moves from one to the other. The one that is shown
 stays until the other has sent a snapshot; then the better one by placement is shown, and the book
 was never stale in between. Messages of a node without a heartbeat are ignored (`known`), before
-their bodies are decoded. A message that is refused changes nothing: if one of that number is
-missing, the next number shows it.
+their bodies are decoded. A rejected message has no effect: the next sequence number shows
+the gap.
 """
 
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ from msgspec import Struct
 from onebook import __version__, http
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.accounts.usage import unlocked, usage_place
-from onebook.clock import iso_ms, s_of_http_date
+from onebook.clock import SYSTEM_CLOCK, Clock, iso_ms, s_of_http_date
 from onebook.config import ServerSettings, Settings
 from onebook.errors import ConfigError, DatabaseUnavailable, file_problem
 from onebook.exchanges import EXCHANGES
@@ -314,9 +314,7 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
         )
 
 
-async def database_findings(
-    settings: Settings, monotonic: Callable[[], float] = time.monotonic
-) -> list[Finding]:
+async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:
     """Examine the database that the settings name."""
     try:
         store = Store(settings.store.url)
@@ -330,7 +328,7 @@ async def database_findings(
                 damage = await asyncio.to_thread(_damage, store.database.path)
                 if damage:
                     return [_damaged(store.database.path, damage)]
-            return [each async for each in _opened(settings, store, monotonic)]
+            return [each async for each in _opened(settings, store, clock)]
         except DatabaseUnavailable as error:
             advice = "Start the database, and check store.url and the rights of its user."
             if store.database.path is not None:
@@ -375,9 +373,7 @@ def _absent(settings: Settings, store: Store) -> Finding:
     return ok("database", f"The first start makes {store.database.path}.")
 
 
-async def _opened(
-    settings: Settings, store: Store, monotonic: Callable[[], float]
-) -> AsyncIterator[Finding]:
+async def _opened(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
     found, known = await store.database.revisions()
     if found is None:
         yield ok("database", "It answers and is empty; the first start makes its tables.")
@@ -396,12 +392,12 @@ async def _opened(
             "Make a backup (onebook backup), then run onebook db upgrade or start a node.",
         )
         return
-    began_s = monotonic()
+    began_s = clock.monotonic()
     await store.accounts.newest_change()  # the connection is open by now
-    answered_s = monotonic() - began_s
-    began_s = monotonic()
-    await store.facts.probe(time.time_ns() // 1_000_000)
-    written_s = monotonic() - began_s
+    answered_s = clock.monotonic() - began_s
+    began_s = clock.monotonic()
+    await store.facts.probe(clock.wall_ms())
+    written_s = clock.monotonic() - began_s
     speed = f"a read took {answered_s * 1e3:.0f} ms, a write {written_s * 1e3:.0f} ms"
     if written_s > SLOW_S:
         yield warning(
@@ -411,11 +407,11 @@ async def _opened(
         )
     else:
         yield ok("database", f"Schema {found}; {speed}.")
-    async for each in _belonging(settings, store):
+    async for each in _belonging(settings, store, clock):
         yield each
 
 
-async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]:
+async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
     """The pepper and the master key that the rows were written under."""
     accounts = await store.accounts.list_accounts()
     if accounts:
@@ -426,7 +422,7 @@ async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]
                 "The pepper belongs to this database.",
                 "Restore the pepper file from the backup of this database: no key works without.",
             )
-            async for each in _peppers(settings, store):
+            async for each in _peppers(settings, store, clock):
                 yield each
         else:
             yield fault(
@@ -450,12 +446,12 @@ async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]
         )
 
 
-async def _peppers(settings: Settings, store: Store) -> AsyncIterator[Finding]:
+async def _peppers(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
     """Older peppers that are still in use, and retired ones that the file still holds."""
     rows = await store.accounts.list_peppers()
     old = [each.pepper_id for each in rows[:-1] if each.retired_at_ms is None]
     if old:
-        left = await store.accounts.keys_under_old_peppers(time.time_ns() // 1_000_000)
+        left = await store.accounts.keys_under_old_peppers(clock.wall_ms())
         yield warning(
             "pepper",
             f"The old pepper {', '.join(old)} is still in use. Keys that were not used since the "

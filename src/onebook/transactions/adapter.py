@@ -1,9 +1,8 @@
 """The adapter protocol of the transaction service: facts, pages of records, account check.
 
-
-An adapter is one package and its evidence. It knows paths, signatures, limits and rows; windows,
-paging, order, duplicates, limits, cursors and honesty are the service's (`walk`, `merge`,
-`service`), so they are right for every exchange at once.
+An adapter is one package and its evidence. It knows paths, signatures, limits and rows; the
+service (`walk`, `service`) implements windows, paging, order, deduplication, cursors and
+coverage once for all exchanges.
 """
 
 from collections.abc import Mapping

@@ -91,7 +91,7 @@ class Charge(NamedTuple):
 
 
 class Taxed(NamedTuple):
-    """What left, what arrived, what it cost."""
+    """Amounts sent and received, and the fee."""
 
     sent: Amount
     received: Amount

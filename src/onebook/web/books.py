@@ -16,22 +16,22 @@ DEPTH: Final = 20
 FORMS: Final = """\
 `levels` and `split` say how a level is written. Numbers are exact decimals:
 `value` is price x amount, cut to 10 decimals; the volumes are sums over the delivered levels;
-values that need an empty side are null.
+values of an empty side are null.
 """
 DELTAS: Final = """\
 With `mode: delta` the first update is the whole view; every later message
 contains only the changed levels. Each level replaces the one with the same price; an amount of 0
 removes the level. `market_stats`, `stale_exchanges` and, on request, `ages`, `coverage` and `fill`
 are always those of the whole view.
-`previous_update_number` must be the number of the update
-before: if it is not, or the checksum differs, send `resync` and continue from the update that
+If `previous_update_number` is not the number of the previous
+update, or the checksum differs, send `resync` and continue from the update that
 answers it.
 """
 CHECKSUM: Final = """\
-Of the view after the delta take the 25 best bids, best first, then the 25 best asks, best first.
-Write each as `price:amount`, join all with `:`, and take the CRC-32 (the one of zlib, unsigned) of
-that text. Write numbers as the messages do: no exponent, no zeros at the end, so keep their text
-when you decode the JSON. `split` does not change the text. For the book above:
+Apply the delta, then take the 25 best bids, best first, and the 25 best asks, best first.
+Write each as `price:amount`, join all with `:`, and compute the CRC-32 (zlib's, unsigned) of
+that text. Numbers are written as in the messages, without exponents or trailing zeros, so keep
+their text when you decode the JSON. `split` does not change the checksum. For the book above:
 """
 CHECKSUM_CODE: Final = """\
 from zlib import crc32

@@ -1,6 +1,6 @@
 """One page of `docs/` as HTML: CommonMark with tables, heading anchors as GitHub makes them.
 
-Comments are dropped, and so is any other HTML of a page: what is shown is Markdown alone.
+Comments and other HTML in a page are dropped: only Markdown is rendered.
 https://spec.commonmark.org/0.31.2/
 """
 

@@ -48,8 +48,8 @@ class Site:
     """Data of the service shown on the pages.
 
     Args:
-        openapi: Gives the OpenAPI document.
-        asyncapi: Gives the AsyncAPI document.
+        openapi: Returns the OpenAPI document.
+        asyncapi: Returns the AsyncAPI document.
         exchanges: The exchanges of the transaction interface.
         limits: Every limit and setting.
         base_url: Returns the URL at which a request reached this service.

@@ -1,6 +1,6 @@
 """The samples at the top of the documentation page: (anchor, title, text, code)."""
 
-# Replaced by the address that the page is asked for at.
+# Replaced by the address at which the page is requested.
 PLACEHOLDER_URL = "http://onebook.invalid"
 PLACEHOLDER_WS_URL = "ws://onebook.invalid"
 

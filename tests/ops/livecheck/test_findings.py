@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from onebook.books import Books
+from onebook.clock import ManualClock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
@@ -16,32 +17,30 @@ from onebook.ops.livecheck.observer import SETTLED_S, Observer
 from onebook.ops.livecheck.report import ListReport
 
 BTC = Instrument("okx", "BTC/USDT", "BTC-USDT")
-SEEN_AT_S = 1_790_000_000.0
 
 
 class Rig:
     """An observer of one OKX book, without a socket: frames are read and applied by hand."""
 
     def __init__(self) -> None:
-        self.now = 100.0
+        self.clock = ManualClock(100.0, epoch_us=1_790_000_000_000_000)
         self.age_s = 0.02
         self.books = Books()
         self.observer = Observer(
             EXCHANGES["okx"],
             self.books,
             redactor=Redactor(),
-            clock=lambda: self.now,
-            wall=lambda: SEEN_AT_S,
+            clock=self.clock,
         )
         self.books.open(BTC)
         self.observer.follow(BTC)
         self.connector = self.observer.observed().connector([BTC])
-        self.observer.opened("wss://example", self.now)
+        self.observer.opened("wss://example", self.clock.now_s)
         self.number = 1
 
     def say(self, action: str = "update", **members: object) -> None:
         """Receive a frame of the book, and apply it as a session does."""
-        at_ms = round((SEEN_AT_S - self.age_s) * 1_000)
+        at_ms = round(self.clock.wall_ms() - self.age_s * 1_000)
         row = {"bids": [["100", "1", "0", "1"]], "asks": [["101", "2", "0", "1"]], "checksum": 0}
         numbers = {"prevSeqId": self.number, "seqId": self.number + 1, "ts": str(at_ms)}
         if action == "snapshot":
@@ -51,14 +50,14 @@ class Rig:
         frame = {"arg": arg, "action": action, "data": [row | numbers | members]}
         for output in self.connector.received(json.dumps(frame).encode()):
             if isinstance(output, Snapshot):
-                self.books.fill(output, self.now)
+                self.books.fill(output, self.clock.now_s)
             elif isinstance(output, Delta):
-                self.books.change(output, self.now)
+                self.books.change(output, self.clock.now_s)
 
     def lively(self, every_s: float, frames: int = FRAMES_MIN + 1) -> None:
         self.say("snapshot")
         for _ in range(frames):
-            self.now += every_s
+            self.clock.now_s += every_s
             self.say()
 
     def report(self) -> ExchangeReport:
@@ -70,7 +69,7 @@ class Rig:
             seconds=60.0,
             interrupted=False,
             old_s=5.0,
-            now=self.now,
+            now=self.clock.now_s,
         )
 
     def found(self) -> dict[FindingKind, str]:
@@ -102,9 +101,9 @@ def test_slower_is_a_median_of_more_than_three_stated_intervals(
 
 def test_a_book_that_ends_in_the_middle_is_silent(rig: Rig) -> None:
     rig.lively(0.1)
-    rig.now += 4.9
+    rig.clock.now_s += 4.9
     assert rig.found() == {}
-    rig.now += 0.2
+    rig.clock.now_s += 0.2
     assert rig.found() == {
         FindingKind.SILENT: "nothing in the last 5.1 s, before that every 0.10 s"
     }
@@ -112,7 +111,7 @@ def test_a_book_that_ends_in_the_middle_is_silent(rig: Rig) -> None:
 
 def test_a_book_without_any_change_is_silent(rig: Rig) -> None:
     rig.say("snapshot")
-    rig.now += 60
+    rig.clock.now_s += 60
     assert "nothing after the snapshot" in rig.found()[FindingKind.SILENT]
 
 
@@ -136,7 +135,7 @@ def test_a_frame_of_no_consequence_counts_once_the_books_have_settled(rig: Rig) 
     rig.number -= 1
     rig.say()  # sent before
     assert FindingKind.NO_CONSEQUENCE not in rig.found()
-    rig.now += SETTLED_S
+    rig.clock.now_s += SETTLED_S
     rig.number -= 1
     rig.say()
     assert FindingKind.NO_CONSEQUENCE in rig.found()
@@ -146,8 +145,8 @@ def test_heartbeats_and_messages_are_measured_beside_what_is_stated(rig: Rig) ->
     facts = EXCHANGES["okx"]
     assert facts.heartbeat is not None
     for _ in range(4):
-        rig.observer.frame_out("wss://example", rig.now, facts.heartbeat.frame)
-        rig.now += 20
+        rig.observer.frame_out("wss://example", rig.clock.now_s, facts.heartbeat.frame)
+        rig.clock.now_s += 20
     measured = {each.name: (each.stated, each.measured) for each in rig.report().measures}
     assert measured["heartbeat of ours, median"] == (facts.heartbeat.every_s, 20)
     limit = facts.limits.messages[0]
@@ -156,11 +155,11 @@ def test_heartbeats_and_messages_are_measured_beside_what_is_stated(rig: Rig) ->
         4 if limit.per_s >= 60 else 1,
     )
     kraken = replace(EXCHANGES["kraken"])
-    observer = Observer(kraken, Books(), redactor=Redactor(), clock=lambda: rig.now)
+    observer = Observer(kraken, Books(), redactor=Redactor(), clock=rig.clock)
     connector = observer.observed().connector([])
     for _ in range(3):
         connector.received(b'{"channel":"heartbeat"}')
-        rig.now += 1
+        rig.clock.now_s += 1
     rig.observer = observer
     measured = {each.name: (each.stated, each.measured) for each in rig.report().measures}
     assert measured["heartbeat of the exchange, median"] == (None, 1)
@@ -175,9 +174,9 @@ def test_a_live_book_without_a_side_is_empty(rig: Rig) -> None:
 
 
 def test_the_state_that_was_reached_is_named(rig: Rig) -> None:
-    rig.now += 12
+    rig.clock.now_s += 12
     assert rig.found() == {FindingKind.NEVER_LIVE: "syncing: subscribing after 12.0 s"}
-    rig.books.set_health(BTC, Health.STALE, Reason.NO_SNAPSHOT, rig.now)
+    rig.books.set_health(BTC, Health.STALE, Reason.NO_SNAPSHOT, rig.clock.now_s)
     found = rig.found()
     assert found[FindingKind.NEVER_LIVE] == "stale: no_snapshot after 12.0 s"
     assert found[FindingKind.STALE] == "no_snapshot"
@@ -186,6 +185,6 @@ def test_the_state_that_was_reached_is_named(rig: Rig) -> None:
 def test_nothing_counts_after_the_end(rig: Rig) -> None:
     rig.lively(0.1)
     rig.observer.stop()
-    rig.books.set_health(BTC, Health.STALE, Reason.DISCONNECTED, rig.now)
+    rig.books.set_health(BTC, Health.STALE, Reason.DISCONNECTED, rig.clock.now_s)
     rig.connector.received(b'{"event":"what is this"}')
     assert rig.found() == {}

@@ -416,8 +416,8 @@ class TestLimits:
     """Rolling windows with their headers; a ban by address."""
 
     async def test_a_path_has_its_limit_and_says_what_is_left(self) -> None:
-        clock = UnixClock(NOW_MS)
-        asker = Asker(exchange(clock=clock))
+        now = [NOW_MS]
+        asker = Asker(exchange(now_ms=lambda: now[0]))
         path = "/v5/asset/transfer/query-universal-transfer-list"
         for left in (4, 3, 2, 1, 0):
             response = await asker.send(path)
@@ -427,19 +427,19 @@ class TestLimits:
         assert response.status_code == 200
         assert response.json()["retCode"] == 10006
         assert response.headers["x-bapi-limit-reset-timestamp"] == str(NOW_MS + 1_000)
-        clock.pass_ms(1_000)
-        asker.now_ms = clock.ms
+        now[0] += 1_000
+        asker.now_ms = now[0]
         assert (await asker.ask(path))["retCode"] == 0
 
     async def test_an_address_that_asks_too_much_is_banned(self) -> None:
-        clock = UnixClock(NOW_MS)
-        asker = Asker(exchange(clock=clock, ip_ban_s=30.0))
+        now = [NOW_MS]
+        asker = Asker(exchange(now_ms=lambda: now[0], ip_ban_s=30.0))
         statuses = [(await asker.http.get("/v5/market/time")).status_code for _ in range(601)]
         assert statuses == [200] * 600 + [403]
-        clock.pass_ms(29_000)
+        now[0] += 29_000
         banned = await asker.http.get("/v5/market/time")
         assert (banned.status_code, banned.text) == (403, "access too frequent")
-        clock.pass_ms(1_000)
+        now[0] += 1_000
         assert (await asker.http.get("/v5/market/time")).status_code == 200
 
 

@@ -34,7 +34,7 @@ class Book:
         if not 1 <= levels_max <= LEVELS_MAX:
             raise ValueError(f"levels_max is {levels_max}, not 1 to {LEVELS_MAX}.")
         self.levels_max = levels_max
-        self._mid = 0.0  # of the last top that was accepted, 0 where there is none
+        self._mid = 0.0  # of the last accepted top, or 0
         self.clear()
 
     def clear(self) -> None:
@@ -47,7 +47,7 @@ class Book:
     def replace(
         self, bids: Bytes, asks: Bytes, shape: LevelShape = PAIRS, levels_asked: int = 0
     ) -> str | None:
-        """Take this as the whole book, without levels of no amount; return what `apply` does.
+        """Replace the book, skipping levels without an amount; return what `apply` returns.
 
         A side with as many levels as were asked for (0: without a limit) ends at its horizon:
         what lies beyond its outermost price is unknown until the next whole book.
@@ -93,12 +93,12 @@ class Book:
 
     @property
     def bid_count(self) -> int:
-        """How many bids there are."""
+        """Number of bids."""
         return len(self._prices[0])
 
     @property
     def ask_count(self) -> int:
-        """How many asks there are."""
+        """Number of asks."""
         return len(self._prices[1])
 
     @property
@@ -109,11 +109,11 @@ class Book:
 
     @property
     def nbytes(self) -> int:
-        """About the memory that the levels take."""
+        """Approximate memory used by the levels, in bytes."""
         return LEVEL_BYTES * (self.bid_count + self.ask_count)
 
     def horizon(self, window: int = 0) -> tuple[str | None, str | None]:
-        """Return the outermost known bid and ask price as text, None where all are known.
+        """Return the outermost known bid and ask price as text; None for a side known in full.
 
         `window` is how many levels an exchange keeps in sync: a full window ends at its worst.
         """
@@ -121,7 +121,7 @@ class Book:
         return bid, ask
 
     def reach(self, side: int) -> tuple[int, float] | None:
-        """Return how many levels are left before the horizon of a side and how far it is."""
+        """Return the number of levels within a side's horizon, and its distance from the best."""
         bound, prices = self._bounds[1 if side else 0], self._prices[1 if side else 0]
         if bound is None:
             return None

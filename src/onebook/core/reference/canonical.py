@@ -23,7 +23,7 @@ _is_number = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]
 
 
 def canonical(value: Any) -> str | None:
-    """Return the canonical text of an exchange's number; None where there is none.
+    """Return the canonical text of an exchange's number; None for an absent one.
 
     Raises:
         NumberError: It is no finite number, or too long.
@@ -47,13 +47,13 @@ def canonicals(*values: Any) -> list[str | None]:
 
 
 def texts(row: dict[str, Any], *names: str) -> list[str | None]:
-    """Return the texts of a row that have these names; None for each that is absent or empty."""
+    """Return the texts of a row by name; None for each that is absent or empty."""
     found = [row.get(name) for name in names]
     return [None if value is None or value == "" else str(value) for value in found]
 
 
 def record_id(*parts: str) -> str:
-    """Return the id of an event: a name made of its parts, the same wherever they are the same."""
+    """Return the id of an event: a hash of its parts, so equal parts give equal ids."""
     name = _unnamed.copy()  # the constructor takes as long as the rest
     name.update("|".join(parts).encode())
     return "0x" + name.hexdigest()
@@ -63,7 +63,7 @@ def show(value: Decimal) -> str:
     """Print a Decimal in canonical text."""
     if not value:
         return "0"
-    text = str(value)  # half the time of format(), and the same but for an exponent
+    text = str(value)  # twice as fast as format(), and equal except for exponents
     if "E" in text or "e" in text:
         text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

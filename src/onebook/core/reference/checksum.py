@@ -1,4 +1,4 @@
-"""The text under the checksum of a book, in pure Python: levels by a `ChecksumLayout`."""
+"""Input text of a book's checksum, in pure Python: levels in a `ChecksumLayout`."""
 
 from itertools import chain, zip_longest
 from typing import Final
@@ -17,7 +17,7 @@ def checksum_text(
     scales: tuple[int, int],
     decimals: tuple[int, int],
 ) -> str:
-    """Write levels down; `scales` and `decimals` are those of prices and of amounts."""
+    """Format levels; `scales` and `decimals` are those of prices and of amounts."""
 
     def written(level: tuple[int, int], sign: str = "") -> str:
         price, amount = (

@@ -1,4 +1,4 @@
-"""Level text in pure Python: what a `LevelShape` describes, to numbers. No book is known here."""
+"""Parses level text by a `LevelShape` in pure Python; knows no book."""
 
 from collections.abc import Sequence
 from json import JSONDecoder
@@ -22,7 +22,7 @@ Sides = tuple[list[Row], list[Row]]
 
 
 def read_levels(bids: Bytes, asks: Bytes, shape: LevelShape) -> Sides:
-    """Read the level text of both sides; rows stay in their order.
+    """Parse the level text of both sides; rows keep their order.
 
     Raises:
         LevelError: One of the texts or one of its numbers cannot be trusted.
@@ -73,7 +73,7 @@ def _read_message(source: Bytes, shape: LevelShape, sides: Sides) -> None:
 
 
 def _level(shape: LevelShape, cells: Sequence[Any]) -> tuple[int | None, Row | None]:
-    """Make a level of its cells, None where it is ignored, and the side if one is named."""
+    """Make a level from its cells, and its side if named; None for an ignored level."""
     price_text, amount_text, *others = cells
     side: int | None = None
     if shape.signed and type(amount_text) is str:
@@ -107,7 +107,7 @@ def _named(shape: LevelShape) -> list[Any]:
 
 
 def _columns(row: Any, shape: LevelShape) -> list[Any]:
-    """Pick the cells of an array."""
+    """Select the cells of an array."""
     columns = _named(shape)
     if type(row) is not list or len(row) <= max(columns):
         raise LevelError("A row of the level text is not an array, or is too short.")
@@ -117,7 +117,7 @@ def _columns(row: Any, shape: LevelShape) -> list[Any]:
 
 
 def _members(row: Any, shape: LevelShape) -> list[Any]:
-    """Pick the cells of an object; each must be there exactly once."""
+    """Select the cells of an object; each must occur exactly once."""
     names = _named(shape)
     if type(row) is not tuple:
         raise LevelError("A row of the level text is not an object.")
@@ -165,6 +165,6 @@ def _too_deep(value: Any, left: int) -> bool:
 
 
 def _ignore(values: Sequence[Any]) -> None:
-    """Refuse what nests deeper than a reader with a bounded stack can skip."""
+    """Reject values nested deeper than a parser with a bounded stack can skip."""
     if any(_too_deep(value, NESTING_MAX) for value in values):
         raise LevelError("A row of the level text is nested too deep.")

@@ -1,4 +1,4 @@
-"""Protobuf fields in pure Python; which of them are levels is for `levels`.
+"""Decodes protobuf fields in pure Python; `levels` selects those that are levels.
 
 https://protobuf.dev/programming-guides/encoding/
 """
@@ -15,7 +15,7 @@ VARINT_BYTES_MAX: Final = 10
 
 
 def fields(message: bytes) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the number of each field of a message, and its bytes where it is length-delimited.
+    """Yield the number of each field of a message, with the bytes of length-delimited ones.
 
     Raises:
         LevelError: It is truncated, has a number that is too long or a wire type that is unknown.

@@ -1,4 +1,4 @@
-"""Decimal text in pure Python: numbers read exactly, and printed.
+"""Decimal text in pure Python: parses numbers exactly and formats them.
 
 The rules are those of `types`; the compiled core follows them to the byte. No book is known here.
 """
@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?").fu
 
 
 class Number(NamedTuple):
-    """`mantissa` x 10^-`scale`, the smallest such scale, and the decimals the text spelled out."""
+    """`mantissa` x 10^-`scale` at the smallest scale; `decimals` counts those in the text."""
 
     mantissa: int
     scale: int
@@ -30,7 +30,7 @@ ZERO: Final = Number(0, 0, 0)
 
 
 def parse_number(text: Any, decimals_max: int | None = None, moved: int = 0) -> Number:
-    """Read one price or amount: exactly, or cut toward zero to `decimals_max` decimals.
+    """Parse one price or amount exactly, or cut toward zero to `decimals_max` decimals.
 
     Its point is `moved` so many decimals to the left.
 

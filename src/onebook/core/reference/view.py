@@ -1,4 +1,4 @@
-"""Some books merged to one, in pure Python.
+"""Merges books into one view, in pure Python.
 
 A view keeps its levels as integers at one fixed scale, so sums and comparisons are exact whatever
 the members' scales are, and prints them only when asked.
@@ -26,7 +26,7 @@ from onebook.core.types import (
 
 
 class BookLike(Protocol):
-    """What a view reads of a book: the compiled one can be read too."""
+    """Interface of a book that a view merges; the compiled `Book` has it too."""
 
     @property
     def price_scale(self) -> int:
@@ -44,7 +44,7 @@ class BookLike(Protocol):
 
 
 class MergedLevel(NamedTuple):
-    """One merged price: the whole amount and each member's part, in the order of the members."""
+    """One merged level: total amount and each member's part, in the order of the members."""
 
     price: int
     amount: int
@@ -78,7 +78,7 @@ def view_depth(depth: int) -> int:
 
 
 def view_step(group: str | None) -> Number:
-    """Return the price step to bin to, zero for none; ValueError if it is invalid."""
+    """Return the price step of the bins, zero for none; ValueError if it is invalid."""
     if group is None:
         return Number(0, 0, 0)
     try:
@@ -91,7 +91,7 @@ def view_step(group: str | None) -> Number:
 
 
 class View:
-    """Some books merged to one, as clients see it: whole, or what changed."""
+    """Merges books into one view, encoded as JSON: in full, or as a delta."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class View:
         self._merged = False
 
     def merge(self, books: Sequence[BookLike | None]) -> bool:
-        """Merge these books, None where one is not live; return whether the view changed."""
+        """Merge these books, None for one that is not live; return whether the view changed."""
         if len(books) != len(self._names):
             raise ValueError(f"The view merges {len(self._names)} books, not {len(books)}.")
         members = [(index, book) for index, book in enumerate(books) if book is not None]
@@ -132,15 +132,15 @@ class View:
         return True
 
     def restore(self, before: MergedState | None, now: MergedState) -> None:
-        """Take over the states of another view."""
+        """Replace the states by those of another view."""
         self._merged, self._before, self._now = True, before, now
 
     def full(self, head: bytes, tail: bytes) -> bytes:
-        """Return `head`, the members of the whole view and `tail`."""
+        """Return `head`, the JSON members of the whole view, and `tail`."""
         return self._document(head, self._now, tail)
 
     def delta(self, head: bytes, tail: bytes) -> bytes | None:
-        """Return `head`, what the last merge changed and `tail`; None after the first merge."""
+        """Return `head`, the changes of the last merge, and `tail`; None after the first merge."""
         if self._before is None:
             return None
         bids = self._changes(self._before.bids, self._now.bids)
@@ -176,7 +176,7 @@ class View:
                 yield from (part // self._amount_unit for _, part in level.parts)
 
     def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[MergedLevel]:
-        """Merge a side; no more bins of a member are read than the view shows levels."""
+        """Merge a side; reads at most as many bins of a member as the view shows levels."""
         sign = 1 if side else -1
 
         def bins(index: int, book: BookLike) -> Iterator[tuple[int, int, int]]:
@@ -189,7 +189,7 @@ class View:
         return [_level_of(sign * key, level) for key, level in grouped]
 
     def _shown(self, level: MergedLevel) -> object:
-        """Return what of a level, beside its price, this view shows."""
+        """Return the parts of a level that this view shows, except its price."""
         if self._split:
             return level.parts
         if self._arrays:
@@ -254,7 +254,7 @@ def market_stats(state: MergedState) -> str:
 
 
 def _total(levels: list[MergedLevel]) -> str:
-    """Return the volume of a side, null where it is empty."""
+    """Return the volume of a side; null if it is empty."""
     return _text(sum(level.amount for level in levels)) if levels else "null"
 
 

@@ -101,7 +101,7 @@ class Delta(Struct, frozen=True, gc=False):
 
 
 class Verify(Struct, frozen=True, gc=False):
-    """The checksum that the book must have after the outputs before this one."""
+    """Checksum of the book after the preceding outputs."""
 
     instrument: Instrument
     layout: ChecksumLayout

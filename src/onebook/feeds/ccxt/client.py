@@ -7,10 +7,10 @@ reads none after it, and all tasks that it started are cancelled at the end.
 Exceptions are classified by the names of their classes, and markets and numbers are converted by
 ccxt's own two functions, because ccxt is imported only where it is used.
 
-A float that ccxt read from an exchange is rounded to the precision that ccxt names for the market
-(`decimal_to_precision`): that undoes the noise of binary arithmetic, and nothing else, as long as
-the precision is right. Where a market has none, where a number would become 0, and where two prices
-of one side would become one, ccxt's `number_to_string` writes the shortest text of the float.
+Floats are rounded to ccxt's precision of the market (`decimal_to_precision`), which removes only
+the noise of binary arithmetic if the precision is right. If a market has no precision, if a number
+would become 0, or if two prices of a side would become equal, ccxt's `number_to_string` writes the
+shortest text of the float.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from onebook.feeds.ccxt.worker import Tasks
 from onebook.feeds.outbox import End
 from onebook.model import Reason
 
-STOP_S: Final = 5.0  # ccxt may take to close its connections; then they are abandoned
+STOP_S: Final = 5.0  # for ccxt to close its connections; then they are abandoned
 TASKS_MAX: Final = 2_000
 TEXTS_MAX: Final = 20_000  # numbers of one column of one book whose text is remembered
 
 Number = float | int | str
 Write = Callable[[Number], str]
 Rows = list[tuple[Number, Number]]  # price and amount, best first
-# ccxt's `precisionMode`: what the precision of a market counts.
+# ccxt's `precisionMode`: the unit of a market's precision.
 DECIMAL_PLACES: Final = 2
 TICK_SIZE: Final = 4
 ROUND: Final = 1  # its rounding mode: half up
@@ -60,7 +60,7 @@ _command = msgspec.json.Decoder(Command).decode
 
 
 class Extent(Enum):
-    """What an exception invalidates."""
+    """Scope of an exception."""
 
     BOOK = auto()  # it is subscribed again
     REFUSAL = auto()  # one book, which is subscribed again much later
@@ -68,7 +68,7 @@ class Extent(Enum):
 
 
 class ErrorVerdict(NamedTuple):
-    """How far an exception reaches, and the code for `exchange_status` where a connection ends."""
+    """Scope of an exception, and the code for `exchange_status` if it ends the connection."""
 
     extent: Extent
     reason: Reason = Reason.GAP
@@ -115,7 +115,7 @@ def words_of(error: BaseException) -> str:
 
 
 def rounding(round_to: Callable[[Number], str], plain: Write) -> Write:
-    """Write a number at a precision, or plainly where it would vanish."""
+    """Write a number at a precision, or unrounded if it would become 0."""
 
     def write(number: Number) -> str:
         text = round_to(number)
@@ -148,7 +148,7 @@ class SideWriter:
 
     Args:
         price: Writes a price at the market's precision.
-        amount: The same of an amount.
+        amount: Writes an amount at the market's precision.
         plain: Writes any number without a precision.
     """
 
@@ -181,7 +181,7 @@ def best(side: Sequence[Sequence[Number]], depth: int) -> Rows:
 
 
 def rows(markets: Iterable[Mapping[str, Any]], counting: int, plain: Write) -> list[Market]:
-    """List the spot markets that are active; ccxt's `active` is None where that is not known."""
+    """List the active spot markets; ccxt's `active` is None if unknown."""
     return [
         Market(
             native=market["id"],
@@ -200,7 +200,7 @@ def rows(markets: Iterable[Mapping[str, Any]], counting: int, plain: Write) -> l
 
 
 def writer(market: Mapping[str, Any], counting: int, round_to: Round, plain: Write) -> SideWriter:
-    """Return what writes the sides of a market's book."""
+    """Return the writer for the sides of a market's book."""
     price, amount = (
         _write(precision_of(market, column, counting), counting, round_to, plain)
         for column in ("price", "amount")
@@ -216,9 +216,9 @@ def _write(precision: Number | None, counting: int, round_to: Round, plain: Writ
 
 
 def precision_of(market: Mapping[str, Any], column: str, counting: int) -> Number | None:
-    """Return the precision of a column as `decimal_to_precision` takes it; None where it has none.
+    """Return the precision of a column for `decimal_to_precision`; None if it has none.
 
-    A step must be above zero; what counts digits must be whole.
+    A step must be above zero; a number of digits must be whole.
     """
     precision = (market.get("precision") or {}).get(column)
     if isinstance(precision, bool) or not isinstance(precision, int | float):
@@ -240,14 +240,14 @@ def _step(market: Mapping[str, Any], column: str, counting: int, plain: Write) -
 
 
 class CcxtHandle:
-    """What one client needs of ccxt: a client with its markets, and how each market is written.
+    """A ccxt client with its markets, and a writer for each market.
 
-    A protocol in all but name: `library` makes it, tests may make another.
+    `library` creates it; tests may create another.
 
     Args:
         ccxt: The ccxt.pro exchange, its markets set.
-        close: Closes what it has open.
-        market: ccxt's symbol and the writer of a native name; KeyError where it is not listed.
+        close: Closes its connections.
+        market: ccxt's symbol and the writer of a native name; KeyError if it is not listed.
     """
 
     def __init__(
@@ -265,11 +265,11 @@ class CcxtClient:
     """A ccxt client, from creation to close.
 
     Args:
-        make: Makes it, in the worker's loop.
+        make: Creates the client, in the worker's loop.
         emit: Called with each frame, in the worker's thread; it must not block.
         ended: Called there with the reason when it ends, before the connections are closed, which
             takes a while.
-        settings: What the operator decides.
+        settings: The operator's settings.
         tasks_max: Asyncio tasks of the client; a client that exceeds this is ended.
     """
 
@@ -389,7 +389,7 @@ class CcxtClient:
             self.begin(watcher.leave())
 
     def _received(self, handle: Callable[..., object], message: tuple[Any, ...]) -> None:
-        """Let ccxt handle a message; where it fails, any book may lack its content."""
+        """Let ccxt handle a message; if that fails, any book may lack its content."""
         if not self._opened:
             self._opened = True
             self.emit(OPENING, OPENED)
@@ -404,7 +404,7 @@ class CcxtClient:
         return End(reason, words_of(error))
 
     def _broken(self, error: Exception | None) -> None:
-        """End the client where ccxt stopped reading, or starts tasks without bound (None)."""
+        """End the client if ccxt stopped reading, or (None) starts too many tasks."""
         if error is None:
             self.end(End(Reason.INTERNAL_ERROR, TOO_MANY_TASKS))
         else:
@@ -449,7 +449,7 @@ class Watcher:
         self._handle: asyncio.TimerHandle | None = None
 
     async def follow(self, *, again: bool) -> None:
-        """Watch the book until that fails; `again` where ccxt has a subscription already."""
+        """Watch the book until that fails; `again` if ccxt is already subscribed."""
         try:
             if again:
                 await self.leave()
@@ -465,7 +465,7 @@ class Watcher:
             self._client.failed(self._native, error)
 
     async def leave(self) -> None:
-        """Unsubscribe where ccxt can; else the exchange continues to send the book."""
+        """Unsubscribe if ccxt can; otherwise the exchange continues to send the book."""
         if not self._ccxt.has.get("unWatchOrderBook"):
             return
         with suppress(Exception):  # closing the client ends the rest
@@ -506,7 +506,7 @@ class Watcher:
                 self._writer.write(self._asks),
                 self._at_ms,
             )
-        except Exception as error:  # a row that is no pair of numbers
+        except Exception as error:  # a row that is not a pair of numbers
             self._client.failed(self._native, error)
         else:
             self._client.emit(self._native, frame)

@@ -62,7 +62,7 @@ class CcxtConnection:
 
     Args:
         name: The exchange.
-        session: Decides about frames and time.
+        session: Its state machine.
         library: ccxt.
         clock: The time of messages.
     """
@@ -81,7 +81,7 @@ class CcxtConnection:
         """Subscribe to the books, and wait for the first message of the exchange.
 
         Raises:
-            NotReached: None came in time, or ccxt raised an error.
+            NotReached: No message arrived in time, or ccxt raised an error.
         """
         self._running = asyncio.ensure_future(self._library.run(self._client))
         self._running.add_done_callback(self._closed)

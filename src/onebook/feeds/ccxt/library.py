@@ -43,12 +43,12 @@ SPOT: Final = ["spot"]
 
 
 def installed() -> bool:
-    """Return whether ccxt can be imported; it is not imported for that."""
+    """Return whether ccxt can be imported, without importing it."""
     return find_spec("ccxt") is not None
 
 
 def library() -> Any:
-    """Import ccxt.pro: seconds the first time, and about 100 MB; only where it is used."""
+    """Import ccxt.pro when it is used: seconds the first time, and about 100 MB."""
     return import_module(MODULE)
 
 
@@ -96,10 +96,10 @@ def enabled(settings: FeedSettings) -> dict[str, Exchange]:
 
 
 class Library:
-    """ccxt for as long as the context lasts.
+    """ccxt in its thread, as a context manager.
 
     Args:
-        settings: Those of feeds: the operator's addresses and limits.
+        settings: The settings of feeds: the operator's addresses and limits.
     """
 
     def __init__(self, settings: FeedSettings) -> None:
@@ -183,7 +183,7 @@ class Library:
         return CcxtHandle(ccxt, close, market)
 
     def _opened(self, name: str) -> tuple[Any, Any]:
-        """Make a client of ccxt, and what closes it: for spot, and with bodies of bounded size."""
+        """Create a ccxt client for spot, with bounded bodies, and its close function."""
         settings = self._settings
         session = http_session(LIMITS.list_bytes_max)
         ccxt = getattr(library(), name)(

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 log = logging.getLogger("onebook.feeds")
 
-START_S: Final = 10.0  # the thread must run its loop after so long
+START_S: Final = 10.0  # timeout for the thread to run its loop
 
 T = TypeVar("T")
 
@@ -26,8 +26,8 @@ class Tasks:
 
     Args:
         tasks_max: The most at one time.
-        on_failed: Called when there are more, with None, and with what a callback raised: what
-            that callback should have done, such as reading on, is not done.
+        on_failed: Called with None when there are more, and with the exception of a failed
+            callback, whose work, such as further reading, was not done.
     """
 
     def __init__(self, tasks_max: int, on_failed: Callable[[Exception | None], None]) -> None:
@@ -55,7 +55,7 @@ class Tasks:
             task.exception()  # retrieved: the library waits for few of its own
 
     async def cancel(self, timeout_s: float) -> int:
-        """Cancel what is left, but the task that calls; return how many did not end in time."""
+        """Cancel all tasks except the caller's; return the number that did not end in time."""
         left = self._tasks - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -71,7 +71,7 @@ _owner: contextvars.ContextVar[Tasks | None] = contextvars.ContextVar("owner", d
 def _owned(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], **options: Any
 ) -> "asyncio.Task[T]":
-    """The loop's task factory: a task belongs to the owner of what began it."""
+    """The loop's task factory: a task has the owner of the one that started it."""
     task = asyncio.Task(coroutine, loop=loop, **options)
     context: contextvars.Context | None = options.get("context")
     owner = _owner.get() if context is None else context.get(_owner)
@@ -84,7 +84,7 @@ class Worker:
     """The thread and its loop; used from the loop that starts it.
 
     Args:
-        name: Of the thread.
+        name: Name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -115,7 +115,7 @@ class Worker:
         await self._stopping.wait()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an uncaught exception; `on_failed` of its owner gets that of a callback."""
+        """Log an uncaught exception; one of a callback is passed to its owner's `on_failed`."""
         error = context.get("exception")
         log.info("%s: %s (%r)", self._name, context.get("message"), error)
         handle = context.get("handle")
@@ -140,7 +140,7 @@ class Worker:
         return contextvars.Context().run(begin)
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call back in the thread, soon; not at all where its loop is closed already."""
+        """Schedule a callback in the thread; ignored if its loop is already closed."""
         assert self._loop is not None
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments, context=contextvars.Context())

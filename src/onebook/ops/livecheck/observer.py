@@ -5,7 +5,6 @@ outputs through `observed`, and the health of the books. Where bodies seed the b
 another body for a live one and compares both at the same sequence number.
 """
 
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -14,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from onebook.books import Books, LiveBook
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.core import Book
 from onebook.core.types import LevelError
 from onebook.exchanges.kit import (
@@ -91,8 +91,7 @@ class Observer:
         books: Its books.
         redactor: For examples and foreign texts.
         recorder: Keeps the frames, where they are recorded.
-        clock: Monotonic seconds.
-        wall: Unix seconds.
+        clock: The time of frames.
     """
 
     def __init__(
@@ -102,8 +101,7 @@ class Observer:
         *,
         redactor: Redactor,
         recorder: FrameRecorder | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.exchange = exchange
         self.followed: dict[Instrument, FollowedBook] = {}
@@ -123,15 +121,15 @@ class Observer:
         self._redactor = redactor
         self._recorder = recorder
         self._clock = clock
-        self._wall = wall
         self._names: tuple[str, ...] = ()
         self._stopped = False
-        self._moved_at = clock()  # when a book last became live, or ceased to be, or was seeded
+        # When a book last became live, ceased to be, or was seeded.
+        self._moved_at = clock.monotonic()
         books.subscribe(on_health=self._health_changed)
 
     def follow(self, instrument: Instrument) -> None:
         """Observe a book from now on."""
-        self.followed[instrument] = FollowedBook(instrument, self._clock())
+        self.followed[instrument] = FollowedBook(instrument, self._clock.monotonic())
         names = {text for each in self.followed for text in _spellings(each)}
         self._names = tuple(sorted(names, key=len, reverse=True))
 
@@ -201,7 +199,7 @@ class Observer:
         """Count the outputs of a frame."""
         if self._stopped:
             return
-        now = self._clock()
+        now = self._clock.monotonic()
         if not outputs:
             self._without_output(frame, now)
         for output in outputs:
@@ -278,7 +276,7 @@ class Observer:
         book.data_frames += 1
         self._heard(output.instrument, now)
         if output.at_ms:
-            age_s = self._wall() - output.at_ms / 1_000
+            age_s = self._clock.wall_ms() / 1_000 - output.at_ms / 1_000
             least, most = self.ages_s or (age_s, age_s)
             self.ages_s = min(least, age_s), max(most, age_s)
 
@@ -306,7 +304,7 @@ class Observer:
         followed = self.followed.get(book.instrument)
         if followed is None or self._stopped or book.reason is Reason.NOT_WANTED:
             return
-        now, symbol = self._clock(), book.instrument.symbol
+        now, symbol = self._clock.monotonic(), book.instrument.symbol
         self._moved_at = now
         followed.health, followed.reason = book.health, book.reason
         followed.detail = self._redactor.text(book.detail)
@@ -397,7 +395,7 @@ class Observer:
         The outputs lead from the body to the last state of the stream, so that both books are of
         one state, unless the body is the newer one.
         """
-        self._moved_at = self._clock()
+        self._moved_at = self._clock.monotonic()
         followed, book = self.followed.get(instrument), self._books.get(instrument)
         mine = [
             each
@@ -444,7 +442,7 @@ class Observer:
             followed.resubscribed = True
             followed.heard_at = None
             followed.health, followed.reason = Health.SYNCING, Reason.SUBSCRIBING
-            followed.before = self._clock(), book.core.top(COMPARED_LEVELS)
+            followed.before = self._clock.monotonic(), book.core.top(COMPARED_LEVELS)
 
     def _compare_in_time(self, followed: FollowedBook, book: LiveBook, now: float) -> None:
         assert followed.before is not None
