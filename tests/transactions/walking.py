@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from onebook.transactions.adapter import Page, Source, Window
-from onebook.transactions.merge import merged
 from onebook.transactions.record import FIRST, Record, RecordKey
-from onebook.transactions.walk import Bookmark, Range, Walker
+from onebook.transactions.walk import Bookmark, Range, Walker, merged
 from transactions.bybit_support import run
 from transactions.test_record import record
 

@@ -1,7 +1,7 @@
 """Transactions of exchange accounts in one exact, complete, repeatable form.
 
 From a request to records: `request` defines and checks it, `service` and `run` execute it, `walk`
-reads each source, `merge` makes one sequence, `cursor` continues it, `verify` and `reconciliation`
+reads the sources and merges them, `cursor` continues the sequence, `verify` and `reconciliation`
 prove it, `export` and `taxes` write it.
 
 An exchange is a definition (`exchange`, `registry`) of facts and functions, in the types of

@@ -1,8 +1,7 @@
 """The adapter protocol of the transaction service: facts, pages of records, account check.
 
-
 An adapter is one package and its evidence. It knows paths, signatures, limits and rows; the
-service (`walk`, `merge`, `service`) implements windows, paging, order, deduplication, cursors and
+service (`walk`, `service`) implements windows, paging, order, deduplication, cursors and
 coverage once for all exchanges.
 """
 

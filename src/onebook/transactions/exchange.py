@@ -3,7 +3,7 @@
 Adding an exchange means writing an `ExchangeDefinition` (facts, and functions that sign requests,
 interpret answers, list instruments and read pages) and naming it in `registry`. Connections,
 limits, retries, markets and environments are part of `ExchangeAdapter`; windows, paging, order,
-duplicates and cursors are part of the service (`walk`, `merge`, `service`).
+duplicates and cursors are part of the service (`walk`, `service`).
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping

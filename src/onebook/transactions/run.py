@@ -17,13 +17,12 @@ from onebook.errors import ExchangeFailed
 from onebook.transactions.adapter import AccountReader, FailureReason, Source, SourceFailed
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
-from onebook.transactions.merge import Once, merged
 from onebook.transactions.metrics import RECORDS, UNREADABLE
 from onebook.transactions.reconciliation import Verification
 from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.request import Query, left_out
 from onebook.transactions.verify import Verifier
-from onebook.transactions.walk import Bookmark, Demand, Range, Walker, fitted
+from onebook.transactions.walk import Bookmark, Demand, Once, Range, Walker, fitted, merged
 
 LIMIT_REACHED: Final = "limit_reached"
 DEADLINE: Final = "deadline"

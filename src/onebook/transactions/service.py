@@ -1,6 +1,6 @@
 """Endpoints 6 and 10 without HTTP: from a request to records, whatever the exchange.
 
-Types become a set of sources, each walked independently (`walk`), merged newest first (`merge`),
+Types become a set of sources, each walked independently and merged newest first (`walk`),
 cut at the limit, and reported: what is covered, what failed, where it goes on. A run owns
 every task it starts; leaving it stops all asking.
 """
