@@ -10,11 +10,11 @@ Confirmed:
     channel, verbs, sequence: 2026-10-23, third-party: ccxt 4.5.90
     limits: never: ours, the page states none
 
-In sync: as Binance. Deltas are held, the body drops those with `u <= lastUpdateId`, the first kept
-contains `lastUpdateId + 1`. The body may be ahead of the stream. ccxt's `watchOrderBook` agrees on
-the address, the requests, the fields and the join, and follows every change (`depth.SOL_USDC`);
-frames recorded in 2026-09 (nemanull/arbitrage-observatory, its profile of the exchange) had no gap
-in either stream.
+Sequencing: as for Binance. Deltas are held, the body drops those with `u <= lastUpdateId`, the
+first kept contains `lastUpdateId + 1`. The body may be ahead of the stream. ccxt's `watchOrderBook`
+agrees on the address, the requests, the fields and the join, and follows every change
+(`depth.SOL_USDC`); frames recorded in 2026-09 (nemanull/arbitrage-observatory, its profile of the
+exchange) had no gap in either stream.
 
     {"stream":"depth.200ms.SOL_USDC","data":{"e":"depth","E":1694687965941000,"T":1694687965940999,
      "s":"SOL_USDC","U":94978271,"u":94978275,"b":[["18.70","0.00"]],"a":[["18.71","1.52"]]}}
@@ -25,14 +25,14 @@ bids worst first, its `lastUpdateId` in quotes:
 
     {"lastUpdateId":"94978270","timestamp":1694687965941000,"bids":[["1","2"]],"asks":[]}
 
-No request is acknowledged. A stream of an unknown or closed pair is silent, and the body is refused
-(400, 404): that shows it. The server's pings every 60 s are protocol frames; it answers ours.
+Requests are not acknowledged. Unknown and closed pairs are recognized by their refused body (400,
+404); their streams are silent. The server's pings every 60 s are protocol frames; it answers ours.
 
 Doubted in 2026-11: tokenized stocks and requests for quotes, which the list has since 2026 under
 `marketType`: only SPOT is read.
 
 Unconfirmed: any rate limit, which the page does not state (5 bodies a second and 91 streams on a
-socket were served); what it says to too many requests; the age limit of a connection. Frames were
+socket were served); the answer to too many requests; the age limit of a connection. Frames were
 recorded of perpetuals, which share the socket and the channel with spot.
 """
 

@@ -7,7 +7,7 @@ Confirmed:
 
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-18, page: CHANGELOG.md of the API
 
-In sync: deltas are held from the acknowledgement on, the REST body drops those with
+Sequencing: deltas are held from the acknowledgement on, the REST body drops those with
 `u <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `U` is the last `u + 1`.
 
 Frames of the combined stream:
@@ -26,9 +26,9 @@ REST body, `/api/v3/depth`: {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":
 
 The server's pings every 20 s are protocol frames, which the feed's socket answers; a book that does
 not change is silent. Levels beyond
-the 1000 of the body are unknown (limit 5000 would cost five times the budget), so the book ends
-there and is seeded again before the price comes near. A misspelt stream is acknowledged and
-delivers nothing: a body newer than the stream shows it.
+the 1000 of the body are unknown (a limit of 5000 would cost five times the budget), so the book
+ends there and is reseeded before the price approaches its end. A misspelt stream is acknowledged
+and delivers nothing, which is detected by a body newer than the stream.
 
 Compared in 2026-11: the changelog up to 2026-09-18 changes no JSON stream of books, and CANCEL_ONLY
 is listed as halted because nothing is matched then.

@@ -11,11 +11,11 @@ Confirmed:
     ping, sequence: 2026-09-22, recorded: arbitrage-observatory, frames of perpetuals
     limits: 2026-04-21, page: BingX-API/api-ai-skills
 
-In sync: `lastUpdateId` only rises. The page lets each be the last one + 1, but recordings of the
+Sequencing: `lastUpdateId` only rises. The page lets each be the last one + 1, but recordings of the
 perpetuals' socket, which has the same channel, skip up to 8 numbers hundreds of times a minute
 while the books stay equal to REST (nemanull/arbitrage-observatory, 2026-09). So a higher number
-follows, the same one is ignored, a lower one is a gap: a lost frame is not seen by its number. The
-page itself grants that frames may be out of order, and lets a client keep the last three and join
+is applied, an equal one is ignored, a lower one is a gap; lost frames are not detected. The
+page itself says that frames may be out of order, and that clients may keep the last three and sort
 them by their numbers.
 
 Frames, each a binary message in gzip:
@@ -27,8 +27,8 @@ Frames, each a binary message in gzip:
     {"ping":"2177c68e","time":"2022-06-07T16:27:36.323+0800"}            every 5 s; to be answered
 
 Then `"action":"update"`; a zero amount removes. A side is an object by price, as the client of spot
-reads it, or a list of pairs, as the perpetuals' socket sends it: both are read. Code 100410 asks
-for fewer requests; that it is busy (100421, 100500, 100503 by ccxt and a copy of the page's list)
+reads it, or a list of pairs, as the perpetuals' socket sends it: both are read. Code 100410 means
+too many requests; that it is busy (100421, 100500, 100503 by ccxt and a copy of the page's list)
 passes. A refused topic may bring one frame all the same.
 
 Doubted in 2026-11: spot frames of this channel, which no recording has: the page (a copy of it) is

@@ -1,7 +1,8 @@
 """Bitfinex spot (WebSocket 2): 250 levels a side in real time, snapshot on the socket.
 
-Pages: https://docs.bitfinex.com/reference/ws-public-books, https://docs.bitfinex.com/docs/ws-general
-(flags, codes), https://docs.bitfinex.com/docs/ws-websocket-checksum,
+Pages: https://docs.bitfinex.com/reference/ws-public-books,
+https://docs.bitfinex.com/docs/ws-general (flags, codes),
+https://docs.bitfinex.com/docs/ws-websocket-checksum,
 https://docs.bitfinex.com/reference/rest-public-conf (instruments).
 
 Confirmed:
@@ -10,7 +11,7 @@ Confirmed:
         arbitrage-observatory
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
 
-In sync: `conf` makes the exchange count all frames of a connection (SEQ_ALL), send the CRC-32 of
+Sequencing: `conf` makes the exchange count all frames of a connection (SEQ_ALL), send the CRC-32 of
 the 25 best levels a side now and then (OB_CHECKSUM), and name the time of each frame (TIMESTAMP).
 A number that is skipped may have been of any book of the connection. Levels that leave the window
 are removed by the exchange; a snapshot comes only after a subscription, so repair is unsubscribe

@@ -9,7 +9,7 @@ Confirmed:
     channel, verbs, ping, sequence, levels, depth: 2026-09-23, recorded: arbitrage-observatory
     limits: never: ours, the page states none
 
-In sync: `lightning_board_snapshot` has the whole book in every frame, so that a lost one does no
+Sequencing: `lightning_board_snapshot` has the whole book in every frame, so a lost frame does no
 harm; there is none at the subscription. The changes between (`lightning_board`) have no numbers and
 miss deletions: in a recording of 2021, 20 of 35 snapshots of spot books differ from what changes
 made of the one before, 4 of them at the best price. So changes are not followed, and a book is up

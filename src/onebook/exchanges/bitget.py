@@ -15,7 +15,7 @@ Confirmed:
     channel, levels: 2026-04-28, recorded: tardis-node test frames, spot, v3
     channel: 2026-10-10, third-party: a report of the update preview, which changes `books50` alone
 
-In sync: `pseq` of each update equals the `seq` before it (no gap in 280,000 frames); the page
+Sequencing: `pseq` of each update equals the `seq` before it (no gap in 280,000 frames); the page
 allows the first one to reach back before the snapshot. A `pseq` of 0 is a restart: a gap. Repair is
 unsubscribe and subscribe.
 
@@ -32,7 +32,7 @@ Frames:
 The page writes `seq` as a text, the wire as a number: both are read. The time of a frame is that of
 its item, when the book was made. A book that does not change is silent. A client that sends no
 `ping` is dropped after about two minutes, even while it gets data. A frame of 25 or more arguments
-dropped the connection, one of 20 did not: 10 are sent. Errors 30006 and 30007 ask for fewer
+dropped the connection, one of 20 did not: 10 are sent. Errors 30006 and 30007 mean too many
 requests.
 
 The checksum of earlier years is that of 25 levels in turn as they were spelled, in all recorded

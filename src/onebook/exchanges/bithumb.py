@@ -10,7 +10,7 @@ Confirmed:
     verbs: 2026-10-23, third-party: ccxt 4.5.90
     channel: 2026-09-07, page: change log, public v1 sockets stay
 
-In sync: as Upbit. Every frame has the whole book, and a request replaces all before it.
+Sequencing: as for Upbit. Every frame has the whole book, and a request replaces all before it.
 
 Frames, JSON in binary messages; the time is in microseconds:
 

@@ -9,11 +9,11 @@ Confirmed:
     channel, verbs, ping, sequence, levels, depth: 2026-09-15, recorded: arbitrage-observatory
     limits: 2026-09-15, recorded: arbitrage-observatory, 1,024 channels and 512 bytes
 
-In sync: a frame comes whenever the best 100 change, and each has all of them, so that a lost one
-does no harm. There is none at the subscription: the first comes with the next change, so that a
+Sequencing: a frame comes whenever the best 100 change, and each has all of them, so a lost frame
+does no harm. A subscription is not answered by a frame: the first comes with the next change, so a
 book without a change for 15 s is started by REST, and one without a frame for minutes is compared
-with it. REST has the whole book, of which the best 100 are kept, and lags by seconds: a body is
-dropped where a frame came since it was asked for. The other channel, `diff_order_book`, has no
+with REST. REST has the whole book, of which the best 100 are kept, and lags by seconds: a body is
+dropped if a frame arrived since its request. The other channel, `diff_order_book`, has no
 numbers and no gap rule.
 
 Frames:

@@ -9,7 +9,7 @@ Confirmed:
         arbitrage-observatory
     verbs: 2026-10-23, third-party: ccxt 4.5.90, the same requests
 
-In sync: deltas are held from the acknowledgement on, `getBook` brings the book, deltas up to its
+Sequencing: deltas are held from the acknowledgement on, `getBook` brings the book, deltas up to its
 `nonce` are dropped, and from there on each `nonce` is one more than the last. The numbers fall when
 the exchange restarts its engine while the socket stays open: a fallen one is a gap.
 
@@ -25,7 +25,7 @@ Frames:
      available for WMTX-EUR in state HALTED"}
 
 Levels are not sorted, and prices are padded with zeros in deltas and not in books. 1000 levels a
-side are asked for, the most there are; deltas cover all levels, so what lies beyond is unknown
+side are requested, the maximum; deltas cover all levels, so what lies beyond is unknown
 (horizon). Timestamps are nanoseconds (milliseconds in the page's examples). A market that is halted
 is accepted and silent. The server pings on the protocol level every 50 s; there is no other
 heartbeat. By https://docs.bitvavo.com/docs/errors an error may also come without its action:
@@ -40,8 +40,8 @@ any greater `nonce` for the next one, so that its book stands still after a rest
 Compared in 2026-11: ccxt has rewritten its book since July 2026 with the same requests, and no
 limit has changed.
 
-Unconfirmed: the answer to an unsubscription; whether one bad market costs the whole request (the
-others are asked for again, which changes nothing where they were accepted); which code of too many
+Unconfirmed: the answer to an unsubscription; whether one bad market fails the whole request (the
+others are subscribed again, which changes nothing where they were accepted); which code of too many
 requests comes on the socket (103 in the help centre, 105 or 110 by REST, 112 of a session).
 """
 

@@ -8,11 +8,11 @@ Confirmed:
     channel: 2026-10-01, page: change log, nothing newer of this channel
     sequence: 2026-07-24, page: of `full` alone; barter-rs enforces it on every book
 
-In sync: `u` of each delta is the last `u + 1`; a snapshot replaces the book whenever it comes,
+Sequencing: `u` of each delta is the last `u + 1`; a snapshot replaces the book whenever it comes,
 and `u` 1 is one too (the service restarted). One without levels is no book: the page of
 `orderbook.full` (https://bybit-exchange.github.io/docs/v5/websocket/public/full-ob) has `u` 1 with
 empty sides for a delisting, an auction and a change of the tick. It counts as halted, and the book
-is subscribed again later. Repair is unsubscribe and subscribe.
+is subscribed again later. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -30,7 +30,8 @@ A book that does not change is silent: only `orderbook.1` is repeated after 3 s.
 `req_id`.
 
 Doubted: that `u` rises by 1 in this channel, which the page states for `full` alone; barter-rs
-requires it in every book, and no gap was recorded. A leap would be a gap, which costs a snapshot.
+requires it in every book, and no gap was recorded. A leap would count as a gap, at the cost of a
+snapshot.
 
 Why 200: 50 levels come five times as often and are fewer than a view may show; 1000 come every
 200 ms, slower than our default interval. `seq` belongs to the engine and is not consecutive.

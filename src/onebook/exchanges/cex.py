@@ -7,12 +7,12 @@ Confirmed:
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
         arbitrage-observatory
 
-In sync: each increment's `seqId` is the one before it + 1, counted for each pair; a lower one is a
-restart of the exchange. The answer to a subscription is the snapshot. Levels that leave the 20 are
-removed by an increment. Repair is another subscription, which costs a point: its answer is a
+Sequencing: each increment's `seqId` is the one before it + 1, counted for each pair; a lower one is
+a restart of the exchange. The answer to a subscription is the snapshot. Levels that leave the 20
+are removed by an increment. Repair is another subscription, which costs a point: its answer is a
 snapshot that the increments go on from.
 
-Frames; nothing may be asked for before the greeting:
+Frames; no request is accepted before the greeting:
 
     {"e":"connected"}
     {"e":"order_book_subscribe","oid":"1","data":{"pair":"BTC-USD"}}                 to the exchange

@@ -7,9 +7,9 @@ Confirmed:
     channel, verbs, levels: 2026-08-21, third-party: JKorf Coinbase.Net
     ping, limits, sequence, depth: 2026-01, page: docs.cdp.coinbase.com, as of 2026
 
-In sync: the changes have neither a number nor a checksum, so only the order of the socket guards
+Sequencing: the changes have neither a number nor a checksum, so only the order of the socket guards
 the book, and `heartbeat` (one a second and product) distinguishes a quiet book from a dead one; its
-`sequence` counts messages of other channels. Repair is unsubscribe and subscribe.
+`sequence` counts messages of other channels. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -22,7 +22,7 @@ Frames:
     {"type":"error","message":"Failed to subscribe","reason":"X-Y is not a valid product"}
 
 `level2` needs a login since 2023, `level2_batch` does not. The snapshot of a busy product is one
-frame of several MB. An error costs its whole request: what is not yet settled is asked again.
+frame of several MB. An error fails its whole request: unanswered subscriptions are repeated.
 
 `coinbase_advanced` is another feed of the same books, whose frames are numbered, and the instrument
 list of both.

@@ -1,7 +1,7 @@
 """Coinbase, the Advanced Trade feed: the whole book, every change numbered, snapshot on the socket.
 
-The alternative to `coinbase` (`feeds.overrides.coinbase.channel = "advanced"`) where a loss that is
-seen counts more than light frames: the books are those of Coinbase Exchange, but each message of a
+The alternative to `coinbase` (`feeds.overrides.coinbase.channel = "advanced"`) if detecting losses
+matters more than small frames: the books are those of Coinbase Exchange, but each message of a
 connection has a number. It needs no key. Pages:
 https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis/websocket/websocket-channels and
 `websocket-rate-limits` beside it, and the AsyncAPI document of 2026.
@@ -12,10 +12,10 @@ Confirmed:
     ping, sequence: 2026-08-21, third-party: GoCryptoTrader
     limits: 2026-09, recorded: two projects, 31 products of `level2` are refused
 
-In sync: `sequence_num` rises by 1 with every message of a connection, whatever its channel and its
-product, from 0 on; one that is skipped may have been of any book (GoCryptoTrader counts so too; the
-page speaks of products). Repair is unsubscribe and subscribe. `heartbeats` come each second, of the
-connection.
+Sequencing: `sequence_num` rises by 1 with every message of a connection, whatever its channel and
+its product, from 0 on; one that is skipped may have been of any book (GoCryptoTrader counts so too;
+the page speaks of products). To resync, unsubscribe and subscribe. `heartbeats` come each second,
+of the connection.
 
 Frames; a request is about one channel:
 
@@ -36,7 +36,7 @@ four times as long as in `level2_batch`, a change three times. The snapshot of B
 in 2026, with 27,017 asks: frames may have the 10 MiB that Coinbase's own SDK allows, and a book
 keeps the best 20,000 levels of a side (`core.types.LEVELS_MAX`), with its horizon at the last of
 them. A product in USDC
-is answered with the book of the one in USD, but for USDT-USDC and EURC-USDC: the others are not
+is answered with the book of the one in USD, except USDT-USDC and EURC-USDC: the others are not
 listed here.
 
 The list is that of Exchange. By its page (`get-all-known-trading-pairs` of its REST interface) no

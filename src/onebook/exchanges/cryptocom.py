@@ -10,8 +10,8 @@ Confirmed:
         arbitrage-observatory, BTC_USD too
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
 
-In sync: `pu` of each delta equals the `u` before it; ids leap by thousands. A snapshot comes about
-1 s after a subscription. Repair is unsubscribe and subscribe.
+Sequencing: `pu` of each delta equals the `u` before it; ids leap by thousands. A snapshot comes
+about 1 s after a subscription. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -35,7 +35,7 @@ levels are sent as whole books only, twice a second. The time of a frame is `t`,
 without one were accepted. It advises to wait 1 s after connecting, because the first calendar
 second has only its share of the 100 messages: few are sent at once.
 
-Of the page's codes 42901 (TOO_MANY_REQUESTS) asks for fewer requests; 40801 (REQUEST_TIMEOUT) and
+Of the page's codes 42901 (TOO_MANY_REQUESTS) means too many requests; 40801 (REQUEST_TIMEOUT) and
 50001 (ERR_INTERNAL) pass, as 9010001 (maintenance) does, which ccxt knows.
 
 Compared in 2026-11: the page's list of breaking changes has none of `book` after 2025-12-17, and

@@ -8,8 +8,8 @@ Confirmed:
     ping, sequence: 2026-09-23, recorded: arbitrage-observatory, of derivatives
     limits: never: general knowledge
 
-In sync: each change's `prev_change_id` is the `change_id` before it; a snapshot has none and comes
-only after a subscription. Repair is unsubscribe and subscribe.
+Sequencing: each change's `prev_change_id` is the `change_id` before it; a snapshot has none and
+comes only after a subscription. To resync, unsubscribe and subscribe.
 
 Frames (JSON-RPC 2.0):
 
@@ -23,7 +23,7 @@ Frames (JSON-RPC 2.0):
     {"jsonrpc":"2.0","method":"heartbeat","params":{"type":"heartbeat"}}
      or "type":"test_request", to be answered by a `public/test` request
 
-Heartbeats come because we ask for them (`public/set_heartbeat`, every 10 s at the least); an
+We request heartbeats (`public/set_heartbeat`, every 10 s at the least); an
 unanswered `test_request` ends the connection. On a busy connection only the test requests come
 (wire probe of 2026-09-23, nemanull/arbitrage-observatory, on derivatives, which share the socket).
 The result of a request lists the channels that were accepted, `[]` where none was; another request

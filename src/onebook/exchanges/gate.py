@@ -3,8 +3,8 @@
 Page: https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api. The page's mirrors of
 2025 and 2026 agree, and so does a recorded delta of 2026-06 (U 38149401423, u 38149401433).
 
-In sync: `U` of each delta is the last `u + 1`; a frame with `full` replaces the book whenever it
-comes. Repair is unsubscribe and subscribe: a stream that is subscribed already is refused.
+Sequencing: `U` of each delta is the last `u + 1`; a frame with `full` replaces the book whenever it
+comes. To resync, unsubscribe and subscribe: a stream that is subscribed already is refused.
 
 Frames:
 

@@ -8,9 +8,9 @@ Confirmed:
         arbitrage-observatory
     channel, sequence: 2026-09-22, third-party: hummingbot
 
-In sync: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
+Sequencing: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
 after a subscription is the whole book and has `U == u`; nothing else marks it. A change that ends
-at the same `u` may follow: the book has it. Repair is unsubscribe and subscribe.
+at the same `u` may follow: the book has it. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -19,7 +19,7 @@ Frames:
     {"id":"1","status":200}                  between the snapshots of its request, or after them
     {"id":"1","status":400,"error":{"code":-1013,"msg":"Invalid stream name: xy@depth@100ms"}}
 
-The address asks for snapshots (`snapshot=-1`: all levels). One unknown name costs the whole
+The address asks for snapshots (`snapshot=-1`: all levels). One unknown name fails the whole
 request. A symbol's frames of `@depth` and of `@depth@100ms` look the same: only one of them is
 subscribed. The server pings every 20 s; a book that does not change is silent. In the list of
 symbols `quote_increment` is the step of prices and `tick_size` that of amounts.

@@ -1,7 +1,7 @@
 """HitBTC spot, API v3: the whole book in real time, snapshot on the socket, numbered deltas.
 
 Page: https://api.hitbtc.com/#subscribe-to-full-order-book (not read but in the sentences that a
-profile of the exchange quotes: what follows is of a recording, wire probes, ccxt and cryptofeed)
+profile of the exchange quotes: the rest is from a recording, wire probes, ccxt and cryptofeed)
 
 Confirmed:
 
@@ -9,7 +9,7 @@ Confirmed:
         arbitrage-observatory, of perpetuals
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
 
-In sync: each update's `s` is one more than that of the frame before it; a snapshot comes only
+Sequencing: each update's `s` is one more than that of the frame before it; a snapshot comes only
 after a subscription.
 
 Frames (recorded from FMFW, the same engine, in 2021: 869 updates of ten symbols without a gap):
@@ -24,7 +24,7 @@ Frames (recorded from FMFW, the same engine, in 2021: 869 updates of ten symbols
 `a` are asks. The answer to a request lists all symbols of the channel on this socket: unknown ones
 are missing there without an error (for which the page has code 2001). A second subscription of a
 symbol brings no second snapshot. The server pings on the protocol level every 30 s and closes with
-4002 where no pong came for 60 s; there is no other heartbeat, so a silent book says nothing.
+4002 where no pong came for 60 s; there is no other heartbeat, so a silent book proves nothing.
 cryptofeed (FMFW) follows `s` in the same way; ccxt reads the same members and does not look at `s`.
 
 Agreeing: wire probes of HitBTC itself, of perpetuals (spot comes on the same socket) in 2026-09

@@ -10,7 +10,7 @@ Confirmed:
     ping: 2026-09, recorded: arbitrage-observatory, of contracts
     limits: never: ours, but `req` once in 100 ms
 
-In sync: deltas are held from the acknowledgement on, the whole book is requested, and the first
+Sequencing: deltas are held from the acknowledgement on, the whole book is requested, and the first
 delta after it has its `seqNum` as `prevSeqNum`, as each later one has that of the delta before. A
 delta is the difference of two windows, so a whole book from between the two is requested again.
 

@@ -9,7 +9,7 @@ Confirmed:
         arbitrage-observatory
     channel, verbs: 2026-08-21, third-party: JKorf HyperLiquid.Net, `fast` with 5 levels
 
-In sync: every frame has the whole book, so that a lost one does no harm; nothing is numbered. The
+Sequencing: every frame has the whole book, so a lost frame does no harm; nothing is numbered. The
 usual channel is `fast`: since 2026-06 the other one, `slow` here (`feeds.overrides.hyperliquid.
 channel`), comes each 5 s, although the page, which has their levels (5 if fast, 20 if slow), still
 says half a second; a book that old stands across those of other exchanges
@@ -29,7 +29,7 @@ The first frame of a connection may be the text `Websocket connection establishe
 the exchange drop it: hyperliquid-python-sdk by these words, hyperliquid-rust-sdk as no object.
 
 A request names one coin. An unchanged book is sent again with a new `time`. An unknown coin ends
-the connection without a word, and with it all other books: only pairs of the list are asked for.
+the connection, and with it all other books, without a message: only listed pairs are requested.
 
 The list is a POST to `/info`, of `{"type":"spotMeta"}`. A pair is called `PURR/USDC` or `@107`, its
 coins are indexes into `tokens`, and their names are given by their deployers: those that bring a
@@ -39,7 +39,7 @@ most 5 significant figures and 8 less `szDecimals` decimals; the latter is the s
 Doubted in 2026-11: whether an unsubscription must repeat `fast`: it does, because it then has the
 words of its subscription.
 
-Unconfirmed: what is said to too many messages; that the greeting still comes (the recordings above
+Unconfirmed: the answer to too many messages; that the greeting still comes (the recordings above
 do not name it).
 """
 

@@ -11,11 +11,11 @@ Confirmed:
     sequence: 2026-10-23, third-party: ccxt 4.5.90, the unsigned checksum
     limits: 2026-09-22, recorded: arbitrage-observatory, about 40 pairs on a socket
 
-In sync: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
+Sequencing: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
 after it: bids, then asks, price and volume with eight decimals, without the point and without
 zeros before it, unsigned. Levels pushed out of the depth are not deleted by the exchange, so the
 book is cut there (`Exchange.truncate`). Another snapshot may come at any time, as after a change
-of currency rates, and replaces the book. Repair is unsubscribe and subscribe.
+of currency rates, and replaces the book. To resync, unsubscribe and subscribe.
 
 Frames:
 

@@ -9,9 +9,9 @@ Confirmed:
     channel, levels: 2026-07-10, third-party: tardis-node records v2 since then
     limits: 2026-01, page: docs.kraken.com, as of 2026
 
-In sync: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
-after it; levels pushed out of the 100 are not deleted by the exchange, so the book is cut there
-(`Exchange.truncate`). Repair is unsubscribe and subscribe.
+Sequencing: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
+after it; levels pushed out of the 100 are not deleted by the exchange, so the book is truncated
+there (`Exchange.truncate`). To resync, unsubscribe and subscribe.
 
 Frames:
 

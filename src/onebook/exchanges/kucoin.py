@@ -4,12 +4,12 @@ Pages: https://www.kucoin.com/docs-new/3470221w0 (order book),
 https://www.kucoin.com/docs-new/websocket-api/base-info/introduction-uta (welcome, ping, answers),
 https://www.kucoin.com/docs-new/change-log (limits: the entry of 2026-02-09).
 
-In sync: the first change of each delta (`O`) is the last one before it (`C`) + 1. The page lets a
-delta reach back too (`O` <= last < `C`); none is known. A snapshot has `O` = `C` and replaces the
+Sequencing: the first change of each delta (`O`) is the last one before it (`C`) + 1. The page lets
+a delta reach back too (`O` <= last < `C`); none is known. A snapshot has `O` = `C` and replaces the
 book whenever it comes. Levels that leave the best 500 are removed by a delta. Repair is unsubscribe
 and subscribe.
 
-Frames, JSON in binary frames; nothing may be asked for before the welcome:
+Frames, JSON in binary frames; no request is accepted before the welcome:
 
     {"sessionId":"e8e46556","message":"welcome","pingInterval":18000}
     {"sessionId":"e8e46556","data":"welcome","pingInterval":18000,"pingTimeout":10000}

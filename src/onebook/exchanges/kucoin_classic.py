@@ -11,13 +11,13 @@ Each connection needs a token, an address and a ping interval of its own, which
      "endpoint":"wss://ws-api-spot.kucoin.com/","pingTimeout":10000,"encrypt":true,
      "protocol":"websocket"}]}}
 
-In sync: deltas are held from the acknowledgement on, the REST body drops those with `sequenceEnd`
-<= `sequence`, then each `sequenceStart` is the last `sequenceEnd` + 1. A row with a price of 0 has
-no level, it only uses up a number. Rows of the first delta that are not newer than the body, which
-the page drops, are applied: they have the amount of the body, or a newer row of their frame
-replaces it (each of 3,853 recorded frames has one row).
+Sequencing: deltas are held from the acknowledgement on, the REST body drops those with
+`sequenceEnd` <= `sequence`, then each `sequenceStart` is the last `sequenceEnd` + 1. A row with a
+price of 0 has no level, it only uses up a number. Rows of the first delta that are not newer than
+the body, which the page drops, are applied: they have the amount of the body, or a newer row of
+their frame replaces it (each of 3,853 recorded frames has one row).
 
-Frames; nothing may be asked for before the welcome:
+Frames; no request is accepted before the welcome:
 
     {"id":"NSkIrWGB1s","type":"welcome"}
     {"id":"1","type":"ack"}

@@ -9,7 +9,7 @@ Confirmed:
     channel, levels: 2026-07, page: index.html
     limits: never: ours, the page states none of the socket
 
-In sync: every frame has the whole book, so that a lost one does no harm. A subscription is answered
+Sequencing: every frame has the whole book, so a lost frame does no harm. A subscription is answered
 by the first frame of its book alone, or by an error.
 
 Frames; numbers are JSON numbers, the time is Beijing's (UTC+8) and names no zone:

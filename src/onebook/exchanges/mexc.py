@@ -12,7 +12,7 @@ Confirmed:
     levels: 2026-06-17, page: websocket-proto
     limits: 2025-08-08, page: spot_v3_en
 
-In sync: deltas are held from the acknowledgement on, the REST body drops those with
+Sequencing: deltas are held from the acknowledgement on, the REST body drops those with
 `toVersion <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `fromVersion` is
 the last `toVersion + 1`. (Rule 6 of the page omits the 1; a body that ends where a delta starts
 joins.)
@@ -31,7 +31,7 @@ Text messages are JSON; a refusal has the code 0 too, and an unknown pair is "bl
 
 REST body, `/api/v3/depth`: {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":[["0.0026","100"]]};
 tardis-node reads a `timestamp` (ms) beside them. A limit above 2000 is cut to 2000 without a word
-(seen by others; the page says 5000), so 1000 are asked for: a side that is not full must be the
+(seen by others; the page says 5000), so 1000 are requested: a side that is not full must be the
 whole side. Numbers are padded there and trimmed in deltas.
 
 A connection without a subscription ends after 30 s, one without data or ping after 60 s, any after
@@ -41,8 +41,8 @@ also where it is to an unsubscription: its number distinguishes them.
 Doubted in 2026-11: pairs whose `isSpotTradingAllowed` is false, though their books exist: they are
 left out, because no order by API can meet these books and leveraged tokens are among them.
 
-Unconfirmed: whether a server sends id 0 to a numbered request (then the channel counts); what it
-says to too many requests; whether an unsubscription makes room for another of the 30; how many
+Unconfirmed: whether a server sends id 0 to a numbered request (then the channel counts); the answer
+to too many requests; whether an unsubscription makes room for another of the 30; how many
 connections an address may open.
 """
 

@@ -2,7 +2,7 @@
 
 Page: https://www.okx.com/docs-v5/en/#order-book-trading-market-data-ws-order-book-channel
 
-In sync: each update's `prevSeqId` equals the `seqId` before it (which may fall at maintenance);
+Sequencing: each update's `prevSeqId` equals the `seqId` before it (which may fall at maintenance);
 a snapshot comes only after a subscription, so repair is unsubscribe and subscribe.
 
 Frames:
@@ -16,7 +16,7 @@ Frames:
     pong                                                             to our text `ping`
 
 An update with empty sides and `prevSeqId == seqId` comes after about 60 s without a change: a
-heartbeat of that instrument. Code 60014 asks for fewer requests; passing errors (50001, 50004,
+heartbeat of that instrument. Code 60014 means too many requests; passing errors (50001, 50004,
 50005, 50013, 50026, 60016 and 63999 by ccxt's table) are known by their words. `checksum` has been
 0 since 2026 and is checked only where it is not; recordings of 2022 have it and no ids, so that ids
 are all -1 there and chain trivially. `books-l2-tbt` (10 ms) needs a login of a VIP account.

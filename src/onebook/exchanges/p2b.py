@@ -9,11 +9,12 @@ Confirmed:
     channel, depth: 2026-06, third-party: a survey of the page
     limits: never: ours, the page states none
 
-In sync: no numbers and no checksum, only the order of the socket. A full book (`true`) comes after
-a subscription, again about every 60 s while the market changes, and replaces what was there: a lost
-change is repaired within a minute where the market is busy. Levels that leave the 100 are removed
-by a change. A subscription replaces the one before it on its connection (`ExchangeLimits.topics`
-is 1, and the supervisor opens one for each market); repair is to subscribe again.
+Sequencing: no numbers and no checksum, only the order of the socket. A full book (`true`) comes
+after a subscription, again about every 60 s while the market changes, and replaces what was there:
+a lost change is repaired within a minute where the market is busy. Levels that leave the 100 are
+removed by a change. A subscription replaces the one before it on its connection
+(`ExchangeLimits.topics` is 1, and the supervisor opens one for each market); repair is to subscribe
+again.
 
 Frames, JSON-RPC; blanks stand after colons and commas:
 

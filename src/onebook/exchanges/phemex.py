@@ -8,9 +8,9 @@ Confirmed:
     channel, verbs, sequence, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
     ping, limits: 2026-09-22, recorded: arbitrage-observatory, of perpetuals
 
-In sync: by the order of the socket. `sequence` only grows, by any number, so that nothing shows a
-lost delta; each minute a snapshot of each book heals it. Another subscription of a book brings
-another snapshot. There is no request that leaves one book: `orderbook.unsubscribe` leaves all.
+Sequencing: by the order of the socket. `sequence` only grows, by any number, so a lost delta is not
+detected; a snapshot of each book every minute repairs it. Another subscription of a book brings
+another snapshot. One book cannot be unsubscribed: `orderbook.unsubscribe` ends all.
 
 Frames:
 
@@ -23,16 +23,16 @@ Frames:
     {"error":null,"id":0,"result":"pong"}                              to our `server.ping`
 
 A price is an integer of 10^-8 (`priceScale` of the pair), an amount one of 10^-`valueScale` of the
-base currency; `/public/products` states both. A pair whose currency it does not list is left out:
-with a scale that is guessed every amount would be wrong. `timestamp` is in nanoseconds.
+base currency; `/public/products` states both. Pairs with unlisted currencies are skipped:
+a guessed scale would make every amount wrong. `timestamp` is in nanoseconds.
 
-A level that leaves the 30 is removed in recordings, which is undocumented, so the book is cut to
-30 after each change. A silent client is dropped after 30 s, however busy its connection. ccxt reads
-the same frames, takes 8 where a currency has no scale, and cuts when it shows a book.
+A level that leaves the 30 is removed in recordings, which is undocumented, so the book is truncated
+to 30 after each change. A silent client is dropped after 30 s, however busy its connection. ccxt
+reads the same frames, takes 8 where a currency has no scale, and cuts when it shows a book.
 
 Recorded in 2026-09 on perpetuals, which share the socket (nemanull/arbitrage-observatory): the
 errors, a snapshot each 60 s, books equal to it, 101 subscriptions on a connection where the page
-allows 20. Recordings of spot are of 2021. Unconfirmed: what is said to too many requests.
+allows 20. Recordings of spot are of 2021. Unconfirmed: the answer to too many requests.
 
 Doubted in 2026-11: names that begin with `s`, of which some are perpetuals (tardis-node, 2026-05
 and -07): the list's `type` decides here.

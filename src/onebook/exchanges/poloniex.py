@@ -8,8 +8,8 @@ Confirmed:
     ping: 2026-09-23, recorded: arbitrage-observatory, of futures v3
     limits: never: the page, whose date is not known
 
-In sync: `lastId` of each update is the `id` before it; every snapshot starts anew, and an update
-that comes before the first one is ignored. Repair is unsubscribe and subscribe.
+Sequencing: `lastId` of each update is the `id` before it; every snapshot starts anew, and an update
+that comes before the first one is ignored. To resync, unsubscribe and subscribe.
 
 Frames:
 

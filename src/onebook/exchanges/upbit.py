@@ -8,7 +8,7 @@ Confirmed:
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
         arbitrage-observatory
 
-In sync: every frame has the whole book, so that a lost one does no harm; the first is the snapshot
+Sequencing: every frame has the whole book, so a lost frame does no harm; the first is the snapshot
 that answers a request, and nothing else does. A request replaces all before it: it names every
 book of the connection, brings a snapshot of each, and there is no other way to unsubscribe.
 
@@ -25,8 +25,8 @@ Unknown codes are silent, the others of their request are served. Recordings of 
 A socket without traffic for 60 s (the page: 120) is closed; our protocol pings are traffic.
 ccxt watchOrderBook agrees: each frame replaces the book, each request names all codes.
 
-Compared in 2026-11: 1, 5, 15 and 30 levels are served since 2025-07, and the 30 of the default are
-what is asked for.
+Compared in 2026-11: 1, 5, 15 and 30 levels are served since 2025-07, and the default of 30 is
+requested.
 
 Unconfirmed: that the error for too many requests says so in its name.
 """

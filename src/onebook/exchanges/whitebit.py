@@ -8,13 +8,13 @@ Confirmed:
         mostly of perpetuals
     limits: 2026-09-01, page: docs.whitebit.com, with the new address
 
-In sync: each update's `past_update_id` equals the `update_id` before it, which counts all changes
-of a market and leaps. A full book has no `past_update_id` and replaces what was there; it comes
-after a subscription and whenever nothing changed for 10 s, which makes it the heartbeat of its
-book. Repair is another subscription, which brings one as well. The page cuts the book to the limit
-after each update. Frames without `update_id` are followed too, unchained (the order of the socket
-is all that guards them): two clients saw them, and an older page (`whitebit-exchange/api-docs`) has
-no other. The next frame with an id takes up the chain.
+Sequencing: each update's `past_update_id` equals the `update_id` before it, which counts all
+changes of a market and leaps. A full book has no `past_update_id` and replaces what was there; it
+comes after a subscription and whenever nothing changed for 10 s, which makes it the heartbeat of
+its book. Repair is another subscription, which brings one as well. The page cuts the book to the
+limit after each update. Frames without `update_id` are followed too, unchained (the order of the
+socket is all that guards them): two clients saw them, and an older page
+(`whitebit-exchange/api-docs`) has no other. The next frame with an id takes up the chain.
 
 Frames:
 
@@ -29,7 +29,7 @@ Frames:
     {"id":0,"result":"pong","error":null}                              to our `ping`
 
 The fourth parameter of a subscription keeps the other markets of the socket; each request has one
-market. Code 7 asks for fewer requests; 2, 3 and 5 (internal error, service unavailable, service
+market. Code 7 means too many requests; 2, 3 and 5 (internal error, service unavailable, service
 timeout) pass. A
 client that sends nothing for 60 s is dropped, one that sends no JSON at once. The host is the one
 that stays after 2027-03-01; ccxt has the older one, the same request and frames, and does not look

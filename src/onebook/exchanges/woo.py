@@ -8,10 +8,10 @@ levels, pushed every 200 ms); `websocket_introduction`, `subscribe`, `Unsubscrib
 trading, and never an order by API: on perpetuals, where both books were recorded, the one with them
 was 11 ppm wide and the one without them 3,652. The channel without them, `orderbookupdate`, is
 accepted for spot and sends nothing (the maintainers of ccxt found so, pull request 29578 of
-2026-08), so it cannot be followed. Who trades by API leaves WOO X out (`["all", "-woo"]`).
+2026-08), so it cannot be followed. Exclude WOO X to trade by API (`["all", "-woo"]`).
 
-In sync: each frame has the whole book, so that a lost one does no harm. A book of which no frame
-came for 15 s is started by REST, and one without a frame for minutes is compared with it;
+Sequencing: each frame has the whole book, so a lost frame does no harm. A book without a frame
+for 15 s is started by REST, and one without a frame for minutes is compared with REST;
 `rpi=true` asks for the book with the same orders. A body and a frame name the time of the book's
 last change, so that the older of the two is dropped.
 
@@ -26,8 +26,8 @@ Frames:
     {"topic":"orderbook10@SPOT_BTC_USDT","ts":1790137719008,"data":{"ts":1790137718138,
      "bids":[["87062","13.89220"]],"asks":[["87063","4.53491"]],"s":"SPOT_BTC_USDT"}}
 
-The answer lists what is accepted: an unknown pair is left out, and so is a topic that is subscribed
-already. An unknown command is refused as a request of too many topics is. The time of a frame is
+The answer lists the accepted topics: unknown pairs and topics that are already subscribed are
+absent. An unknown command is refused as a request of too many topics is. The time of a frame is
 that of its data, when the book was made; the outer `ts` is when it was sent. The levels of a REST
 body are objects:
 {"success":true,"timestamp":1751620923344,"data":{"asks":[{"price":"2","quantity":"1"}],"bids":[]}}
@@ -48,7 +48,7 @@ Confirmed:
 
 Unconfirmed: which levels of a frame are retail-only orders, so that a level may not be there for an
 order by API; frames of spot, which were not recorded; whether a frame comes at the subscription or
-with the next change; what the answer is to too many requests.
+with the next change; the answer to too many requests.
 """
 
 from collections.abc import Sequence

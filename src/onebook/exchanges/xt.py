@@ -9,7 +9,7 @@ Confirmed:
     channel, verbs, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
     ping, limits: 2026-09-22, recorded: arbitrage-observatory, of futures
 
-In sync: as Binance. The body drops deltas with `i <= lastUpdateId`, the first kept contains
+Sequencing: as for Binance. The body drops deltas with `i <= lastUpdateId`, the first kept contains
 `lastUpdateId + 1`, then each `fi` is the last `i + 1`. A hummingbot connector that keeps this rule
 counted no gap in 430 deltas (2026-09-23); ccxt subscribes to the same stream and checks no number.
 
@@ -36,8 +36,8 @@ page's 100 ms agree.
 
 Unconfirmed on spot: the two errors, which were recorded on futures; whether a request with one
 unknown pair is refused as a whole (it is taken for that: the others are asked for again, which
-changes nothing where they were accepted); how many streams a request may have (50 are sent); what
-is said to too many requests.
+changes nothing where they were accepted); how many streams a request may have (50 are sent); the
+answer to too many requests.
 
 The pages require that `permessage-deflate` is offered in the handshake, so it is. A client reports
 that servers which do not grant it fall behind.
