@@ -196,6 +196,8 @@ export class Session {
   has(symbol: string): boolean;
   /** The reply to one message; asked again on the next connection if this one ends before. */
   ask(message: Record<string, any>): Promise<Record<string, any>>;
+  /** The merged book of a symbol, once; options that are absent are those of its subscription. */
+  orderBook(symbol: string, options?: BookOptions): Promise<View>;
   exchanges(): Promise<Record<string, any>>;
   pairs(exchange?: string): Promise<Record<string, any>>;
   /** The round trip in milliseconds; a connection that does not answer within `pingTimeoutS` is given up. */

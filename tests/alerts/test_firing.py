@@ -25,7 +25,7 @@ from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
 from nodes.servers import nats_server
 from onebook import app, core, metrics
-from onebook.app.upkeep import upkeep
+from onebook.app.node import upkeep
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.http.socket_limits import PROBES_MAX
 from onebook.model import DAY_MS, Tier

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from onebook.accounts.usage import Batch
-from onebook.app.usage_files import usage_file
+from onebook.app.node import usage_file
 from onebook.config import Settings
 from onebook.errors import ConfigError
 from onebook.store import Store, UsageCell

@@ -14,7 +14,7 @@ from alerts.test_rules import declared
 from e2e.test_tls import Authority
 from onebook.config import GatewaySettings, ServerSettings, Settings, catalogue
 from onebook.config.settings import ENV_DELIMITER, ENV_PREFIX
-from onebook.http.listeners import FILES_RESERVE
+from onebook.http.server import FILES_RESERVE
 from onebook.http.socket_limits import PROBES_MAX
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from feeds.toy import paced
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.binance import BOOKS, SEED_PATH
+from onebook.exchanges.binance import BOOKS, SEED_PATH, SEED_WEIGHT
 from onebook.exchanges.kit import Limit, LossDetection, Scope, SeededEngine, join_by_rest
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.limits import FeedLimits
@@ -272,7 +272,8 @@ async def seeded(request) -> AsyncIterator[tuple[Rig, Instrument]]:
             name: replace(
                 exchange,
                 connector=partial(
-                    SeededEngine, replace(BOOKS, track=join_by_rest(SEED_PATH, SEED_LEVELS))
+                    SeededEngine,
+                    replace(BOOKS, track=join_by_rest(SEED_PATH, SEED_LEVELS, weight=SEED_WEIGHT)),
                 ),
                 limits=replace(exchange.limits, fetches=(Limit(budget, 60.0, Scope.ADDRESS),)),
             )

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from onebook.http.deadlines import DEADLINES, Wait
+from onebook.http.connection import DEADLINES, Wait
 from steady import PATIENCE_S, own_s
 
 from .rig import BIG, measured, peer_of, problem, served

@@ -5,7 +5,8 @@ import socket
 
 import uvicorn
 
-from onebook.http import EmbeddedServer, embedded
+from onebook.http import EmbeddedServer
+from onebook.http import server as http_server
 from steady import PATIENCE_S
 
 
@@ -15,7 +16,7 @@ async def answer(scope, receive, send):
 
 
 async def test_the_server_ends_at_once_when_asked_and_ticks_only_for_the_date(monkeypatch):
-    monkeypatch.setattr(embedded, "DATE_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(http_server, "DATE_S", 10 * PATIENCE_S)
     config = uvicorn.Config(answer, lifespan="off", log_config=None, ws="none")
     server, ticks = EmbeddedServer(config), []
     on_tick = server.on_tick

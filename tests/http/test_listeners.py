@@ -9,7 +9,7 @@ from in_process import in_process
 from onebook import http
 from onebook.config import ServerSettings
 from onebook.errors import ConfigError
-from onebook.http.listeners import FILES_RESERVE
+from onebook.http.server import FILES_RESERVE
 from onebook.http.socket_limits import PROBES_MAX
 from steady import PATIENCE_S
 
@@ -60,7 +60,7 @@ def test_files_are_reserved_for_all_sockets_probes_and_a_reserve(monkeypatch):
 def test_a_process_without_files_says_that_it_accepts_nothing_and_when_it_does_again():
     done = in_process("""
         import logging, os, resource, socket, sys
-        from onebook.http.listeners import ACCEPT_FAILING, AcceptWatch
+        from onebook.http.server import ACCEPT_FAILING, AcceptWatch
         logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level="INFO")
         with socket.create_server(("127.0.0.1", 0)) as listener:
             watch = AcceptWatch(listener)

@@ -3,7 +3,7 @@
 import h11
 import pytest
 
-from onebook.http.requests import RequestParser
+from onebook.http.connection import RequestParser
 
 from .rig import BIG, peer_of, served
 

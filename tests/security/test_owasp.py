@@ -17,7 +17,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from e2e.service import client_of, ws_url
-from onebook.app.web_application import web_application
+from onebook.app.node import web_application
 from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
 from onebook.model import Tier

@@ -99,13 +99,20 @@ class Market:
     def update(self, symbol: str, asked: dict) -> dict:
         """The next update: whole after a subscribe, then what changed in delta mode."""
         before = self.delivered.get(symbol)
-        now = self.delivered[symbol] = self.whole(symbol, self.updates + 1, asked)
+        self.updates += 1
+        self.middle += self.tick * self.random.randint(-6, 6)
+        now = self.delivered[symbol] = self.whole(symbol, self.updates, asked)
         return delta(before, now) if before and asked.get("mode") == "delta" else now
+
+    def book(self, asked: dict) -> dict:
+        """The book that was requested once, around the price of now; it moves nothing."""
+        state = self.random.getstate()
+        found = self.whole(asked["symbol"], 0, asked | {"fill": {}})
+        self.random.setstate(state)
+        return found | {"type": "aggregated_orderbook_data"}
 
     def whole(self, symbol: str, number: int, asked: dict) -> dict:
         depth = asked["depth"]
-        self.updates += 1
-        self.middle += self.tick * self.random.randint(-6, 6)
         bids, asks = self.levels(-1, depth), self.levels(1, depth)
         if self.crossed:
             price = float(self.middle + 5)
@@ -223,6 +230,10 @@ def reply(message: dict, market: Market) -> dict | None:
             return None
         case "ping":
             return {"type": "pong", "client_time": message["client_time"], "latency_ms": 0.4}
+        case "get_aggregated_orderbook" if market.deaf:
+            return None
+        case "get_aggregated_orderbook":
+            return market.book(message)
         case "subscribe_aggregated" if message["symbol"] == "NO/PE":
             return {
                 "type": "subscription_error",

@@ -58,7 +58,8 @@ CONTRAST = """(() => {
     judge("text", [r, g, b, shown], element, large ? 3 : 4.5);
     count += 1;
   }
-  const edged = "button, select, .chips label, input:not(.chips input)";
+  const edged =
+    "button:not(.pick, .remove), select, input:not([type=checkbox], [type=radio])";
   for (const element of document.querySelectorAll(edged)) {
     if (!element.checkVisibility({ opacityProperty: true })) continue;
     const { borderTopColor, backgroundColor } = getComputedStyle(element);
@@ -72,12 +73,22 @@ CONTRAST = """(() => {
 STOP = """(() => {
   const one = document.activeElement;
   if (one === document.body) return null;
-  const { outlineStyle } = getComputedStyle(one.matches(".chips input") ? one.parentElement : one);
+  const { outlineStyle } = getComputedStyle(one.matches(".range input") ? one.parentElement : one);
   const { top, bottom } = one.getBoundingClientRect();
-  return { at: [...document.querySelectorAll("*")].indexOf(one), what: one.outerHTML.slice(0, 90),
+  window.places ??= new Map([...document.querySelectorAll("*")].map((each, at) => [each, at]));
+  return { at: places.get(one), what: one.outerHTML.slice(0, 90),
     ring: outlineStyle !== "none", seen: bottom > 0 && top < innerHeight };
 })()"""
 
+STOPS_MAX = 400
+# How many there are: what can be focused, behind no modal dialog; radio buttons are one stop.
+STOPS = """(() => {
+  const all = "a[href], button, input:not([type=radio]), input:checked, select, summary,"
+    + "[tabindex='0']";
+  const root = document.querySelector("dialog:modal") ?? document;
+  return [...root.querySelectorAll(all)]
+    .filter((one) => one.checkVisibility() && !one.disabled).length;
+})()"""
 LIVE = "[...document.querySelectorAll('[aria-live], [role=status], [role=alert]')]"
 
 
@@ -125,7 +136,10 @@ async def test_text_and_edges_have_contrast_in_light_and_dark(
     await readable(page)
     await show(page, address, market)
     await readable(page)
-    await page.run("document.querySelector('#open-fees').click()")
+    await page.run("document.querySelector('#settings').click()")
+    await page.run("document.querySelector('.pick').click()")
+    await readable(page)
+    await page.run("document.documentElement.dataset.sides = 'green'")
     await readable(page)
     market.frozen = True
     await page.until("document.querySelector('.panel').dataset.live === 'no'")
@@ -135,23 +149,34 @@ async def test_text_and_edges_have_contrast_in_light_and_dark(
         await readable(page)
 
 
-@pytest.mark.parametrize("width", [320, 1366])
-async def test_the_keyboard_reaches_everything_in_order_and_is_seen(
-    page: Page, address: str, market: Market, width: int
-) -> None:
-    await page.open("about:blank")
-    await resize(page, width, mobile=False)
-    await show(page, address, market)
+async def stops_of(page: Page) -> list[dict]:
+    """Where the focus goes, a key press after the other, until it is where it was first."""
     await page.run("document.activeElement.blur()")
     stops: list[dict] = []
-    while True:
+    for _ in range(STOPS_MAX):
         for kind in ("rawKeyDown", "keyUp"):
             await page.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab",
                             windowsVirtualKeyCode=9)  # fmt: skip
         stop = await page.run(STOP)
-        if stop is None or len(stops) > 200:
+        if stop is None:  # the browser's own controls
+            continue
+        if stops and stop["at"] == stops[0]["at"]:
             break
         stops.append(stop)
+    return stops
+
+
+@pytest.mark.parametrize("drawer", [False, True])
+@pytest.mark.parametrize("width", [320, 1366])
+async def test_the_keyboard_reaches_everything_in_order_and_is_seen(
+    page: Page, address: str, market: Market, width: int, drawer: bool
+) -> None:
+    await page.open("about:blank")
+    await resize(page, width, mobile=False)
+    await show(page, address, market)
+    if drawer:
+        await page.run("document.querySelector('#settings').click()")
+    stops = await stops_of(page)
     places = [each["at"] for each in stops]
     first = places.index(min(places))
     assert len(places) == len(set(places)), "no stop comes twice: nothing holds the focus"
@@ -159,7 +184,12 @@ async def test_the_keyboard_reaches_everything_in_order_and_is_seen(
     assert [each["what"] for each in stops if not (each["ring"] and each["seen"])] == []
     reached = await names(page)
     assert [role for role, name in reached if not name and role != "RootWebArea"] == []
-    assert {"combobox", "checkbox", "button", "link"} <= {role for role, _ in reached}
+    roles = {role for role, _ in reached}
+    assert (
+        {"combobox", "checkbox", "button"} <= roles if drawer else {"combobox", "button"} <= roles
+    )
+    everything = await page.run(STOPS)
+    assert len(places) == everything > 20, "and nothing is left out"
 
 
 async def test_headings_landmarks_and_heads_of_tables(
@@ -237,20 +267,21 @@ async def test_the_contents_of_the_docs_can_be_skipped(page: Page, address: str)
     await page.until("document.activeElement.tagName === 'MAIN'")
 
 
-async def test_with_the_colours_of_the_user_a_chosen_exchange_still_looks_chosen(
+async def test_with_the_colours_of_the_user_a_picked_colour_is_still_seen(
     page: Page, address: str
 ) -> None:
     forced = [{"name": "forced-colors", "value": "active"}]
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.call("Emulation.setEmulatedMedia", features=forced)
-    box = "document.querySelector('#exchanges input')"
-    await page.until(f"!!{box}")
+    square = "document.querySelector('.pick')"
+    await page.until(f"!!{square}")
+    await page.run("document.querySelector('#settings').click()")
     place = await page.run(
         f"(({{x, y, width, height}}) => ({{x, y, width, height, scale: 1}}))"
-        f"({box}.getBoundingClientRect())"
+        f"({square}.getBoundingClientRect())"
     )
     seen = []
-    for checked in ("true", "false"):
-        await page.run(f"{box}.checked = {checked}")
+    for _ in range(2):
+        await page.run(f"{square}.click()")
         seen.append(await page.call("Page.captureScreenshot", format="png", clip=place))
     assert seen[0] != seen[1]

@@ -49,9 +49,20 @@ async def states(page: Page, address: str, market: Market) -> AsyncIterator[str]
     await page.until("document.querySelectorAll('.options li').length")
     yield "symbols"
     await page.run("document.activeElement.blur()")
-    await page.run("document.querySelector('#open-fees').click()")
-    yield "fees"
-    await page.run("document.querySelector('#fees').close()")
+    await page.run("document.querySelector('#settings').click()")
+    for name in ("kraken", "okx"):
+        await page.run(f"document.querySelector('.pick[value={name}]').click()")
+    yield "settings"
+    await page.run("document.querySelector('#drawer-close').click()")
+    await page.run("document.querySelector('.scroller').focus()")
+    await page.run("document.querySelector('.asks tr:last-child td').click()")
+    yield "a level"
+    for side in ("green", "blue"):
+        await page.run(
+            f"(() => {{ const one = document.querySelector('#sides'); one.value = '{side}';"
+            " one.dispatchEvent(new Event('change')); })()"
+        )
+        yield side
     await page.run("document.querySelector('#add').click()")
     await page.until(f"{PANELS}[1]?.textContent.trim()")
     yield "two symbols"

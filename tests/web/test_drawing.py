@@ -10,7 +10,7 @@ from web.scripted import GOOD_KEY, Market
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-UPDATES = 10
+DEPTH_EVERY_MS = 1_000  # the chart requests a book of its own
 SHOWN = "document.querySelector('.bids td')?.textContent.trim()"
 # Lines of charts from now on, by the class of their card's element.
 STROKES = """(() => {
@@ -40,17 +40,21 @@ async def test_a_chart_is_drawn_only_while_it_is_in_sight(
     await resize(page, 390, 700)
     await page.go(f"{address}/#key={GOOD_KEY}&levels=25")
     await page.until(SHOWN)
+    await page.until("document.querySelector('.depth canvas') !== null")
     await count_drawings(page, market)
     await page.run("scrollTo(0, 0)")
     await page.run(STROKES)
-    for _ in range(UPDATES):
+    requests = len(market.heard)
+    begin_ms = await page.run("performance.now()")
+    while await page.run("performance.now()") < begin_ms + 2 * DEPTH_EVERY_MS:
         await send(page, market)
     assert (await page.run("strokes"))["depth"] == 0
+    asked = {each["type"] for each in market.heard[requests:]}
+    assert "get_aggregated_orderbook" not in asked
     await page.run("document.querySelector('.depth').scrollIntoView()")
     await page.until("strokes.depth > 0")  # the newest book, without another update
     before = (await page.run("strokes"))["depth"]
-    await send(page, market)
-    assert (await page.run("strokes"))["depth"] > before
+    await page.until(f"strokes.depth > {before}")  # its own book, once a second
 
 
 async def test_the_shares_of_a_level_are_drawn_in_its_row_however_it_is_scrolled(
@@ -60,6 +64,8 @@ async def test_the_shares_of_a_level_are_drawn_in_its_row_however_it_is_scrolled
     await resize(page, 1366, 900, mobile=False)
     await page.go(f"{address}/#key={GOOD_KEY}&levels=200")
     await page.until(SHOWN)
+    await page.until("document.querySelectorAll('.pick').length > 3")
+    await page.run("document.querySelectorAll('.pick').forEach((one) => one.click())")
     await count_drawings(page, market)
     await send(page, market)
     # Of each row in sight: whether its bar has ink, and whether the gap between two rows has none.

@@ -121,27 +121,61 @@ async def test_the_focus_of_the_allowance_moves_to_the_key_when_it_is_hidden(
     page: Page, address: str, market: Market
 ) -> None:
     await show(page, address)
+    await page.run("document.querySelector('#settings').click()")
     await page.run("document.querySelector('#usage summary').focus()")
     await page.run("document.querySelector('#leave').click()")
-    await page.until("document.querySelector('#traffic').hidden")
+    await page.until("!document.querySelector('#drawer').checkVisibility()")
     assert await page.run(f"{FOCUSED}.id") == "key"
 
 
-async def test_the_exchanges_can_be_skipped(page: Page, address: str) -> None:
+async def test_the_symbol_is_the_first_stop(page: Page, address: str) -> None:
     await show(page, address)
     await page.run("document.activeElement.blur()")
     await press(page, "Tab")
-    assert await page.run(f"{FOCUSED}.className") == "skip"
-    await page.until(f"{FOCUSED}.getBoundingClientRect().top >= 0")
+    assert await page.run(f"{FOCUSED} === {SYMBOL}")
+
+
+async def test_the_drawer_opens_and_closes_by_key_and_is_remembered_with_its_sections(
+    page: Page, address: str
+) -> None:
+    await show(page, address)
+    drawer = "document.querySelector('#drawer')"
+    assert not await page.run(f"{drawer}.checkVisibility()")
+    await page.run("document.querySelector('#settings').focus()")
     await press(page, "Enter")
-    await page.until(f"{FOCUSED} === {SYMBOL}")
-    assert "panels" not in await page.run("location.hash")
+    assert await page.run(f"{drawer}.checkVisibility() && {drawer}.contains({FOCUSED})")
+    assert await page.run("document.querySelector('#settings').ariaExpanded") == "true"
+    await page.run("document.querySelector('#fees summary').focus()")
+    await press(page, "Enter")
+    await page.until("JSON.parse(localStorage.getItem('onebook.drawer')).open.includes('fees')")
+    await page.run("document.activeElement.blur()")
+    await page.go("about:blank")
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{drawer}.checkVisibility() && document.querySelector('#fees').open")
+    assert not await page.run(f"{drawer}.contains({FOCUSED})"), "it takes no focus by itself"
+    await page.run("document.querySelector('#drawer-close').focus()")
+    await press(page, "Escape")
+    assert not await page.run(f"{drawer}.checkVisibility()")
+    assert await page.run(f"{FOCUSED}.id") == "settings"
+    await page.go("about:blank")
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('.panel').dataset.live === 'yes'")
+    assert not await page.run(f"{drawer}.checkVisibility()")
+
+
+async def test_the_drawer_covers_no_book_where_both_fit(page: Page, address: str) -> None:
+    await show(page, address)
+    await page.run("document.querySelector('#settings').click()")
+    edges = (
+        "['.panel', '#drawer'].map((one) => document.querySelector(one).getBoundingClientRect())"
+    )
+    assert await page.run(f"(([panel, drawer]) => panel.right <= drawer.left)({edges})")
 
 
 async def test_panels_and_their_buttons_are_named_by_their_symbol(page: Page, address: str) -> None:
     await show(page, address, "&symbol=ETH/USDT&symbol=SOL/USDT")
     labels = "[...document.querySelectorAll('.panel, .remove')].map((one) => one.ariaLabel)"
-    assert await page.run(labels) == ["ETH/USDT", "Remove ETH/USDT", "SOL/USDT", "Remove SOL/USDT"]
+    assert await page.run(labels) == ["Remove ETH/USDT", "Remove SOL/USDT", "ETH/USDT", "SOL/USDT"]
 
 
 async def test_what_is_wrong_with_a_size_belongs_to_its_box(page: Page, address: str) -> None:

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from onebook.cli.codes import Codes
 from onebook.exchanges import NAMES as ALL
 from web.browser import CHROMIUM, Page, resize
 from web.scripted import EXCHANGES, GOOD_KEY, Market, status
@@ -65,7 +64,7 @@ async def test_an_exchange_that_goes_stale_is_shown_with_its_reason(
     await page.until(f"{state_of('kraken')} === 'stale'")
     text = await page.run("document.querySelector('.members [data-exchange=kraken]').innerText")
     assert "gap: a message is missing" in text
-    await page.until("!/KRA/.test(document.querySelector('.book').innerText)")
+    await page.until("!/kraken/.test(document.querySelector('.book').innerText)")
     market.stale.clear()
     await page.until(f"{state_of('kraken')} === 'live'")
     assert page.complaints == []
@@ -315,7 +314,10 @@ async def test_without_storage_everything_works_until_the_tab_is_closed(
     await page.call("Page.addScriptToEvaluateOnNewDocument", source=BLOCKED)
     await page.go(f"{address}/#key={GOOD_KEY}")
     await page.until(LADDER)
-    await page.run("document.querySelector('#theme').click()")
+    await page.run(
+        "(() => { const theme = document.querySelector('#theme'); theme.value = 'light';"
+        " theme.dispatchEvent(new Event('change')); })()"
+    )
     assert await page.run("document.documentElement.dataset.theme") == "light"
     await page.run(
         "(() => { const fee = document.querySelector('#fee-rows [name=okx]'); fee.value = '0.5';"
@@ -377,7 +379,7 @@ import("/web/page/book.js").then((m) => {
     bids: [level("10", "2", ["a", "b"], ["1.5", "0.5"]), level("9", "1", ["b"], ["1"])],
     asks: [level("9.5", "4", ["a"], ["4"])], marketStats: {}, ages: {}, fill: {} });
   const { of } = m.shareOf(book.bids);
-  return [m.depthLines(book), book.bids[1].total, of("b"), m.shareOf([]).of("a")];
+  return [m.depthLines(book, 10), book.bids[1].total, of("b"), m.shareOf([]).of("a")];
 })
 """
 
@@ -396,7 +398,7 @@ async def test_numbers_and_lines(page: Page, address: str) -> None:
     ]  # fmt: skip
     # The bid at 10 crosses the ask at 9.5: the chart's axis still rises.
     lines, total, share, nothing = await page.run(BOOK)
-    assert lines == [[9, 9.5, 10], [3, None, 2], [None, 4, None]]
+    assert lines == [[-10, -5, 0], [3, None, 2], [None, 4, None]]
     assert (total, share, nothing) == (3, 0.5, 0)
 
 
@@ -447,19 +449,14 @@ async def test_a_phone_names_the_exchanges_and_keeps_the_mid_clear(
     await page.go(f"{address}/#key={GOOD_KEY}")
     await page.until(LADDER)
     assert not await page.run(OVERLAPS)
-    codes = "[...document.querySelectorAll('.bids .codes')]"
-    assert await page.run(f"{codes}.every((each) => /^[A-Z]{{2}}/.test(each.innerText))")
+    named = "[...document.querySelectorAll('.bids .who')].map((each) => each.innerText)"
+    assert await page.run(f"{named}.every((each) => /^[a-z]{{2}}/.test(each))")
 
 
-CODES = "import('/web/page/palette.js').then(({ code }) => NAMES.map(code))"
-SHOWN = (
-    "[...document.querySelectorAll('#exchanges label:not([hidden])')].map((one) => one.innerText)"
-)
+SHOWN = "[...document.querySelectorAll('.choice:not([hidden])')].map((one) => one.textContent)"
 
 
-async def test_many_exchanges_are_found_by_name_and_have_codes_of_their_own(
-    page: Page, address: str, market: Market
-) -> None:
+async def test_many_exchanges_are_found_by_name(page: Page, address: str, market: Market) -> None:
     market.listed = [*EXCHANGES, *(name for name in ALL if name not in EXCHANGES)]
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(LADDER)
@@ -471,12 +468,6 @@ async def test_many_exchanges_are_found_by_name_and_have_codes_of_their_own(
     await page.run("document.querySelector('#tick-none').click()")
     left = sum("bit" not in name for name in market.listed)
     assert (await page.run("document.querySelector('#ticked').textContent")).startswith(f"{left} ")
-    codes = await page.run(CODES.replace("NAMES", str(list(market.listed))))
-    assert len(set(codes)) == len(codes)
-    assert {len(code) for code in codes} <= {2, 3}, "xt has but two letters"
-    listed = sorted(ALL)
-    fresh = CODES.replace("palette.js", "palette.js?anew").replace("NAMES", str(listed))
-    assert await page.run(fresh) == [*map(Codes().of, listed)], "the terminal has other codes"
 
 
 @pytest.mark.parametrize("width", [320, 683])
@@ -490,4 +481,7 @@ async def test_many_exchanges_do_not_widen_a_narrow_page(
     await page.until(LADDER)
     await page.until("document.querySelector('#exchanges').childElementCount > 20")
     assert await page.run("document.documentElement.scrollWidth <= innerWidth")
-    assert await page.run("document.querySelector('#exchanges').clientHeight < 120")
+    await page.run("document.querySelector('#settings').click()")
+    drawer = "document.querySelector('#drawer')"
+    assert await page.run(f"{drawer}.scrollWidth <= {drawer}.clientWidth")
+    assert await page.run("document.documentElement.scrollWidth <= innerWidth")

@@ -72,8 +72,9 @@ async def test_the_cost_of_a_size_is_priced_by_the_service_and_net_of_the_visito
     assert subscribed(market)[-1]["fill"] == {"notionals": ["10000"]}
     net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
     assert net == pytest.approx(average * 1.001, abs=0.01)
-    await page.run("document.querySelector('#open-fees').click()")
-    assert await page.run("document.querySelector('#fees').open")
+    await page.run("document.querySelector('#settings').click()")
+    await page.run("document.querySelector('#fees summary').click()")
+    assert await page.run("document.querySelector('#fee-rows input').checkVisibility()")
     await page.run(change("#fee-rows [name=okx]", "0.5"))
     net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
     assert net == pytest.approx(average * 1.003, abs=0.01), "half of it is bought on okx"
@@ -251,7 +252,7 @@ async def test_symbols_stand_side_by_side_and_the_address_says_what_is_shown_but
     await page.until(f"{titles}.join() === 'BTC/USDT,ETH/USDT'")
     assert await page.run("document.querySelector('.size').value") == "2"
     await page.until(READY)
-    await page.run("document.querySelector('.panel .remove').click()")
+    await page.run("document.querySelector('.remove').click()")
     await page.until(f"{titles}.join() === 'ETH/USDT'")
     async with asyncio.timeout(PATIENCE_S):
         while {"type": "unsubscribe_aggregated", "symbol": "BTC/USDT"} not in market.heard:
@@ -264,7 +265,8 @@ import("/web/page/state.js").then(({ readState, writeState }) => {
   const read = (fragment) => readState(fragment, { rows: 12 });
   const odd = read("#symbol=<b>&symbol=btc/usdt&symbol=BTC/USDT&size=0&by=x&levels=9&rate=99" +
     "&exchanges=okx,<i>");
-  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&levels=200&rate=10&exchanges=okx";
+  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&range=5" +
+    "&levels=200&rate=10&exchanges=okx";
   return [odd, writeState(read(far)) === far, writeState(read("")), read("#exchanges=").exchanges];
 })
 """
@@ -275,7 +277,14 @@ async def test_an_address_is_read_with_care_and_written_as_it_was_read(
 ) -> None:
     await page.open(address + "/")
     odd, same, usual, none = await page.run(STATE)
-    assert odd["panels"] == [{"symbol": "BTC/USDT", "group": "", "size": "10000", "by": "notional"}]
+    usual_panel = {
+        "symbol": "BTC/USDT",
+        "group": "",
+        "size": "10000",
+        "by": "notional",
+        "range": "0.5",
+    }
+    assert odd["panels"] == [usual_panel]
     assert (odd["rows"], odd["rate"], odd["exchanges"]) == (12, 5, ["okx"])
     assert (same, usual, none) == (True, "", [])
 
@@ -327,11 +336,11 @@ async def test_the_depth_chart_has_a_crosshair_and_a_zoom_that_outlives_updates(
     await page.until(f"{text('.best-bid')} !== '{first}'")
     assert await page.run(text(".depth-text")) == zoomed
     await page.run(key(".depth", "0"))
-    assert (await page.run(text(".depth-text"))).startswith("Drag, pinch")
+    assert not (await page.run(text(".depth-text"))).startswith("From ")
     await page.run(key(".depth", "ArrowRight"))
     await page.until(f"/ of (bids|asks) from the best price/.test({text('.depth-text')})")
     await page.run(key(".depth", "Escape"))
-    await page.until(f"/^Drag, pinch/.test({text('.depth-text')})")
+    await page.until(f"!/best price/.test({text('.depth-text')})")
 
 
 SIZES_TYPED = """import("/web/page/state.js").then(({ sizeOf }) => [
@@ -390,8 +399,8 @@ import("/web/page/book.js").then(({ crossings, nearest, readBook, imbalance, wit
   const row = ({ buy, sell, gap, left, amount }) =>
     [buy.exchange, sell.exchange, gap, left, amount];
   return [
-    crossings(book, feeOf).map(row), crossings(apart, feeOf), row(nearest(apart, feeOf)),
-    nearest(read([level("98", "1", ["a"], ["1"])], [level("99", "1", ["a"], ["1"])]), feeOf),
+    crossings(book, feeOf).map(row), crossings(apart, feeOf), nearest(apart, feeOf, 2).map(row),
+    nearest(read([level("98", "1", ["a"], ["1"])], [level("99", "1", ["a"], ["1"])]), feeOf, 2),
     [imbalance(book, 1), imbalance(book, 2), imbalance(book, 25), imbalance(read([], []), 8)],
     withFees(fill, "buy", feeOf), withFees(fill, "sell", feeOf)];
 })
@@ -408,7 +417,11 @@ async def test_crossings_imbalance_and_fees(page: Page, address: str) -> None:
         ["b", "a", 3, pytest.approx(-0.06), 1],
         ["a", "b", 1, pytest.approx(-2.03), 1],
     ]
-    assert (none, near, alone) == ([], ["a", "b", -2, pytest.approx(-4.97), 1], None)
+    assert (none, alone) == ([], [])
+    assert near == [
+        ["a", "b", -2, pytest.approx(-4.97), 1],
+        ["c", "a", -3, pytest.approx(-5.94), 1],
+    ]
     assert uneven == [0.2, pytest.approx(1 / 7), pytest.approx(1 / 7), None]
     assert bought == {"fees": pytest.approx(3.03), "average": pytest.approx(102.515)}
     assert sold == {"fees": pytest.approx(3.03), "average": pytest.approx(99.485)}
@@ -425,8 +438,14 @@ async def test_imbalance_is_that_of_the_levels_that_are_shown(
     assert len(book["bids"]) == 25
     bids, asks = (sum(row[1] for row in book[side][:8]) for side in ("bids", "asks"))
     percent = round(100 * abs(bids - asks) / (bids + asks))
-    said = f"{percent} % {'bids' if bids > asks else 'asks'}" if percent else "even"
-    assert await page.run(f"[{text('.imbalance')}, {text('.imbalance-of')}]") == [said, "8"]
+    sign = ("+" if bids > asks else "−") if percent else ""
+    found = await page.run(f"[{text('.imbalance')}, {text('.imbalance-of')}]")
+    assert found == [f"{sign}{percent} %", "8"]
+    style = "document.querySelector('.tilt').style"
+    ends = f"['--from', '--to'].map((name) => {style}.getPropertyValue(name))"
+    half = percent / 2
+    bar = (50, 50 + half) if bids > asks else (50 - half, 50)
+    assert [float(each.rstrip("%")) for each in await page.run(ends)] == list(bar)
 
 
 async def test_ten_updates_a_second_of_100_levels_and_36_exchanges_are_drawn_in_time(

@@ -11,9 +11,8 @@ from contextlib import AbstractAsyncContextManager
 
 from onebook import logs
 from onebook.app import feeder
-from onebook.app.node import Node
+from onebook.app.node import Node, running
 from onebook.app.reload import reload_node
-from onebook.app.wiring import running
 from onebook.config import ExchangeSettings, Settings
 
 log = logging.getLogger("onebook.app")

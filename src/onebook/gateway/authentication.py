@@ -64,9 +64,9 @@ class Charges:
         self._charge((connection,))
 
     def hand_over(self, connection: ClientPort) -> None:
-        """Charge everything written to a connection that gets another key, acknowledged or not.
+        """Charge all bytes written to a connection before it changes its key, acknowledged or not.
 
-        What its next key pays begins after it; without a key it was free.
+        The next key pays only for later bytes; bytes sent without a key are free.
         """
         self._add(connection.processor.key, connection.output.take_written())
 
@@ -76,7 +76,7 @@ class Charges:
             self._charge(group)
 
     def standing(self, key_id: str) -> Effects:
-        """Messages for a new connection: a warning, or the close where the allowance is used up."""
+        """Messages for a new connection: a warning, or the close if the allowance is used up."""
         if self._meter.over(key_id):
             return self.used_up(key_id)
         report = self._meter.report(key_id, self._clock.wall_us() // 1_000)
@@ -151,9 +151,9 @@ class Authenticator:
 
     Args:
         settings: Time limits.
-        accounts: Knows the keys and their tiers.
-        connections: Of this node, by key.
-        charges: Charges the delivered bytes before a connection changes its key.
+        accounts: Verify keys and have their tiers.
+        connections: The connections of this node, by key.
+        charges: Charge the delivered bytes before a connection changes its key.
         clock: Where time comes from.
         peers: The connections of other gateways.
     """
@@ -179,7 +179,7 @@ class Authenticator:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def verify(self, connection: ClientPort, command: VerifyKey) -> None:
-        """Start verifying a key; the connection gets the verdict later."""
+        """Start verifying a key; the verdict is delivered to the connection later."""
         opened_by = self._accounts.fingerprint(command.api_key)
         if connection.processor.key is not None and connection.processor.opened_by == opened_by:
             # No look-up: a suspension or replacement would have closed the connection.
@@ -212,7 +212,7 @@ class Authenticator:
         return self._accepted(command, key)
 
     def _accepted(self, command: VerifyKey, key: Key) -> KeyVerdict:
-        """The verdict for a key: shown by the text that was sent, which a rotation may outdate."""
+        """The verdict for a key, shown by the text that the client sent, even after a rotation."""
         shown = replace(key, prefix=command.api_key[:SHOWN_LENGTH])
         return KeyVerdict(command.message_id, shown, self._accounts.fingerprint(command.api_key))
 
@@ -239,7 +239,7 @@ class Authenticator:
     # The connection limit of a key
 
     async def _replace_dead(self, connection: ClientPort, key: Key) -> bool:
-        """At a key's connection limit, close a dead connection; whether that took a ping."""
+        """At a key's connection limit, close a dead connection; returns whether it pinged."""
         connections_max = self._connections_max(key)
 
         def full() -> bool:
@@ -268,7 +268,7 @@ class Authenticator:
 
     @property
     def waiting(self) -> int:
-        """How many keys wait for a ping that finds a dead connection."""
+        """How many keys wait for pongs of their connections."""
         return len(self._pong_awaited)
 
     def answered(self) -> None:
@@ -277,7 +277,7 @@ class Authenticator:
             answer.set()
 
     def _replace(self, key_id: str, *, silent_since_s: float) -> bool:
-        """Close the connection of a key that has been silent for longest, if there is one."""
+        """Close the dead connection of a key that has been silent for longest, if there is one."""
         dead = _dead(self._connections.of_key(key_id), silent_since_s)
         if dead is None:
             return False
@@ -290,7 +290,7 @@ class Authenticator:
     # Applying a verdict
 
     def admit(self, connection: ClientPort, verdict: KeyVerdict) -> Effects | None:
-        """Give a connection its key; None, or the last messages where the key is at its limit."""
+        """Assign a key to a connection; returns the last messages if the key is at its limit."""
         key, processor = verdict.key, connection.processor
         assert key is not None
         group = self._connections.of_key(key.key_id)
@@ -321,7 +321,7 @@ class Authenticator:
             connection.execute(effects.connection_limit(connections_max, now=self._now()))
 
     def welcome(self, connection: ClientPort, verdict: KeyVerdict) -> Effects:
-        """The reply to an accepted key, with a warning or the close where its allowance is used."""
+        """The reply to an accepted key, with a warning or the close if its allowance is used up."""
         assert verdict.key is not None
         processor = connection.processor
         session_id = processor.session_id or str(uuid.uuid4())
@@ -359,9 +359,9 @@ def _tier(key: Key | None) -> str:
 
 
 def _dead(connections: Iterable[ClientPort], silent_since_s: float) -> ClientPort | None:
-    """The connection that has been silent for longest, and at least since then.
+    """The connection that has been silent for longest, if that is at least since `silent_since_s`.
 
-    One that is closing counts as dead. A slow client is not pinged: what counts is when it last
+    A closing connection counts as dead. A slow consumer is not pinged; it is silent since it last
     read something.
     """
     found = None
@@ -410,8 +410,8 @@ class KeyEvents:
     def key_changed(self, key: Key, opened_by: Collection[bytes]) -> None:
         """A key was changed and may be used.
 
-        Connections from before a suspension are closed, also when it has been lifted, and those
-        opened with a text that was replaced. The others get the new tier.
+        Connections from before a suspension are closed, even if it has been lifted, and so are
+        those opened with a replaced text. The others get the new tier.
         """
         for connection in self._connections.of_key(key.key_id):
             known = connection.processor.key

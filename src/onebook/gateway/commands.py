@@ -15,7 +15,7 @@ from onebook.streams.options import MUST_BE
 from onebook.transactions.request import TransactionsRequest
 
 NAME_SHOWN_MAX: Final = 64
-NOT_NAMED: Final = (type(None), UnsetType)  # of a union: both are a field that is left out
+NOT_NAMED: Final = (type(None), UnsetType)  # members of a union that stand for an absent field
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.\w+`)?\Z", re.DOTALL)
 _FIELD = re.compile(r" - at `\$\.([A-Za-z_]+)")
@@ -43,7 +43,7 @@ def unreadable(error: ValidationError, body: type[Struct]) -> CommandRefused:
 
 
 def sentence(error: ValidationError, body: type[Struct]) -> str:
-    """Name the invalid field of a message and what it must be."""
+    """Describe a validation error: the invalid field, and what it must be."""
     text = str(error)
     if found := _UNKNOWN.match(text):
         return f"Unknown field {shown(found[1])}."
@@ -55,14 +55,14 @@ def sentence(error: ValidationError, body: type[Struct]) -> str:
 
 
 def shown(text: str) -> str:
-    """A client's text as messages quote it, truncated where it is long."""
+    """Quote a client's text in a message, truncated if it is long."""
     cut = text if len(text) <= NAME_SHOWN_MAX else text[:NAME_SHOWN_MAX] + "..."
     return f'"{cut}"'
 
 
 @cache
 def must_be(body: type[Struct], field: str) -> str:
-    """What a field must be, in words."""
+    """Describe the values that a field accepts."""
     hints = get_type_hints(body, include_extras=True)
     if field not in hints:  # the type of the message, which is there twice
         return f'"{body.__struct_config__.tag}", and only once'
@@ -107,7 +107,7 @@ SYMBOL_CHARACTERS_MAX: Final = 64
 
 MessageId = Annotated[
     Id,
-    about("Comes back in the reply or the error to this message.", "r1", "text or a number"),
+    about("Repeated in the reply or the error to this message.", "r1", "text or a number"),
 ]
 Symbol = Annotated[
     str,
@@ -138,16 +138,16 @@ ViewChanges: Any = msgspec.defstruct(
 
 
 class Identified(Struct):
-    """The id of a client message, whatever else is in it."""
+    """The id of a client message; all other fields are ignored."""
 
     id: MessageId = None
 
 
 class Head(Identified, kw_only=True):
-    """What every client message has: its type and an optional id."""
+    """Fields of every client message: its type or action, and an optional id."""
 
     type: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None
-    action: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None  # see `actions`
+    action: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None  # instead of a type
 
 
 class Authenticate(Struct, tag="authenticate"):
@@ -183,9 +183,9 @@ class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
 
 
 class Resync(Struct, tag="resync"):
-    """Ask for a full book on the subscription of a symbol.
+    """Get the full book of a subscription.
 
-    It is at most as old as the interval of the subscription, and at most a second.
+    It is not older than the interval of the subscription, and at most one second old.
     """
 
     symbol: Symbol
@@ -216,9 +216,9 @@ class GetPairs(Struct, tag="get_pairs"):
 class Ping(Struct, tag="ping"):
     """Check the connection; allowed before authenticating."""
 
-    # Raw: it comes back byte by byte; no digit is lost, and no nesting is too deep to encode.
+    # Raw: repeated byte by byte, so that no digit is lost and no nesting is too deep to encode.
     client_time: Annotated[
-        Raw | UnsetType, about("Anything; comes back in the pong.", 1763676000000)
+        Raw | UnsetType, about("Any value; repeated in the pong.", 1763676000000)
     ] = UNSET
     id: MessageId = None
 
@@ -247,7 +247,7 @@ class GetExchangesAction(Struct, tag_field="action", tag="get_exchanges"):
 class ValidateCredentialsAction(
     Struct, tag_field="action", tag="validate_credentials", forbid_unknown_fields=True
 ):
-    """Ask an exchange whether it accepts the operator's credentials."""
+    """Check the operator's credentials with an exchange."""
 
     exchange: Name
     testnet: bool | None = False
@@ -270,7 +270,7 @@ _TransactionsFields: Any = msgspec.defstruct(
 
 
 class SubscribeTransactionsAction(_TransactionsFields):  # type: ignore[misc]
-    """Get the transactions of an account: progress, the records, completion."""
+    """Get the transactions of an account: progress, records, completion."""
 
     id: Id = None
 

@@ -2,10 +2,10 @@
 
 uvicorn passes a WebSocket upgrade to the protocol that `Gateway.protocol` creates: it calls
 `connection_made`, then `data_received` with the upgrade request and everything after it.
-`lifecycle` has the states; what a client's messages mean is decided in `processor`.
+`lifecycle` has the states; `processor` handles the client's commands; `output` sends.
 
-Input is processed in turns of the event loop (`scheduler.Turns`). While it waits, the socket is not
-read, so that TCP flow control stops the client.
+Input is processed in turns of the event loop (`scheduler.Turns`). While input is pending, the
+socket is not read, so that TCP flow control stops the client.
 """
 
 import asyncio
@@ -60,13 +60,13 @@ from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.transactions import ActionRunner
 from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrader, library_log
 
-# Bytes scanned for the peer's close frame after ours; then reading stops. Each frame counts as at
-# least so many bytes, because it costs time.
+# Bytes scanned for the peer's close frame after ours; then reading stops. Each frame counts as
+# `CLOSING_FRAME_BYTES` more, because parsing it takes time.
 CLOSING_BYTES_MAX: Final = 65_536
 CLOSING_FRAME_BYTES: Final = 1_024
 TURN_FRAMES_MAX: Final = 16  # frames of one connection that a turn of the event loop processes,
 TURN_BYTES_MAX: Final = 65_536  # and their bytes
-PIECES_MAX: Final = 16  # reads without a whole frame; after them a pause between two reads
+PIECES_MAX: Final = 16  # reads without a complete frame, before reads are paced
 PIECE_PAUSE_S: Final = 0.01
 ABNORMAL: Final = 1006
 
@@ -94,7 +94,7 @@ class ConnectionParts:
     offenders: Offenders
     authenticator: Authenticator
     subscriptions: SubscriptionManager
-    actions: ActionRunner | None = None  # none: the node has no transaction interface
+    actions: ActionRunner | None = None  # None: no transaction interface
     fanout: Fanout
     totals: metrics.GatewayTotals
     make_processor: Callable[[], CommandProcessor]
@@ -157,12 +157,12 @@ class ClientConnection(asyncio.Protocol):
         self.code = ABNORMAL
         self.keepalive = Keepalive(parts.settings)
         self.opened_at = 0.0
-        self.queued = False  # there is input for the next turns of the event loop; set by `Turns`
-        self._paused = False  # input waits for a short time, because too much came
-        self._rest = b""  # bytes that came in and are not yet acted on
+        self.queued = False  # input waits for the next turns of the event loop; set by `Turns`
+        self._paused = False  # input is held back for a short time after a burst
+        self._rest = b""  # received bytes that are not processed yet
         self._pieces = 0  # reads since the last whole frame
-        self._closing_bytes = 0  # that came in after our close frame
-        self._inbound: Inbound | None = None  # of a message that is not complete
+        self._closing_bytes = 0  # received after our close frame
+        self._inbound: Inbound | None = None  # parser of an incomplete message
 
     # asyncio.Protocol
 
@@ -195,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
         self._turns.read(self)
 
     def eof_received(self) -> bool:
-        """The peer sends no more: close."""
+        """The peer has shut down its sending side: close."""
         return False
 
     def pause_writing(self) -> None:
@@ -224,7 +224,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def silent_since_s(self) -> float:
-        """Since when it has not answered or, where it is behind, not read; 0 if neither."""
+        """When its unanswered ping was sent or, of a slow consumer, its last read; 0 without."""
         return self.keepalive.progress_at if self.output.behind else self.keepalive.ping_at
 
     @property
@@ -357,11 +357,11 @@ class ClientConnection(asyncio.Protocol):
     # Pings and the close frame
 
     def ping(self, now_s: float) -> None:
-        """Measure the round trip; the answer must come before the next ping."""
+        """Send a ping, which measures the round trip; its pong is due before the next ping."""
         self.output.transmit(frames.ping_frame(self.keepalive.ping(now_s)))
 
     def end(self, code: int, reason: str) -> None:
-        """Send a close frame; the socket closes with the peer's answer or in time."""
+        """Send a close frame; the socket closes on the peer's answer or at the close timeout."""
         if self.output.ended:
             return
         frame = frames.close_frame(code, reason)
@@ -376,7 +376,7 @@ class ClientConnection(asyncio.Protocol):
     # Effects of commands
 
     def execute(self, effects: Effects) -> None:
-        """Execute an effect of the processor."""
+        """Execute effects of the processor."""
         for effect in effects:
             EFFECTS[type(effect)](self, effect)
 
@@ -385,7 +385,7 @@ class ClientConnection(asyncio.Protocol):
         self._parts.authenticator.verify(self, effect)
 
     def verdict_received(self, verdict: KeyVerdict) -> None:
-        """The key was verified, or could not be."""
+        """Verification of the key has ended."""
         self._move(ConnectionEvent.VERDICT_RECEIVED, verdict)
 
     def _fetch_book(self, effect: FetchBook) -> None:
@@ -420,19 +420,19 @@ class ClientConnection(asyncio.Protocol):
     # Messages
 
     def pong(self, data: bytes) -> bool:
-        """A pong; whether it answers our ping."""
+        """Handle a pong; returns whether it answers our ping."""
         if not self.keepalive.pong(data, self._clock.monotonic()):
             return False
         self._parts.authenticator.answered()
         return True
 
     def useless_frame(self) -> None:
-        """Count a useless frame; too many are a flood."""
+        """Count a useless frame against the flood limit."""
         if self.processor.limits.flooded(self._clock.monotonic()):
             self.end(CloseCode.FLOOD, "frame flood")
 
     def message(self, data: bytes, *, text: bool) -> None:
-        """One whole message: text goes to the processor of commands."""
+        """Handle a complete message: text is a command, binary is refused."""
         if not text:
             self.end(CloseCode.NOT_TEXT, "only text messages are understood")
             return
@@ -444,7 +444,7 @@ class ClientConnection(asyncio.Protocol):
         self.command(decoded)
 
     def command(self, text: str) -> None:
-        """One text message."""
+        """Execute one text message."""
         parts, latency_ms = self._parts, self.keepalive.latency_ms
         parts.totals.messages += 1
         self.execute(self.processor.received(text, now=parts.now(), latency_ms=latency_ms))
@@ -452,7 +452,7 @@ class ClientConnection(asyncio.Protocol):
     # Input, in turns of the event loop
 
     def read(self, ends_at: float) -> bool:
-        """Process received input within the budget of one turn; whether there is more."""
+        """Process received input within the budget of one turn; returns whether more is left."""
         if self.state in BEFORE_OPEN:
             if not self._paused and self.state is ConnectionState.HANDSHAKE:
                 data, self._rest = self._rest, b""
@@ -481,7 +481,7 @@ class ClientConnection(asyncio.Protocol):
         return more and self._may_act()
 
     def pace_reading(self) -> None:
-        """Read from the socket, or pause, by the state of the connection."""
+        """Resume or pause reading from the socket, depending on the connection's state."""
         if self.lost or self.transport.is_closing():
             return
         if self.queued or not self._may_act():
@@ -529,7 +529,7 @@ class ClientConnection(asyncio.Protocol):
             self.useless_frame()
 
     def _answer_frame(self, inbound: "Inbound") -> None:
-        """Send what RFC 6455 requires: pongs, and the close after a close or an error."""
+        """Send the frames that RFC 6455 requires: pongs, and the close after a close or error."""
         last = b""
         for data in inbound.to_send():
             if self.output.ended:
@@ -543,7 +543,7 @@ class ClientConnection(asyncio.Protocol):
             self.output.half_close()
 
     def _await_close(self, came: int) -> None:
-        """Look for the peer's close frame after ours; end reading at `CLOSING_BYTES_MAX`."""
+        """Look for the peer's close frame after ours, within `CLOSING_BYTES_MAX`."""
         if self.state is not ConnectionState.CLOSING:
             self._rest = b""
             return
@@ -643,9 +643,9 @@ _DATA: Final = frozenset((Opcode.TEXT, Opcode.BINARY, Opcode.CONT))
 class Incoming(Enum):
     """Result of parsing one frame."""
 
-    TEXT = auto()  # a whole message
+    TEXT = auto()  # a complete message
     BINARY = auto()
-    FRAGMENT = auto()  # a part of a message; it costs as much as one, and may be empty
+    FRAGMENT = auto()  # costs as much as a message, and may be empty
     PING = auto()
     PONG = auto()
 
@@ -663,7 +663,7 @@ class Inbound:
             self._parser.extensions = [PerMessageDeflate(True, True, 15, 15)]
         self._payload = bytearray()
         self._opcode = Opcode.TEXT
-        self.begun = False  # a message has begun and is not complete
+        self.begun = False  # a message is incomplete
 
     @property
     def held_bytes(self) -> int:
@@ -688,7 +688,7 @@ class Inbound:
 
     @property
     def close_code(self) -> int | None:
-        """The code of the close frame that is among `to_send`; None where there is none."""
+        """The code of the close frame in `to_send`; None without one."""
         if self._parser.state is PARSER_OPEN:
             return None
         sent = self._parser.close_sent
@@ -712,5 +712,5 @@ def _kind(opcode: Opcode) -> Incoming:
 
 
 def is_close(frame: bytes) -> bool:
-    """Whether a frame closes the connection; it may come in the middle of a message."""
+    """Whether a frame closes the connection; it may arrive in the middle of a message."""
     return frame[0] & 0x0F == Opcode.CLOSE

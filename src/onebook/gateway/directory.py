@@ -1,4 +1,4 @@
-"""Exchanges and pairs, encoded for the WebSocket replies."""
+"""Exchanges and pairs for replies, and the streams that commands describe."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
@@ -19,9 +19,9 @@ from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes
 
-KEPT_S: Final = 5.0  # how long encoded lists are cached: they are long and change hourly
+KEPT_S: Final = 5.0  # encoded lists are long and change hourly
 SUGGESTIONS_MAX: Final = 3
-SIMILAR_MAX: Final = 12  # candidates checked: not all are traded on the requested exchanges
+SIMILAR_MAX: Final = 12  # candidates; not all are traded on the requested exchanges
 ACTIVE: Final = "active"
 
 # Base currencies by kind, for `categories` of one exchange's pairs.
@@ -47,14 +47,14 @@ class GatewaySupervisor(BookSupervisor, Protocol):
 
 
 class Directory:
-    """The catalogue as clients see it; long lists are encoded at most once in `KEPT_S`.
+    """Lists of exchanges and pairs for clients; long lists are encoded at most once in `KEPT_S`.
 
     Args:
-        catalogue: Which instruments there are.
-        supervisor: How feeds do.
-        monotonic: The time in seconds.
-        via: The exchanges in use without a connector of ours, with the library of each.
-        expected_gb: What a stream costs a client in 30 days; None while that is not known.
+        catalogue: The instruments of all exchanges.
+        supervisor: State of the feeds.
+        monotonic: Monotonic time in seconds.
+        via: Enabled exchanges without a connector, and the library of each.
+        expected_gb: GiB that a stream costs a client in 30 days; None while unknown.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Directory:
 
     @property
     def supported(self) -> Sequence[str]:
-        """The exchanges in use, by name."""
+        """The enabled exchanges, sorted by name."""
         return tuple(sorted({*self._supervisor.in_use(), *self._via}))
 
     def resolve(self, name: str) -> str | None:
@@ -89,7 +89,7 @@ class Directory:
         return known if known in self._supervisor.in_use() else None
 
     def suggest(self, symbol: str, wanted: Collection[str]) -> list[str]:
-        """Return symbols like a refused one that at least one of these exchanges trades."""
+        """Return symbols similar to a refused one that one of these exchanges trades."""
         similar = self._catalogue.suggest(symbol, SIMILAR_MAX)
         found = [
             each
@@ -150,10 +150,10 @@ class Directory:
 
 
 GROUP_DIGITS_MAX: Final = 18
-# Finer than nearly every tick. With more, most prices at this scale exceed 64 bits, and each merge
-# takes many times as long.
+# Finer than nearly every tick. With more decimals, most prices exceed 64 bits, which makes each
+# merge many times as slow.
 GROUP_DECIMALS_MAX: Final = 12
-LIST_RETRY_S: Final = 10  # a list that could not be read is read again within a minute
+LIST_RETRY_S: Final = 10  # a failed list is fetched again within a minute
 
 
 def stream_key(
@@ -254,7 +254,7 @@ def _none_known(directory: Directory, selection: ExchangeSelection) -> CommandRe
 
 
 def no_exchange(name: str) -> str:
-    """Say that there is no such exchange, and what to use instead where that is known."""
+    """Message that an exchange is unknown, with the name to use instead if there is one."""
     return f"Unknown exchange {shown(name)}. {instead_of(name)}".rstrip()
 
 

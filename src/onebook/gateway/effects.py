@@ -14,7 +14,7 @@ from onebook.streams import StreamKey
 
 
 class MessageTime(Struct, frozen=True):
-    """The time of a message: monotonic seconds and microseconds since 1970."""
+    """Time of a message: monotonic seconds, and microseconds since 1970."""
 
     s: float
     wall_us: int
@@ -37,7 +37,7 @@ class VerifyKey(Struct, frozen=True):
 
 
 class OpenView(Struct, frozen=True):
-    """Subscribe to a stream, instead of `previous` if there was one for the symbol."""
+    """Subscribe to a stream; it replaces `previous`, the symbol's stream until now."""
 
     key: StreamKey
     previous: StreamKey | None
@@ -83,7 +83,7 @@ Effects = Iterable[Effect]
 
 
 class KeyVerdict(Struct, frozen=True):
-    """Result of looking up a key: found, or the error that closes the connection."""
+    """Result of verifying a key: the key, or the error that closes the connection."""
 
     message_id: Id
     key: Key | None = None
@@ -104,7 +104,7 @@ def key_refused(error: str, message: str, *, now: MessageTime, message_id: Id = 
 
 
 def connection_limit(connections_max: int, *, now: MessageTime, message_id: Id = None) -> Effects:
-    """The key is valid, but has all the connections of its tier."""
+    """The key is valid, but at the connection limit of its tier."""
     refusal = CommandRefused(
         "connection_limit_exceeded",
         f"This key may have {connections_max} connections at one time.",
@@ -126,7 +126,7 @@ def keys_unavailable(*, now: MessageTime, message_id: Id = None) -> Effects:
 def attempts_limit(
     message: str, retry_after_s: float, *, now: MessageTime, message_id: Id = None
 ) -> Effects:
-    """Too many keys from this address were wrong."""
+    """Too many invalid keys from this address."""
     refusal = CommandRefused(
         "rate_limit_exceeded", message, retry_after=whole_seconds(retry_after_s)
     )
@@ -135,7 +135,7 @@ def attempts_limit(
 
 
 def authentication_timeout(settings: GatewaySettings, *, now: MessageTime) -> Effects:
-    """No key came in time."""
+    """No key arrived within the authentication timeout."""
     seconds = settings.authentication_timeout_s
     refusal = CommandRefused(
         "authentication_required",

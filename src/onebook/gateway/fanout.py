@@ -32,9 +32,9 @@ IPPROTO_TCP: Final = 6
 class PurePeer:
     """The fields of a client that a broadcast uses.
 
-    `out` is the frames that it gets at the end of this tick, `sent` the payload bytes since they
-    were last settled, `behind` says that it reads slower than we write, `ended` that a close frame
-    was sent or the socket is closed, `buffered` that the transport may hold bytes.
+    `out`: pending frames of this tick. `sent`: payload bytes since they were last charged.
+    `behind`: a slow consumer. `ended`: a close frame was sent, or the socket is closed.
+    `buffered`: the transport may hold bytes.
     """
 
     __slots__ = ("behind", "buffered", "direct_fd", "ended", "out", "sent", "transport")
@@ -110,7 +110,7 @@ class ClientOutput(Peer):
     """The sending side of one client: writes frames and counts the delivered bytes.
 
     It extends `Peer` because the compiled fan-out reads its fields without Python. `packed`:
-    permessage-deflate was negotiated. `total` are the payload bytes that the client got.
+    permessage-deflate was negotiated. `total` counts the delivered payload bytes.
     """
 
     __slots__ = ("_fd", "_last_bytes", "_undelivered", "packed", "total")
@@ -120,8 +120,8 @@ class ClientOutput(Peer):
         self.packed = packed
         self.total = 0
         self._fd = -1
-        self._last_bytes = 0  # of the close frame, the last thing that we send
-        self._undelivered: int | None = None  # at the end
+        self._last_bytes = 0  # of the close frame, after which nothing is sent
+        self._undelivered: int | None = None  # once the connection has ended
 
     def send_text(self, payload: bytes) -> None:
         """Send one text message."""
@@ -157,7 +157,7 @@ class ClientOutput(Peer):
         return max(0, unsent - self._last_bytes)
 
     def take_delivered(self) -> int:
-        """Payload bytes that the peer has got since the last call."""
+        """Payload bytes that the peer has acknowledged since the last call."""
         if not self.sent:
             return 0
         delivered = max(0, self.sent - self.unacknowledged())
@@ -166,7 +166,7 @@ class ClientOutput(Peer):
         return delivered
 
     def take_written(self) -> int:
-        """Payload bytes since the last call, also those that the peer has not acknowledged."""
+        """Payload bytes written since the last call, acknowledged or not."""
         written, self.sent = self.sent, 0
         self.total += written
         return written
@@ -185,7 +185,7 @@ class ClientOutput(Peer):
             self.direct_fd = self._fd
 
     def write_ended(self, *, failed: bool) -> None:
-        """The socket is closed: settle how many bytes did not reach the peer."""
+        """The socket is closed: fix how many bytes did not reach the peer."""
         if self._undelivered is None:
             # After a failed write the size of the transport's buffer is unknown.
             self._undelivered = self.sent if failed and self.buffered else self.unacknowledged()
@@ -209,7 +209,7 @@ class ClientOutput(Peer):
 
 
 class StreamSubscribers:
-    """The clients of one stream, and its newest book as a frame for newcomers and slow ones."""
+    """The clients of one stream, and its newest book as a frame for new and slow clients."""
 
     __slots__ = ("_frames", "_number", "packed", "plain")
 
@@ -221,11 +221,11 @@ class StreamSubscribers:
         self._frames: dict[bool, bytes] = {}
 
     def of(self, client: ClientOutput) -> dict[ClientOutput, None]:
-        """The clients that get the same frame as this one."""
+        """The clients that receive the same frame as this one."""
         return self.packed if client.packed else self.plain
 
     def whole(self, stream: Stream, *, packed: bool) -> bytes:
-        """The newest book as one frame, built once for all that need it."""
+        """The newest book as one frame, built once for all clients."""
         if self._number != stream.update_number:
             self._number = stream.update_number
             self._frames = {}
@@ -254,12 +254,12 @@ class Fanout:
         self._published: list[Stream] = []
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
-        """Give an update to every client of the stream (the hot path)."""
+        """Send an update to every client of the stream (the hot path)."""
         self._broadcast(self._subscribers[stream], stream, payload)
         self._published.append(stream)
 
     def status(self, stream: Stream, payload: bytes) -> None:
-        """Send an exchange's status to a stream; for slow consumers it is in their next book."""
+        """Send an exchange's status to a stream; slow consumers get it with their next book."""
         self._broadcast(self._subscribers[stream], None, payload)
 
     def flush(self) -> None:
@@ -294,7 +294,7 @@ class Fanout:
     # Subscribers
 
     def join(self, client: ClientOutput, stream: Stream) -> None:
-        """A client subscribes; it gets the newest book if there is one."""
+        """Subscribe a client; the newest book is sent to it if there is one."""
         subscribers = self._subscribers.get(stream)
         if subscribers is None:
             subscribers = self._subscribers[stream] = StreamSubscribers()
@@ -307,7 +307,7 @@ class Fanout:
             client.write(subscribers.whole(stream, packed=client.packed))
 
     def leave(self, client: ClientOutput, stream: Stream) -> None:
-        """A client unsubscribes."""
+        """Unsubscribe a client."""
         subscribers = self._subscribers[stream]
         subscribers.of(client).pop(client, None)
         if not (subscribers.plain or subscribers.packed):
@@ -319,7 +319,7 @@ class Fanout:
                 del self._missed[client]
 
     def missed(self, client: ClientOutput) -> frozenset[Stream]:
-        """The streams whose newest book a slow consumer gets when it reads again."""
+        """The streams of which a slow consumer has missed updates."""
         return frozenset(self._missed.get(client, ()))
 
     def forget(self, client: ClientOutput) -> None:

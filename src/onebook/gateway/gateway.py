@@ -39,7 +39,7 @@ ISOLATED: Final = "This node receives no books now; connect again at the time gi
 class Gateway:
     """Serves WebSocket clients while it is entered; `protocol` is for `uvicorn.Config(ws=...)`.
 
-    Made in a running event loop. `via` names the library of each exchange that comes through one.
+    Create it in a running event loop. `via` names the library of each exchange without a connector.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Gateway:
         self.streams.stop()
 
     def limits_changed(self) -> None:
-        """Take over limits after the settings were changed in place."""
+        """Apply the limits after the settings were changed in place."""
         settings = self.parts.settings
         self.address_limiter.limit(settings.connects_per_minute, settings.sockets_per_address_max)
 
@@ -203,7 +203,7 @@ class Gateway:
 
 
 class GatewayReport:
-    """Publishes what was counted since the last time."""
+    """Publishes the counts of the hot path as metrics."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class GatewayReport:
         self._conflated = self._messages = self._published = self._saturated = 0
 
     def publish(self) -> None:
-        """Take over the counts; called once a second."""
+        """Add the counts since the last call; called once a second."""
         streams = self._streams
         metrics.CONFLATED.inc(self._fanout.conflated_total - self._conflated)
         metrics.MESSAGES.inc(self._totals.messages - self._messages)
@@ -236,7 +236,10 @@ class GatewayReport:
 
 
 class Drain:
-    """Closes every connection, spread over the drain time; no new ones while it `refuses`."""
+    """Closes every connection, spread over the drain time; no new ones while `refuses`.
+
+    Permanently when the node stops, or while it receives no books (`isolate`).
+    """
 
     def __init__(
         self,
@@ -265,7 +268,7 @@ class Drain:
             self._isolated = asyncio.create_task(leaving, name="clients of an isolated gateway")
 
     def rejoin(self) -> None:
-        """Accept again; clients that were not closed yet stay."""
+        """Accept connections again; clients that are not closed yet stay connected."""
         if self._isolated is not None:
             self._isolated.cancel()
             self._isolated = None

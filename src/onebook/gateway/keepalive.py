@@ -13,7 +13,7 @@ NEVER: Final = float("inf")
 
 
 class Keepalive:
-    """When a connection is pinged, whether it answered, and when a slow one last read something.
+    """Ping schedule of a connection, its unanswered ping, and the progress of a slow consumer.
 
     All times are seconds of a monotonic clock.
     """
@@ -33,16 +33,16 @@ class Keepalive:
         self.due_s = now_s + random.random() * self._settings.ping_interval_s  # noqa: S311
 
     def ping(self, now_s: float) -> bytes:
-        """A ping is sent now; the payload that its pong must repeat."""
+        """Record a ping; returns the payload that its pong must repeat."""
         self.ping_at = now_s
         return _payload(now_s)
 
     def ping_passed(self, now_s: float) -> None:
-        """The time of a ping has come; the next one is due after the interval."""
+        """A ping was due; schedule the next one."""
         self.due_s = now_s + self._settings.ping_interval_s
 
     def pong(self, payload: bytes, now_s: float) -> bool:
-        """A pong; whether it answers our ping."""
+        """Handle a pong; returns whether it answers our ping."""
         if not self.ping_at or payload != _payload(self.ping_at):
             return False
         self.latency_ms = max(0.0, (now_s - self.ping_at) * 1_000)
@@ -50,14 +50,14 @@ class Keepalive:
         return True
 
     def unanswered(self, now_s: float) -> bool:
-        """Whether a ping has had no answer for the whole interval.
+        """Whether a ping has been unanswered for the whole interval.
 
         The first ping is sent at connect, so the next may be due too early for its answer.
         """
         return bool(self.ping_at) and now_s - self.ping_at >= self._settings.ping_interval_s
 
     def fell_behind(self, unread_bytes: int, now_s: float) -> None:
-        """The client has become a slow consumer, with so many bytes in the write buffer."""
+        """The client has become a slow consumer; `unread_bytes` are in the write buffer."""
         self._unread_bytes, self.progress_at = unread_bytes, now_s
 
     def caught_up(self) -> None:
@@ -73,7 +73,7 @@ class Keepalive:
 
     @property
     def stalled_at_s(self) -> float:
-        """When a slow consumer counts as stalled if it reads nothing from now on."""
+        """When a slow consumer will count as stalled unless it reads."""
         return self.progress_at + self._settings.slow_timeout_s
 
 

@@ -181,7 +181,7 @@ def encode_action_refusal(refusal: CommandRefused, message_id: Id, wall_us: int)
 
 
 def with_id(payload: bytes, message_id: Id) -> bytes:
-    """Add the id of the message that an encoded one answers."""
+    """Add the id of the answered message to an encoded one."""
     if message_id is None:
         return payload
     return b'%b,"id":%b}' % (payload[:-1], _encoder.encode(message_id))

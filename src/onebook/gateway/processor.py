@@ -100,7 +100,7 @@ class CommandProcessor:
 
     @property
     def message_bytes_max(self) -> int:
-        """The longest message that may come now: short ones before authentication."""
+        """Maximum bytes of a message; lower before authentication."""
         longest = self.settings.message_bytes_max
         if self.key is None:
             return min(longest, KEYLESS_MESSAGE_BYTES_MAX)
@@ -111,11 +111,11 @@ class CommandProcessor:
         return (WELCOME,) if self.greeting is None else ()
 
     def greeting_due(self) -> Effects:
-        """With `reference_compatible`: send the first welcome, whose delay is over."""
+        """With `reference_compatible`: the delay of the first welcome is over."""
         return () if self.greeting is None else tuple(map(SendText, self.greeting.due()))
 
     def received(self, text: str, *, now: MessageTime, latency_ms: float = 0.0) -> Effects:
-        """Act on one text message."""
+        """Execute one text message."""
         head, broken = _head(text)
         warning: Effects = ()
         try:
@@ -165,7 +165,7 @@ class CommandProcessor:
         return self.limits.count_message(self.key, now)
 
     def _parse(self, text: str, head: commands.Head) -> "tuple[Handler, Any]":
-        """Find the handler of a message and read its fields.
+        """Find the handler of a message and decode its fields.
 
         Raises:
             CommandRefused: Not allowed in this state, unknown, or a field is wrong.
@@ -330,7 +330,7 @@ class CommandProcessor:
         reply = replies.PairsData(data=data, timestamp=self.stamp(now.wall_us))
         return (SendText(encode(reply, body.id)),)
 
-    # What a subscription names
+    # Subscriptions and views
 
     def _require_room(self, view: StreamKey, previous: StreamKey | None) -> None:
         assert self.key is not None
@@ -393,10 +393,10 @@ def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
 
 
 def _id_alone(text: str) -> Id:
-    """Read the id of a message whose other fields cannot be used; None if it has none."""
+    """Read the id of a message with other invalid fields; None if it has none."""
     try:
         return _ID.decode(text).id
-    except (msgspec.DecodeError, RecursionError):  # nested deeply behind what was refused
+    except (msgspec.DecodeError, RecursionError):  # nested too deeply after the invalid field
         return None
 
 
@@ -407,7 +407,7 @@ def _exchanges(number: int) -> str:
 # Repeated `authenticate` messages of a connection; they do not count against the key's limit.
 AUTHENTICATIONS_PER_MINUTE: Final = 60
 RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
-RATE_CALM_SHARE: Final = 0.8  # once usage is below it, the warning is armed again
+RATE_CALM_SHARE: Final = 0.8  # below it, the next warning is possible again
 
 
 class CommandLimits:
@@ -436,10 +436,10 @@ class CommandLimits:
         self._warned = False
 
     def count_message(self, key: Key, now: MessageTime) -> Effects:
-        """Count a message of a key; a warning when most of the minute's messages are used.
+        """Count a message of a key; returns a warning once most of the minute's messages are used.
 
         Raises:
-            CommandRefused: There were too many.
+            CommandRefused: The limit is exceeded.
         """
         decision = self._messages.take(key.key_id, key.tier, now.s)
         if not decision.allowed:
@@ -462,7 +462,7 @@ class CommandLimits:
         """Count a repeated `authenticate`.
 
         Raises:
-            CommandRefused: There were too many.
+            CommandRefused: The limit is exceeded.
         """
         bucket, per_minute = self._authentications, AUTHENTICATIONS_PER_MINUTE
         if not bucket.grant(1, now.s):
@@ -475,11 +475,11 @@ class CommandLimits:
             )
 
     def flooded(self, now_s: float) -> bool:
-        """Count useless input; whether it exceeds the flood limit."""
+        """Count useless input; returns whether it exceeds the flood limit."""
         return self._floods.take(1, now_s) > 0
 
     def change_wait_s(self, now_s: float) -> float:
-        """Count a change of subscriptions; seconds for which the client has to wait after it."""
+        """Count a change of subscriptions; returns seconds to pause the client's input."""
         return self._changes.take(1, now_s)
 
 
@@ -493,13 +493,13 @@ def _rate_warning(decision: Decision, used: int, now: MessageTime) -> replies.Ra
 
 
 class KeyViews:
-    """How many connections of a key subscribe to each view."""
+    """Counts the distinct views per key across its connections, for the tier limit."""
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[StreamKey, int]] = {}
 
     def count(self, key_id: str) -> int:
-        """How many distinct views a key has."""
+        """Number of distinct views of a key."""
         return len(self._counts.get(key_id, ()))
 
     def has_room(

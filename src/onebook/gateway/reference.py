@@ -1,4 +1,4 @@
-"""Answers for clients that were written for the reference service; off by default.
+"""Replies for clients written for the reference service; off by default.
 
 Its published sample clients disagree: some need `authentication_success` as the second message,
 some need a `welcome` with the session as the first one after `authenticate`, and some authenticate
@@ -8,7 +8,7 @@ again on each `welcome`. All of them work if
 - `authentication_success` follows, or comes first where the welcome was already sent;
 - a repeated `authenticate` is answered with `authentication_success` alone.
 
-Pure: `Greeting` holds what a client has been sent.
+Pure: `Greeting` records which messages a client has received.
 """
 
 from typing import Final, Literal
@@ -59,7 +59,7 @@ class AuthenticationSuccess(Struct, frozen=True, tag="authentication_success"):
 
 
 class Greeting:
-    """The welcomes that a connection has been sent."""
+    """Welcome messages of one connection, each sent once."""
 
     __slots__ = ("_authenticated", "_welcomed")
 
@@ -68,7 +68,7 @@ class Greeting:
         self._authenticated = False
 
     def due(self) -> tuple[bytes, ...]:
-        """The time to wait for an `authenticate` message is over."""
+        """The delay for an `authenticate` message is over."""
         if self._welcomed:
             return ()
         self._welcomed = True
@@ -77,7 +77,7 @@ class Greeting:
     def authenticated(
         self, welcome: WelcomeSession, success: AuthenticationSuccess, message_id: Id
     ) -> tuple[bytes, ...]:
-        """The messages that answer a key that was accepted."""
+        """The replies to an accepted key."""
         answer = with_id(json.encode(success), message_id)
         if self._authenticated:
             return (answer,)

@@ -1,4 +1,4 @@
-"""Open connections: what the gateway's other parts use of one, and the registry of all."""
+"""Registry of open connections, and the interface of one to the gateway's other parts."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Protocol
@@ -11,9 +11,9 @@ from onebook.signals import Signal
 
 
 class ClientPort(Hashable, Protocol):
-    """A client connection as authentication, metering, subscriptions and timers see it.
+    """Interface of a client connection to authentication, metering, subscriptions and timers.
 
-    A Protocol, because `connection` imports all of these.
+    A Protocol, because `connection` imports all of them.
     """
 
     address: str
@@ -25,7 +25,7 @@ class ClientPort(Hashable, Protocol):
 
     @property
     def silent_since_s(self) -> float:
-        """Since when it has not answered or, where it is behind, not read; 0 if neither."""
+        """When its unanswered ping was sent or, of a slow consumer, its last read; 0 without."""
 
     def execute(self, effects: Effects) -> None:
         """Execute the effects of commands: send, or end the connection."""
@@ -37,23 +37,23 @@ class ClientPort(Hashable, Protocol):
         """Send a ping."""
 
     def verdict_received(self, verdict: KeyVerdict) -> None:
-        """The key was verified, or could not be."""
+        """Verification of the key has ended."""
 
     def on_time(self, now_s: float) -> float | None:
-        """Handle what is due; returns when to be called next, None for never."""
+        """Handle due timers; returns when to be called next, None for never."""
 
     def read(self, ends_at: float) -> bool:
-        """Process input, at least some, until the turn ends; whether there is more."""
+        """Process input until the turn ends, at least some; returns whether more is left."""
 
     def pace_reading(self) -> None:
-        """Read from the socket, or pause, by the state of the connection."""
+        """Resume or pause reading from the socket, depending on the connection's state."""
 
 
 class ConnectionRegistry:
     """Every open connection of this node, and those of each key."""
 
     def __init__(self) -> None:
-        self.on_counted: Signal[[str, int]] = Signal()  # how many a key has now
+        self.on_counted: Signal[[str, int]] = Signal()  # key, its number of connections
         self._members: set[ClientPort] = set()
         self._by_key: dict[str, set[ClientPort]] = {}
 
@@ -91,7 +91,7 @@ class ConnectionRegistry:
         self.on_counted(key_id, len(group))
 
     def leave_key(self, key_id: str, member: ClientPort) -> None:
-        """A connection does not count for a key any more."""
+        """A connection no longer counts against a key."""
         group = self._by_key.get(key_id)
         if group is None:
             return

@@ -27,7 +27,7 @@ class Scheduler:
     """Calls what is due, once a second while it is entered; an async context manager.
 
     Args:
-        clock: Where time comes from.
+        clock: Time and timers.
         on_tick: Called at the end of each tick.
     """
 
@@ -58,13 +58,13 @@ class Scheduler:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def call_by(self, target: ClientPort, at_s: float) -> None:
-        """Call a target in the first tick after a time, or earlier if it already asked for that."""
+        """Call a target in the first tick after a time, or earlier if that is already scheduled."""
         known_s = self._due_s.get(target)
         if known_s is None or at_s < known_s:
             self._put(target, at_s)
 
     def forget(self, target: ClientPort) -> None:
-        """Do not call a target any more."""
+        """Cancel the calls of a target."""
         self._due_s.pop(target, None)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
@@ -106,8 +106,7 @@ class Scheduler:
             try:
                 self.tick()
             except Exception:
-                # An exception in one tick must not stop the ticks: deadlines and metering need
-                # them.
+                # Deadlines and metering depend on the ticks, whatever one of them raises.
                 log.exception("A tick of the gateway failed.")
 
 
@@ -115,8 +114,8 @@ class Turns:
     """Shares turns of the event loop among the connections that have input.
 
     Args:
-        turn_s: How long input is acted on in one turn; at least one connection is served.
-        monotonic: Seconds that only grow.
+        turn_s: Seconds of input processing per turn; at least one connection is served.
+        monotonic: Monotonic time in seconds.
         call_soon: Calls back in the next turn of the event loop.
     """
 
@@ -131,7 +130,7 @@ class Turns:
         self._monotonic = monotonic
         self._call_soon = call_soon
         self._waiting: deque[ClientPort] = deque()
-        self._armed = False  # the end of this turn is known
+        self._armed = False  # a turn is under way, and its end is scheduled
         self._ends_at = 0.0
 
     def __len__(self) -> int:
@@ -149,7 +148,7 @@ class Turns:
             reader.pace_reading()
 
     def spend(self) -> None:
-        """End this turn: work that costs as much was done."""
+        """End this turn after expensive work."""
         self._ends_at = self._monotonic()
 
     def forget(self, reader: ClientPort) -> None:
@@ -164,7 +163,7 @@ class Turns:
         self._call_soon(self._next)
 
     def _next(self) -> None:
-        """A new turn: connections that waited, each at most once."""
+        """Begin a turn: process the waiting connections, each at most once."""
         self._armed = False
         if not self._waiting:
             return

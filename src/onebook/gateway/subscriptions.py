@@ -1,4 +1,4 @@
-"""Subscriptions of clients: streams are opened and closed, views counted, books fetched."""
+"""Opens and closes the streams of clients, counts their views, and fetches books."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from onebook.streams import StreamKey, Streams
 
 
 class SubscriptionManager:
-    """Executes the commands about streams."""
+    """Executes the effects of commands about streams."""
 
     def __init__(self, *, streams: Streams, fanout: Fanout, views: KeyViews) -> None:
         self._streams = streams
@@ -42,7 +42,7 @@ class SubscriptionManager:
         self._views.leave(owner.key_id, view)
 
     def fetch(self, client: ClientPort, effect: FetchBook) -> None:
-        """Send a book once, when it is available."""
+        """Send a book once, as soon as it is available."""
         waiting = client.fetches = client.fetches or set()
         processor = client.processor
         processor.fetching += 1

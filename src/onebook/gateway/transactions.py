@@ -1,8 +1,8 @@
 """Executes the messages with `action`: transactions over the WebSocket.
 
-Each runs in a task of its own and sends its replies through the connection, which counts their
-bytes for the key. The credentials are the operator's. A connection has at most `actions_max` under
-way; they end with it.
+Each runs in a task of its own and sends its replies through the connection, so that their bytes are
+charged to the key. The credentials are the operator's. A connection has at most `actions_max`
+actions under way; they are cancelled when it ends.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class _Running(Struct, eq=False):
 
 
 class ActionRunner:
-    """Executes actions; the owner of an action is its connection. Stop it."""
+    """Executes actions, which belong to their connection. Call `stop` at the end."""
 
     def __init__(
         self, transactions: Transactions, *, settings: GatewaySettings, clock: Clock
@@ -62,7 +62,7 @@ class ActionRunner:
         self._running: dict[Hashable, set[_Running]] = {}
 
     def begin(self, owner: Hashable, send: Send, key: Key, body: Any) -> None:
-        """Execute an action; its replies are sent when they come."""
+        """Start an action; `send` is called with each reply."""
         handler = _HANDLERS[type(body)]
         if handler is None:
             send(self._unsubscribed(owner, body))
@@ -82,12 +82,12 @@ class ActionRunner:
         one.task.add_done_callback(lambda _: self._ended(owner, one))
 
     def cancel(self, owner: Hashable) -> None:
-        """The connection has ended: cancel its actions."""
+        """Cancel the actions of a connection that has ended."""
         for one in self._running.get(owner, ()):
             one.task.cancel()
 
     async def stop(self) -> None:
-        """Stop everything."""
+        """Cancel all actions and wait for their end."""
         tasks = [one.task for running in self._running.values() for one in running]
         for task in tasks:
             task.cancel()
@@ -176,12 +176,12 @@ _HANDLERS: Final[dict[type, Handler | None]] = {
     GetExchangesAction: ActionRunner._get_exchanges,
     ValidateCredentialsAction: ActionRunner._validate,
     SubscribeTransactionsAction: ActionRunner._subscribe,
-    UnsubscribeTransactionsAction: None,  # answered at once, whatever is under way
+    UnsubscribeTransactionsAction: None,  # answered at once, even at the limit of actions
 }
 
 
 class _Outcome(Struct):
-    """What the completion repeats of an answer."""
+    """Fields of an answer that `transaction_complete` repeats."""
 
     total_transactions: int
     partial: bool
@@ -189,7 +189,7 @@ class _Outcome(Struct):
 
 
 class _Progress:
-    """Sends how far a transaction subscription has come, at most once in `interval_s`."""
+    """Sends the progress of a transaction subscription, at most once in `interval_s`."""
 
     def __init__(
         self, clock: Clock, interval_s: float, send: Send, body: SubscribeTransactionsAction

@@ -85,8 +85,8 @@ class Upgrader:
         settings: Path, origins and limits.
         address_limiter: Limits of connection attempts and sockets by address.
         offenders: Addresses whose handshakes are paced.
-        clock: Where time comes from.
-        has_room: Whether the node takes one more connection.
+        clock: Time and timers.
+        has_room: Whether the node accepts one more connection.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Upgrader:
         return self._address_limiter.address(peer, _header(request.headers, "X-Forwarded-For"))
 
     def delay_s(self, address: str) -> float:
-        """Seconds for which the answer to an address waits."""
+        """Seconds to delay the answer to an address."""
         if self._address_limiter.trusts(address):
             return 0.0
         return self._offenders.wait_s(address, self._clock.monotonic())
@@ -156,7 +156,7 @@ class Upgrader:
         return UpgradeAnswer(status, self._problem(status, *REFUSALS[status]).serialize())
 
     def _request_refusal(self, request: Request, path: str) -> Response | None:
-        """Why this request is refused before the handshake; None where it is not."""
+        """The refusal of a request before the handshake; None if it is acceptable."""
         if path.removesuffix("/") != self._settings.path:  # as REST ignores one slash
             return self._problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no {shown(path)}.")
         if _header(request.headers, "Sec-WebSocket-Version") != VERSION:
@@ -215,17 +215,17 @@ class Upgrader:
 
 
 class Handshake:
-    """The upgrade request of one connection while it is read, and while its answer waits."""
+    """The upgrade request of one connection, until it is answered."""
 
     __slots__ = ("_tail", "protocol", "request")
 
     def __init__(self, protocol: ServerProtocol) -> None:
         self.protocol = protocol
         self.request: Request | None = None
-        self._tail = b""  # where the end of the request may have begun
+        self._tail = b""  # may hold the first bytes of the end of the request
 
     def received(self, data: bytes) -> bytes:
-        """Read more of the request, whole when `request` is there; return what comes after it."""
+        """Read more of the request, until `request` is set; returns the bytes after its end."""
         seen = self._tail + data
         end = seen.find(REQUEST_END)
         length = end + len(REQUEST_END) - len(self._tail) if end >= 0 else len(data)
@@ -242,7 +242,7 @@ class Handshake:
 
 
 def _key_in(query: str) -> str | None:
-    """The last key in a query, which may be empty; None where there is none."""
+    """The last key in a query, which may be empty; None without one."""
     return parse_qs(query, keep_blank_values=True).get("api_key", [None])[-1]
 
 
@@ -279,8 +279,8 @@ class AddressSlot:
 class AddressLimiter:
     """Counts connection attempts and open sockets by address, IPv6 by /64.
 
-    Trusted are this machine and the proxies whose X-Forwarded-For is honoured: a proxy's own
-    sockets are not counted, those of the addresses that it names are.
+    This machine and proxies whose X-Forwarded-For is honoured are trusted: a proxy's own sockets
+    are not counted, but those of the addresses that it names.
     """
 
     def __init__(
@@ -297,7 +297,7 @@ class AddressLimiter:
         self._sockets: dict[str, int] = {}
 
     def limit(self, connects_per_minute: int, sockets_per_address_max: int) -> None:
-        """Set both limits; what was counted stays counted."""
+        """Set both limits; counts are kept."""
         if not connects_per_minute:
             self._attempts = None
         elif self._attempts is None:
@@ -307,14 +307,14 @@ class AddressLimiter:
         self._sockets_max = sockets_per_address_max
 
     def attempt(self, address: str, now_s: float) -> dict[str, str]:
-        """Count an attempt; the header fields of its refusal, none where it is allowed."""
+        """Count an attempt; returns the header fields of its refusal, none if it is allowed."""
         if self._attempts is None:
             return {}
         decision = self._attempts.take(address, now_s)
         return {} if decision.allowed else decision.headers()
 
     def enter(self, address: str) -> AddressSlot | None:
-        """Count an open socket of an address; None where it has as many as it may."""
+        """Count an open socket of an address; None if the address is at its limit."""
         name = network(address)
         count = self._sockets.get(name, 0)
         if self._sockets_max and count >= self._sockets_max:
@@ -323,7 +323,7 @@ class AddressLimiter:
         return AddressSlot(self, name)
 
     def socket_headers(self, retry_after_s: int) -> dict[str, str]:
-        """The header fields of a refusal: the sockets that an address may have open."""
+        """The header fields of a refusal: the limit of open sockets."""
         return {
             "RateLimit-Policy": f'"sockets";q={self._sockets_max}',
             "RateLimit": f'"sockets";r=0;t={retry_after_s}',
@@ -381,7 +381,7 @@ class Offenders:
     """Paces the handshakes of addresses, IPv6 by /64.
 
     Args:
-        pause_s: Between two handshakes after one offence; 0 paces nothing.
+        pause_s: Seconds between two handshakes after one offence; 0: no pause.
         pause_max_s: The longest pause.
     """
 
@@ -404,9 +404,9 @@ class Offenders:
             known.pause_s = min(2 * known.pause_s, self._pause_max_s)
 
     def wait_s(self, address: str, now_s: float) -> float:
-        """Seconds for which a handshake of an address waits; the next one waits longer.
+        """Seconds to delay a handshake of an address; the next one is delayed for longer.
 
-        At most twice the longest pause: handshakes beyond that are answered together.
+        At most twice the longest pause: later handshakes are answered together.
         """
         if not self._found:
             return 0.0

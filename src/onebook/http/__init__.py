@@ -1,7 +1,5 @@
 """The HTTP side of the one port: listening sockets, their limits, and uvicorn with deadlines."""
 
-from onebook.http.embedded import EmbeddedServer
-from onebook.http.listeners import listening, reserve_files, sharing
-from onebook.http.server import serving
+from onebook.http.server import EmbeddedServer, listening, reserve_files, serving, sharing
 
 __all__ = ["EmbeddedServer", "listening", "reserve_files", "serving", "sharing"]

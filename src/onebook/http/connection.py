@@ -1,12 +1,16 @@
-"""One HTTP connection: uvicorn's h11 protocol with socket limits, deadlines and turns of input.
+"""One HTTP connection: uvicorn's h11 protocol with limits of sockets, deadlines and fair input.
 
-A WebSocket upgrade takes over the socket and its slot (`SocketSlot`).
+A WebSocket upgrade takes over the socket and its slot (`SocketSlot`). uvicorn's own timer covers
+idle connections only, and not in every state, so it is not used.
 """
 
 import asyncio
+import re
 import socket
 import time
-from typing import Any, ClassVar, Final, Protocol
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import h11
 from msgspec import json
@@ -14,10 +18,157 @@ from prometheus_client import Counter
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onebook import sockets
+from onebook.config import ServerSettings
 from onebook.core import iso
-from onebook.http.deadlines import DEADLINES, Deadlines, Expiry, Wait
-from onebook.http.requests import RequestParser
 from onebook.http.socket_limits import CountedSocket, Sockets
+
+UPGRADE_SINCE: Final = b"1.1"
+ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)(.*)", re.IGNORECASE)
+
+
+class RequestParser(h11.Connection):
+    """h11's parser with two rules of RFC 9110 and 9112 that it leaves to its caller.
+
+    The target of a request is in origin-form, and an `Upgrade` of HTTP/1.0 is dropped.
+    """
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next event of h11, with a corrected request."""
+        event = super().next_event()
+        return _effective(event) if isinstance(event, h11.Request) else event
+
+
+def _effective(request: h11.Request) -> h11.Request:
+    target, headers = bytes(request.target), [*request.headers.raw_items()]
+    absolute = ABSOLUTE.fullmatch(target)
+    if absolute is not None:  # RFC 9112 section 3.2.2: its host wins over the header
+        host, path = absolute.groups()
+        target = path if path.startswith(b"/") else b"/" + path
+        headers = [(b"Host", host), *_without(headers, b"host")]
+    if request.http_version < UPGRADE_SINCE:  # RFC 9110 section 7.8: ignored in HTTP/1.0
+        headers = _without(headers, b"upgrade")
+    return h11.Request(
+        method=request.method,
+        target=target,
+        headers=headers,
+        http_version=request.http_version,
+    )
+
+
+def _without(headers: list[tuple[bytes, bytes]], name: bytes) -> list[tuple[bytes, bytes]]:
+    return [field for field in headers if field[0].lower() != name]
+
+
+class Wait(Enum):
+    """State of an HTTP connection: what it waits for."""
+
+    HEADERS = auto()
+    BODY = auto()
+    ANSWER = auto()  # of the application
+    WRITE = auto()  # the client reads its answer
+    NEXT = auto()  # a next request
+    CLOSING = auto()  # the client reads the last bytes, or ends TLS
+
+
+class Expiry(Enum):
+    """Action on a connection whose deadline has passed."""
+
+    REFUSE = auto()  # 408; aborted where an answer has begun
+    ABORT = auto()
+    CLOSE = auto()
+
+
+class Deadline(NamedTuple):
+    """The deadline of one state.
+
+    Args:
+        renewed: Whether progress of the client begins it anew. The deadline of ANSWER, which
+            counts from the headers of a request, holds all the same.
+    """
+
+    then: Expiry
+    renewed: bool = False
+
+
+DEADLINES: Final[Mapping[Wait, Deadline]] = {
+    Wait.HEADERS: Deadline(Expiry.REFUSE),
+    Wait.BODY: Deadline(Expiry.REFUSE),
+    Wait.ANSWER: Deadline(Expiry.ABORT),
+    Wait.WRITE: Deadline(Expiry.ABORT, renewed=True),
+    Wait.NEXT: Deadline(Expiry.CLOSE),
+    Wait.CLOSING: Deadline(Expiry.ABORT, renewed=True),
+}
+BETWEEN_REQUESTS: Final = (Wait.HEADERS, Wait.NEXT)
+
+
+class Deadlines:
+    """The deadlines of all HTTP connections, in the order in which they fall due, and one timer.
+
+    Args:
+        settings: Of the server.
+        answer_timeout_s: Maximum seconds from the headers of a request to the end of its answer.
+        keep_alive_timeout_s: Seconds an idle connection is kept open.
+    """
+
+    def __init__(
+        self, settings: ServerSettings, *, answer_timeout_s: float, keep_alive_timeout_s: float
+    ) -> None:
+        self._timeouts_s = {
+            Wait.HEADERS: settings.header_timeout_s,
+            Wait.BODY: settings.body_timeout_s,
+            Wait.ANSWER: answer_timeout_s,
+            Wait.WRITE: settings.write_timeout_s,
+            Wait.NEXT: keep_alive_timeout_s,
+            Wait.CLOSING: settings.write_timeout_s,
+        }
+        self._due: dict[Wait, dict[HttpConnection, float]] = {wait: {} for wait in Wait}
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, connection: "HttpConnection", wait: Wait) -> None:
+        """Start the deadline of a connection's state; the one before has ended."""
+        self.leave(connection)
+        connection.wait = wait
+        if DEADLINES[wait].renewed:
+            connection.unread = connection.unacknowledged()
+        if wait in BETWEEN_REQUESTS:
+            self._due[Wait.ANSWER].pop(connection, None)
+        else:
+            self._set(connection, Wait.ANSWER)
+        self._set(connection, wait)
+
+    def _set(self, connection: "HttpConnection", wait: Wait) -> None:
+        self._due[wait].setdefault(connection, self._loop.time() + self._timeouts_s[wait])
+
+    def leave(self, connection: "HttpConnection") -> None:
+        """Remove the deadline of a state; that of the request goes on."""
+        if connection.wait not in (None, Wait.ANSWER):
+            self._due[connection.wait].pop(connection, None)
+        connection.wait = None
+
+    def end(self, connection: "HttpConnection") -> None:
+        """Remove every deadline of a connection, or of its request."""
+        self.leave(connection)
+        self._due[Wait.ANSWER].pop(connection, None)
+
+    def check(self) -> None:
+        """Close the connections whose deadline has passed."""
+        now_s = self._loop.time()
+        for wait, due in self._due.items():
+            while due:
+                connection, deadline_s = next(iter(due.items()))
+                if deadline_s > now_s:
+                    break
+                self._expire(connection, wait)
+
+    def _expire(self, connection: "HttpConnection", wait: Wait) -> None:
+        if wait is Wait.WRITE and not connection.transport.get_write_buffer_size():
+            connection.wait_again()
+        elif DEADLINES[wait].renewed and connection.unacknowledged() < connection.unread:
+            self.begin(connection, wait)  # it made progress
+        else:
+            self.end(connection)
+            connection.expired(wait)
+
 
 UNSENT_BYTES_MAX: Final = 131_072  # in the kernel, so that a slow client's progress is seen
 
@@ -167,7 +318,7 @@ class HttpConnection(H11Protocol):
             self.wait_again()
 
     def unacknowledged(self) -> int:
-        """Bytes of answers that the client has not got."""
+        """Bytes of answers that the client has not received."""
         held = self.transport.get_write_buffer_size()
         return held + (sockets.unacknowledged(self.fd) if self.fd >= 0 else 0)
 

@@ -1,30 +1,136 @@
-"""The HTTP server: REST, pages and WebSocket upgrades on one port."""
+"""uvicorn as the server of the one port: listening sockets, deadlines of TLS, and its life."""
 
 import asyncio
 import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 import uvicorn
+from prometheus_client import Gauge
 
+from onebook import sockets
 from onebook.clock import next_tick
 from onebook.config import ServerSettings
-from onebook.http.connection import HttpConnection, InputTurns
-from onebook.http.deadlines import Deadlines
-from onebook.http.embedded import EmbeddedServer
-from onebook.http.listeners import BACKLOG, AcceptWatch, reserve_files
+from onebook.errors import ConfigError
+from onebook.http.connection import Deadlines, HttpConnection, InputTurns
 from onebook.http.socket_limits import PROBES_MAX, AddressCounter, Sockets
 from onebook.metrics import LOOP_LAG
+
+BACKLOG: Final = 4_096
+FILES_RESERVE: Final = 256  # file descriptors for all but client sockets: feeds, database, logs
+
+ACCEPT_FAILING: Final = Gauge(
+    "onebook_accept_failing", "1 while no socket can be accepted: the process has no file left."
+)
+
+log = logging.getLogger("onebook.http")
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Bind a socket before anything else starts: a port in use is the most common error.
+
+    Raises:
+        ConfigError: The address is in use or not permitted.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise _not_had(host, port, error) from None
+    with listener:
+        yield listener
+
+
+@contextmanager
+def sharing(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket bound to a port that processes of this user share (SO_REUSEPORT).
+
+    It listens only when the server starts: from then on the kernel sends clients here.
+
+    Raises:
+        ConfigError: The port is in use by a process that does not share it.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as `create_server`
+        try:
+            bound.bind((host, port))
+        except OSError as error:
+            raise _not_had(host, port, error) from None
+        yield bound
+
+
+def _not_had(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(f"Cannot listen on {host} port {port}: {error.strerror or error}.")
+
+
+def reserve_files(settings: ServerSettings, connections_max: int) -> None:
+    """Raise the open-file limit to what these limits need.
+
+    Raises:
+        ConfigError: The system does not permit so many.
+    """
+    sockets_max = connections_max + settings.http_connections_max
+    sockets.raise_file_limit(sockets_max + PROBES_MAX + FILES_RESERVE)
+
+
+class AcceptWatch:
+    """Reports that no socket can be accepted: the event loop itself only logs it."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._failing = False
+
+    def check(self) -> None:
+        """Log when it begins and when it ends."""
+        failing = sockets.files_exhausted(self._listener.fileno())
+        if failing and not self._failing:
+            log.error("Cannot accept connections: the process is out of file descriptors.")
+        elif self._failing and not failing:
+            log.info("Connections can be accepted again.")
+        self._failing = failing
+        ACCEPT_FAILING.set(failing)
+
+
+DATE_S: Final = 1.0  # how often the Date header is renewed
+
+
+class EmbeddedServer(uvicorn.Server):
+    """uvicorn without its signal handlers and its ten ticks a second, which wake an idle node."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Stop serving: `serve` closes all connections and returns."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Renew the Date header until the end."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DATE_S):
+                    await self._ending.wait()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: the node decides when it ends."""
+        yield
+
 
 KEEP_ALIVE_TIMEOUT_S: Final = 5.0  # that an idle connection is kept open
 TICK_S: Final = 0.25
 STOP_S: Final = 5  # for requests under way when everything else has stopped
-
-log = logging.getLogger("onebook.http")
 
 
 class HttpServer(EmbeddedServer):

@@ -71,13 +71,13 @@ class FillPart(NamedTuple):
 class Fill(NamedTuple):
     """The simulated execution of a market order against the known levels.
 
-    `size` is the amount or, with `by` "notional", the amount of the quote currency that was asked
-    for. `amount` and `notional` are what the levels give of it: all of it where `complete`. An
-    amount that follows from a notional is cut to 18 decimals. `average` is `notional` / `amount`,
-    rounded to 18 digits; `worst` is the last price; both are None where a side is empty. `levels`
-    is how many prices were used: 500 is the most that are looked at. `uncovered` are the exchanges
-    whose book is not known as far as the worst price, or, where the fill is not complete, to its
-    end: they may have more, so that the real cost can be lower. `split` is by exchange.
+    `size` is the requested amount or, with `by` "notional", the requested amount of quote currency.
+    `amount` and `notional` are the filled part: all of the size if `complete`. An amount that
+    follows from a notional is cut to 18 decimals. `average` is `notional` / `amount`, rounded to 18
+    digits; `worst` is the last price; both are None if a side is empty. `levels` counts the prices
+    in use, at most 500. `uncovered` are the exchanges whose book is not known as far as the worst
+    price or, of an incomplete fill, to its end: they may have more, so that the real cost can be
+    lower. `split` is by exchange.
     """
 
     direction: Direction
@@ -124,7 +124,7 @@ class Fill(NamedTuple):
 
 
 class BookEnds(NamedTuple):
-    """Where the known part of one exchange's book ends; None where all of a side is known."""
+    """Horizon of one exchange's book; None if all of a side is known."""
 
     exchange: str
     bid: Decimal | None
@@ -135,7 +135,7 @@ def fill_sizes(amounts: Iterable[str], notionals: Iterable[str]) -> FillSizes:
     """Check sizes and put them into canonical form.
 
     Raises:
-        ValueError: There is none, there are too many, or one is not a positive decimal number.
+        ValueError: No size, too many, or one that is not a positive decimal number.
     """
     sizes = FillSizes(_texts(AMOUNT, amounts), _texts(NOTIONAL, notionals))
     count = len(sizes.amounts) + len(sizes.notionals)
@@ -189,7 +189,7 @@ class FillView:
         return self._json
 
     def merge(self, books: Sequence[Book | None], ends: Sequence[BookEnds]) -> bool:
-        """Price the sizes against these books; whether any fill changed."""
+        """Price the sizes against these books; returns whether any fill changed."""
         self._view.merge(books)
         levels = self._view.levels()
         sides = (
@@ -223,7 +223,7 @@ _Level = tuple[int, list[Part]]  # its price and its parts
 
 
 class _Taken:
-    """What is taken so far, in the units of the view: by member."""
+    """Amounts and notionals taken so far by member, in the units of the view."""
 
     __slots__ = ("amounts", "levels", "notionals", "worst")
 
@@ -241,7 +241,7 @@ class _Taken:
             self.notionals[member] += price * part
 
     def scaled(self, factor: int) -> "_Taken":
-        """Return the same in units that are so much smaller."""
+        """Return these totals in units that are smaller by a factor."""
         taken = _Taken(0)
         taken.levels, taken.worst = self.levels, self.worst
         taken.amounts = [each * factor for each in self.amounts]
@@ -264,9 +264,9 @@ class _Taken:
 
 
 class _Order(NamedTuple):
-    """A size to price, the level in which it ends, and what it takes of that; sorts as walked."""
+    """A size, the level in which it ends, and its part of that level; sorted as levels are read."""
 
-    level: int  # the number of levels where all do not suffice
+    level: int  # the number of levels if they do not suffice
     rest: int
     by: str
     size: str

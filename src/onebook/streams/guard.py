@@ -1,6 +1,6 @@
-"""Schedules identity checks: when a book becomes live, then once a second.
+"""Schedules identity checks: when a book becomes live, then once a second, never per frame.
 
-Never per frame of an exchange. The decision is in `identity`; time and timers come from the clock.
+`identity` decides.
 """
 
 import logging
@@ -18,13 +18,13 @@ from onebook.streams.identity import CONFLICT, IdentityLimits, pooled, review, r
 
 CHECK_S: Final = 1.0  # how often a symbol is checked
 SYMBOLS_PER_TURN_MAX: Final = 8  # then yield to the event loop ...
-TURN_S: Final = 0.005  # ... for so long
+TURN_S: Final = 0.005  # ... for this time
 
 log = logging.getLogger("onebook.streams")
 
 
 class IdentityGuard:
-    """Checks every symbol that has a book to compare with.
+    """Checks every symbol that has several comparable books.
 
     Args:
         books: The guard subscribes to their health.
@@ -77,7 +77,7 @@ class IdentityGuard:
         return self._reviewed(symbol, now)
 
     def _check(self) -> None:
-        """Check the symbols that are due, a bounded number of them."""
+        """Check the due symbols, at most `SYMBOLS_PER_TURN_MAX`."""
         self._handle = None
         now = self._clock.monotonic()
         for _ in range(SYMBOLS_PER_TURN_MAX):

@@ -40,8 +40,8 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     interval_ms: Annotated[
         int,
         about(
-            "At most one update in each period of so many milliseconds; the last state always "
-            "arrives. After a late one the next may come in half the time.",
+            "Minimum milliseconds between two updates; the last state is always sent. After a late "
+            "update the next may follow after half of it.",
             100,
             ge=10,
             le=60_000,

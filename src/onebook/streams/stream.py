@@ -19,11 +19,11 @@ from onebook.streams.fill import BookEnds, FillView
 from onebook.streams.identity import CONFLICT
 from onebook.streams.options import ARRAY, FULL, ViewOptions
 
-# A late update shortens the wait for the next one by its lateness, at most by this share of the
-# interval: a loaded node keeps the pace, and two updates are never closer than the rest of it.
+# A late update shortens the wait for the next one by its delay, at most by this share of the
+# interval, so that a loaded node keeps the pace.
 LATENESS_MADE_UP_MAX: Final = 0.5
-FIRST_UPDATE_S: Final = 3.0  # a new stream publishes after so long, even if no book is live
-FIRST_LIVE_S: Final = 1.0  # from its first live book on it waits so long for the others
+FIRST_UPDATE_S: Final = 3.0  # until the first update of a new stream without a live book
+FIRST_LIVE_S: Final = 1.0  # that a new stream waits for others after its first live book
 RATE_KNOWN_S: Final = 1.0  # a younger stream has no useful estimate of its cost
 THIRTY_DAYS_S: Final = 30 * 86_400
 
@@ -87,10 +87,10 @@ class StreamMembers:
         )
 
     def shows(self, book: LiveBook) -> bool:
-        """Return whether a book belongs in the view: live, and of the coin that the others trade.
+        """Return whether a book is shown: it is live, and of the same coin as the others.
 
-        A view of one exchange merges nothing: it shows that exchange's book whatever the coin. Of
-        equal books only the first is merged.
+        A view of one exchange shows its book whatever the coin. Of equal books only the first is
+        merged.
         """
         if book.health is not Health.LIVE or book.mark is None or len(self.names) == 1:
             return book.health is Health.LIVE
@@ -99,7 +99,7 @@ class StreamMembers:
         )
 
     def ages_json(self, now: float) -> bytes:
-        """How many milliseconds ago data last came from each live exchange."""
+        """Milliseconds since the last data of each live exchange."""
         return _json(
             {
                 book.instrument.exchange: max(0, round((now - book.updated_at) * 1_000))
@@ -113,13 +113,13 @@ class StreamMembers:
         return b"{%b}" % b",".join(map(_coverage_json, self.books))
 
     def ends(self) -> list[BookEnds]:
-        """Where each live exchange ends, as values."""
+        """The horizon of each live exchange, as values."""
         return [
             BookEnds(book.instrument.exchange, *map(_price, book.horizon())) for book in self.books
         ]
 
     def extras(self, options: ViewOptions, now: float, fills: FillView | None) -> bytes:
-        """The members of `data` that only some views have."""
+        """The optional members of `data`: ages, coverage, fill."""
         ages = b',"ages":' + self.ages_json(now) if options.ages else b""
         coverage = b',"coverage":' + self.coverage_json() if options.coverage else b""
         return ages + coverage + (b',"fill":' + fills.json if fills is not None else b"")
@@ -136,7 +136,7 @@ def condition(book: LiveBook, *, shown: bool) -> tuple[Health, Reason | None, st
 
 
 class Opening:
-    """When a view is first published: with all books if they come soon, else without."""
+    """Time of a view's first update: it waits shortly for all books to be live."""
 
     __slots__ = ("live_at", "opened_at")
 
@@ -145,7 +145,7 @@ class Opening:
         self.live_at: float | None = None  # when its first book was seen live
 
     def due(self, members: StreamMembers, now: float) -> float:
-        """Return when, as the books are now."""
+        """Return the time of the first update, given the present health of the books."""
         if not members.live:
             self.live_at = None
             return self.opened_at + FIRST_UPDATE_S
@@ -217,17 +217,17 @@ class Stream:
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
 
     def pace_from(self, due: float | None, now: float) -> None:
-        """Begin the interval after an update that was due at a time, or without one."""
+        """Begin the interval after an update; `due` is when it was due, if it was."""
         late_s = 0.0 if due is None else max(0.0, now - due)
         self.paced_at = now - min(late_s, self.interval_s * LATENESS_MADE_UP_MAX)
 
     @property
     def newest_at(self) -> float:
-        """When the newest data of the view came in, in monotonic seconds."""
+        """When the newest data of the view arrived, in monotonic seconds."""
         return max((book.updated_at for book in self.members.books), default=self.published_at)
 
     def expected_gb(self, now: float) -> float | None:
-        """GiB in 30 days at the rate so far, before compression; None while there is no rate."""
+        """GiB in 30 days at the rate so far, before compression; None while unknown."""
         lasted_s = now - self.opening.opened_at
         if lasted_s < RATE_KNOWN_S or not self.bytes_published:
             return None
@@ -248,7 +248,7 @@ class Stream:
         return self.view.full(self._opened(head), self._closed(b""))
 
     def merge(self) -> bool:
-        """Merge the current books; whether anything visible changed."""
+        """Merge the current books; returns whether the view changed."""
         if self.view is None:
             self.view = _view(self.key)
             self.fills = _fills(self.key)
@@ -270,7 +270,7 @@ class Stream:
         return self._delta() or self.full()
 
     def _delta(self) -> bytes | None:
-        """The changed levels since the last update; None where there was no last update."""
+        """The changed levels since the last update; None for the first update."""
         assert self.view is not None
         before = b',"previous_update_number":%d' % (self.update_number - 1)
         after = b',"checksum":%d' % self.view.checksum()
@@ -289,7 +289,7 @@ class Stream:
 
 
 class BookRequest:
-    """A one-time request for a view, answered when a stream would publish first."""
+    """A one-time request for a view, answered when a new stream would publish first."""
 
     __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening")
 
@@ -330,7 +330,7 @@ class BookRequest:
 
 
 def _coverage_json(book: LiveBook) -> bytes:
-    """The horizon of one book, its prices as they were printed by the core: exact."""
+    """The horizon of one book; the core prints its exact prices."""
     bid, ask = (each or "null" for each in book.horizon())
     return b'%b:{"bids":%b,"asks":%b}' % (
         _json(book.instrument.exchange),

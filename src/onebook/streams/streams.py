@@ -3,7 +3,7 @@
 A stream is one view of one symbol: exchanges, depth, interval and form. It is merged lazily, when
 it is due, and encoded once for all of its clients. Work per exchange frame is constant: the first
 change of a book moves the clean streams of that book to a queue, and later changes find nothing to
-move. One callback, asked for through the clock, empties the queue.
+move. One timer empties the queue.
 
 Only live books are merged, without those that the identity guard quarantined or found to be equal
 to another of the view. A book that stops being merged makes its streams publish at once, whatever
@@ -30,12 +30,10 @@ from onebook.streams.guard import IdentityGuard
 from onebook.streams.ports import BookSupervisor, InstrumentLookup, Publisher
 from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers, condition
 
-FIRST_SECONDS: Final = (
-    10.0  # for so long a new stream adds members without waiting for its interval ...
-)
+FIRST_SECONDS: Final = 10.0  # a younger stream adds members without waiting for its interval ...
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
-QUEUE_SLACK: Final = 64  # queued entries of streams that are closed or due at another time
-MERGE_PACE_S: Final = 0.01  # after a merge that changed nothing visible, the next waits so long
+QUEUE_SLACK: Final = 64  # obsolete queue entries that are tolerated
+MERGE_PACE_S: Final = 0.01  # least time between two merges, if the first changed nothing
 PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop,
 PUBLISHING_MAX_S: Final = 0.05  # or once publishing has lasted so long
 
@@ -44,7 +42,7 @@ _json = msgspec.json.encode
 
 
 class Streams:
-    """Every open stream, which of them are due, and the one callback that publishes them."""
+    """All open streams, the queue of those that are due, and the timer that publishes them."""
 
     def __init__(
         self,
@@ -96,10 +94,9 @@ class Streams:
         return len(self._ready)
 
     def open(self, key: StreamKey, owner: str = "") -> Stream:
-        """The stream of this key, one subscriber more; made and connected when it is new.
+        """Add a subscriber to the stream of a key, which is created if it is new.
 
-        When more is due than can be published, owners take turns; a stream of several owners
-        has turns of its own.
+        Under load, owners are served round-robin; a stream of several owners counts as an owner.
         """
         stream = self._open.get(key)
         if stream is None:
@@ -115,7 +112,7 @@ class Streams:
         return stream
 
     def expected_gb(self, key: StreamKey) -> float | None:
-        """What a stream is expected to cost a client; None for one that is new."""
+        """GiB that a stream costs a client in 30 days; None while unknown."""
         stream = self._open.get(key)
         return stream.expected_gb(self._clock.monotonic()) if stream is not None else None
 
@@ -159,11 +156,10 @@ class Streams:
         return lambda: self._forget(request)
 
     def publish_now(self, stream: Stream) -> None:
-        """Merge a stream for a request; what differs from its last update goes to all subscribers.
+        """Merge a stream for a request; changes are published to all of its subscribers.
 
-        So update numbers have no gap for any client. An update younger than the interval, or than
-        a second, stays the last one: a flood of requests of one client costs the others of its
-        view nothing. `Stream.full` returns it.
+        So no client misses an update number. Nothing is merged within the interval (at most a
+        second) of the last update, so that one client's requests cost the others nothing.
         """
         now = self._clock.monotonic()
         is_due = stream.due is not None and stream.due <= now
@@ -203,7 +199,7 @@ class Streams:
                 self._answer_or_plan(request, now)
 
     def tick(self, now: float) -> float | None:
-        """Publish what is due; when the next is due, None if nothing waits."""
+        """Publish due streams; returns when the next one is due, None without one."""
         ends_at = self._clock.monotonic() + PUBLISHING_MAX_S
         for _ in range(PUBLISHES_PER_TICK_MAX):
             due = self._next_due(now)
@@ -243,7 +239,7 @@ class Streams:
         self._supervisor.release(instrument)
 
     def _follow_lists(self, stream: Stream) -> None:
-        """Take the instruments that exchanges list now where they replaced those of the stream."""
+        """Replace instruments of the stream that exchanges have relisted."""
         held, followed = stream.members.instruments, False
         for at, listed in enumerate(self._instruments(stream.key)):
             before = held[at]
@@ -288,7 +284,7 @@ class Streams:
         return 2 * (len(self._open) + self._requests_open) + QUEUE_SLACK
 
     def _reschedule(self, stream: Stream, now: float) -> None:
-        """A member's health or mark changed: when must the stream publish it?"""
+        """Reschedule a stream after a member's health or mark changed."""
         before = stream.members.books
         stream.members.refresh(self._books)
         if not stream.update_number:
@@ -306,7 +302,7 @@ class Streams:
             self._enqueue(stream, now, due)
 
     def _pace_of_joining(self, stream: Stream, now: float) -> float:
-        """The earliest time at which a member that may be shown again is taken in."""
+        """The earliest time at which a member that became live is added."""
         pace = self._pace(stream)
         if now - stream.opening.opened_at >= FIRST_SECONDS:
             return pace
@@ -384,7 +380,7 @@ class Streams:
             self._supervisor.release(instrument)
 
     def _arm(self, at: float) -> None:
-        """Have `_fire` called at this time or before."""
+        """Schedule `_fire` at this time, unless it is scheduled earlier."""
         if at >= self._armed_at:
             return
         if self._handle is not None:
@@ -410,7 +406,7 @@ class Streams:
         return [self._catalogue.instrument(each, key.symbol) for each in key.exchanges]
 
     def marks(self, stream: Stream) -> list[bytes]:
-        """Statuses of the live members that have a mark, for a client that has not had them."""
+        """Statuses of the live members that have a mark, for a new subscriber."""
         found = map(self._books.get, _known(stream.members))
         return [
             self._status(book, shown=stream.members.shows(book))

@@ -325,6 +325,14 @@ export class View {
   }
 }
 
+/** The view of one book that was requested once. */
+function viewOf(reply, options) {
+  required("aggregated_orderbook_data", reply, bookShape("aggregated_orderbook_data", options));
+  const view = new View(reply.symbol);
+  view.apply({ ...reply, type: "aggregated_orderbook_update" });
+  return view;
+}
+
 /** Seconds until the next attempt: exponential with full jitter, or what the service asked for. */
 export function pauseS(code, attempt, givenS = null, random = Math.random) {
   const base = between(code, BUSY_CODES) ? BACKOFF_BUSY_S : BACKOFF_BASE_S;
@@ -684,6 +692,11 @@ export class Session {
     return performance.now() - sentAt;
   }
 
+  /** The merged book of a symbol, once; options that are absent are those of its subscription. */
+  async orderBook(symbol, options = {}) {
+    return viewOf(await this.ask({ type: "get_aggregated_orderbook", symbol, ...options }), options);
+  }
+
   /** The exchanges and whether their feeds are live. */
   async exchanges() {
     return dataOf(await this.ask({ type: "get_exchanges" }));
@@ -953,10 +966,7 @@ export class Onebook {
   /** The merged book of one symbol, once. */
   async orderBook(symbol, options = {}) {
     const reply = await this.#ask({ type: "get_aggregated_orderbook", symbol, ...options });
-    required("aggregated_orderbook_data", reply, bookShape("aggregated_orderbook_data", options));
-    const view = new View(reply.symbol);
-    view.apply({ ...reply, type: "aggregated_orderbook_update" });
-    return view;
+    return viewOf(reply, options);
   }
 
   /** The exchanges and whether their feeds are live. */

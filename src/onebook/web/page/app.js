@@ -1,35 +1,47 @@
 // The first page: a key and a choice become subscriptions; what comes back is shown as it is.
 
 import { Onebook } from "../client/onebook.js";
+import { Choice } from "./choice.js";
 import { Lateness, now } from "./clock.js";
+import { Drawer } from "./drawer.js";
 import { Fees } from "./fees.js";
 import { age } from "./format.js";
-import { code, dress } from "./palette.js";
 import { Panel } from "./panel.js";
 import { listed } from "./search.js";
 import { panelOf, PANELS_MAX, RATES, readState, ROWS, writeState } from "./state.js";
 import { Usage } from "./usage.js";
 
-const FIND_FROM = 10; // exchanges: fewer are seen at a glance
 const AGES_EVERY_MS = 200;
 const FIGURES_EVERY_MS = 500;
 const HIDDEN_AFTER_MS = 10_000; // a tab that was hidden for so long gets few updates
 const HIDDEN_INTERVAL_MS = 60_000; // the longest that the service takes
-const INSIDE = ["skip", "inside", "choice", "panels", "traffic"]; // shown while there is a session
+const INSIDE = ["inside", "bars", "add", "settings", "panels"]; // shown while there is a session
 const KEY_SLOT = "onebook.key";
 const LATE_MS = 1_000; // what looks so late is checked by a ping
 const LATE_PING_EVERY_MS = 2_000;
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
 const PING_EVERY_MS = 30_000;
 const PING_AFTER_MS = 1_000; // of silence on the connection: an open socket proves nothing
+const ROW_PX = 20; // of the ladder, in panel.css
+const ROOM_PX = 190; // what stands above and below its levels
+const [ROWS_MIN, ROWS_USUAL_MAX] = [12, 22]; // unless the reader chooses
 const SILENT_MS = 2_000; // a connection that delivers nothing for this time shows no price as live
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
 const narrow = matchMedia("(max-width: 34rem)").matches;
-const state = readState(location.hash, { rows: narrow ? 8 : 12 });
+const room = (innerHeight - ROOM_PX) / (2 * ROW_PX);
+const roomy = ROWS.findLast((rows) => rows === ROWS_MIN || (rows <= ROWS_USUAL_MAX && rows <= room));
+const state = readState(location.hash, { rows: narrow ? ROWS[0] : roomy });
 const fees = new Fees(at, () => panels.forEach((panel) => (panel.cost.again(), panel.draw())));
 const usage = new Usage(at);
+const drawer = new Drawer(at);
+const choice = new Choice(at, {
+  chosen: state.exchanges,
+  changed: (names) => ((state.exchanges = names), changed()),
+  found: (text) => panels.forEach((panel) => panel.members.filter(text)),
+  recoloured: () => panels.forEach((panel) => panel.recolour()),
+});
 
 let session = null;
 let link = "idle"; // the state of the session
@@ -97,7 +109,7 @@ function showState({ name, problem }) {
   else {
     showLink(name, "Connected");
     measure();
-    session.exchanges().then(({ supported_exchanges: names }) => showExchanges(names), () => {});
+    session.exchanges().then(({ supported_exchanges: names }) => (choice.list(names), fees.list(names)), () => {});
   }
 }
 
@@ -123,11 +135,15 @@ function showLink(name, text, retryInS = null) {
   showWait();
   const inside = ["connecting", "live", "waiting"].includes(link);
   const focused = document.activeElement;
+  const entered = inside && at("panels").hidden;
   at("key-form").hidden = inside;
+  const lost = INSIDE.some((id) => at(id).contains(focused)) || drawer.contains(focused);
   for (const id of INSIDE) at(id).hidden = !inside;
+  if (entered) drawer.restore();
+  if (!inside) drawer.hide();
   // The focus goes with the form that is hidden; without this it would fall back to the page.
   if (inside && at("key-form").contains(focused)) panels[0].find(".symbol").focus();
-  if (!inside && INSIDE.some((id) => at(id).contains(focused))) at("key").focus();
+  if (!inside && lost) at("key").focus();
   if (link === "live" || (link === "connecting" && !panels.some((panel) => panel.hasBook))) notice("");
   for (const panel of panels) panel.linked = link === "live";
   if (link === "stopped") forgetKey();
@@ -178,6 +194,7 @@ const site = {
   subscribe: (symbol, options) => session?.subscribe(symbol, options) ?? null,
   unsubscribe: (symbol) => session?.unsubscribe(symbol),
   has: (symbol) => session?.has(symbol) ?? false,
+  orderBook: (symbol, options) => session.orderBook(symbol, { exchanges: chosen(), ...options }),
   options: () => ({ exchanges: chosen(), depth: state.rows, intervalMs: hidden ? HIDDEN_INTERVAL_MS : 1_000 / state.rate }),
   feeOf: fees.of,
   counts: () => counts,
@@ -197,6 +214,7 @@ const site = {
   remove(panel) {
     panel.leave();
     panel.element.remove();
+    panel.bar.remove();
     panels = panels.filter((each) => each !== panel);
     showPanels();
     panels[0].find(".symbol").focus();
@@ -207,6 +225,7 @@ function addPanel(wanted) {
   const panel = new Panel(at("panel"), wanted, site);
   panels.push(panel);
   at("panels").append(panel.element);
+  at("bars").append(panel.bar);
   showPanels();
   return panel;
 }
@@ -230,68 +249,31 @@ function addNext() {
 }
 
 function keepState() {
-  history.replaceState(null, "", location.pathname + location.search + writeState({
-    ...state,
-    panels: panels.map((panel) => panel.wanted),
-  }));
+  const fragment = writeState({ ...state, panels: panels.map((panel) => panel.wanted) });
+  history.replaceState(null, "", location.pathname + location.search + fragment);
+  at("address").value = location.href;
+  at("copied").textContent = "The link has no key.";
 }
 
-// The exchanges
+async function copyAddress() {
+  at("address").select();
+  try {
+    await navigator.clipboard.writeText(at("address").value);
+    at("copied").textContent = "Copied. The link has no key.";
+  } catch {
+    at("copied").textContent = "The link is selected: copy it with the keyboard."; // the page has no right to copy
+  }
+}
 
 /** What a subscription names: the ticked exchanges, or what the address says before they are listed. */
 function chosen() {
   return state.exchanges ?? "all";
 }
 
-function showExchanges(names) {
-  const box = at("exchanges");
-  if (box.childElementCount) return;
-  for (const name of names) {
-    const label = document.createElement("label");
-    const checked = state.exchanges === null || state.exchanges.includes(name);
-    const input = Object.assign(document.createElement("input"), { type: "checkbox", value: name, checked });
-    dress(input, name);
-    label.title = code(name);
-    label.append(input, name);
-    box.append(label);
-  }
-  at("find-tools").hidden = names.length < FIND_FROM;
-  fees.list(names);
-  showTicked();
-}
-
-function showTicked() {
-  const boxes = [...document.querySelectorAll("#exchanges input")];
-  at("ticked").textContent = `${boxes.filter((box) => box.checked).length} of ${boxes.length}`;
-}
-
-function ticked() {
-  const boxes = [...document.querySelectorAll("#exchanges input")];
-  const names = boxes.filter((box) => box.checked).map((box) => box.value);
-  state.exchanges = names.length < boxes.length ? names : null;
-  showTicked();
-  changed();
-}
-
 /** An option of all panels has changed. */
 function changed() {
   site.changed();
   for (const panel of panels) panel.subscribe();
-}
-
-/** Show the exchanges whose name contains what was typed; the choice stays as it is. */
-function find() {
-  const wanted = at("find").value.trim().toLowerCase();
-  for (const label of at("exchanges").children) label.hidden = !label.textContent.includes(wanted);
-  for (const panel of panels) panel.members.filter(wanted);
-}
-
-/** Tick or clear every exchange that is shown. */
-function tick(checked) {
-  for (const label of at("exchanges").children) {
-    if (!label.hidden) label.firstChild.checked = checked;
-  }
-  ticked();
 }
 
 function showPairs(data) {
@@ -341,8 +323,10 @@ function keep(key) {
 function begin() {
   let { key } = state;
   delete state.key;
-  at("rows").value = state.rows;
-  at("rate-max").value = state.rate;
+  for (const [id, values, value] of [["rows", ROWS, state.rows], ["rate-max", RATES, state.rate]]) {
+    at(id).replaceChildren(...values.map((each) => new Option(each)));
+    at(id).value = value;
+  }
   for (const wanted of state.panels) addPanel(wanted);
   if (state.ignored.length) {
     ignored = `No pair such as BTC/USDT, so not shown: ${state.ignored.join(", ")}.`;
@@ -357,7 +341,6 @@ at("key-form").addEventListener("submit", (event) => {
   keep(at("key").value.trim());
   at("key").value = "";
 });
-at("choice").addEventListener("submit", (event) => event.preventDefault());
 at("rows").addEventListener("change", () => {
   state.rows = ROWS.find((rows) => rows === Number(at("rows").value));
   changed();
@@ -366,14 +349,7 @@ at("rate-max").addEventListener("change", () => {
   state.rate = RATES.find((rate) => rate === Number(at("rate-max").value));
   changed();
 });
-at("exchanges").addEventListener("change", ticked);
-at("find").addEventListener("input", find);
-at("tick-all").addEventListener("click", () => tick(true));
-at("tick-none").addEventListener("click", () => tick(false));
-at("skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the fragment is the state
-  panels[0].find(".symbol").focus();
-});
+at("copy").addEventListener("click", copyAddress);
 at("add").addEventListener("click", addNext);
 at("leave").addEventListener("click", leave);
 // Another address of this page was opened in this tab: it is read as at the start.

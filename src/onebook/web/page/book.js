@@ -49,6 +49,7 @@ export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} })
     fill: fill.buy ? { buy: asked(buys), sell: asked(sells) } : null,
     binned: ask !== undefined,
     horizons: horizonsOf(coverage),
+    books: Object.keys(coverage).length, // whose horizons are stated
   };
 }
 
@@ -131,13 +132,13 @@ export function crossings({ bids, asks }, feeOf) {
   return pairs.sort((a, b) => b.left - a.left);
 }
 
-/** The pair of exchanges whose ask and bid are nearest, or null with fewer than two exchanges. */
-export function nearest({ bids, asks }, feeOf) {
-  // The best two of each side hold it: only an exchange's pair with itself is left out.
-  const sellers = bestOf(bids).slice(0, 2);
-  const pairs = bestOf(asks).slice(0, 2).flatMap((buy) =>
+/** Up to `count` pairs of exchanges whose ask and bid are nearest, the nearest first. */
+export function nearest({ bids, asks }, feeOf, count) {
+  // The best of each side hold them, and one more: only an exchange's pair with itself is left out.
+  const [sellers, buyers] = [bids, asks].map((side) => bestOf(side).slice(0, count + 1));
+  const pairs = buyers.flatMap((buy) =>
     sellers.filter(({ exchange }) => exchange !== buy.exchange).map((sell) => pairOf(buy, sell, feeOf)));
-  return pairs.sort((a, b) => b.gap - a.gap)[0] ?? null;
+  return pairs.sort((a, b) => b.gap - a.gap).slice(0, count);
 }
 
 /** What a fill costs with fees: the sum of fees, and the average price after them. */
@@ -147,11 +148,14 @@ export function withFees(fill, direction, feeOf) {
   return { fees, average: fill.amount ? (fill.notional + sign * fees) / fill.amount : null };
 }
 
-/** The totals as one x axis and two lines; prices of a crossed market are put in order. */
-export function depthLines({ bids, asks }) {
+/** How far a price is from the mid, in percent of it. */
+export const distanceOf = (price, mid) => (100 * (price - mid)) / mid;
+
+/** The totals by distance from the mid as one x axis and two lines; prices of a crossed market are put in order. */
+export function depthLines({ bids, asks }, mid) {
   const points = [
-    ...bids.map(({ price, total }) => [price, total, null]),
-    ...asks.map(({ price, total }) => [price, null, total]),
+    ...bids.map(({ price, total }) => [distanceOf(price, mid), total, null]),
+    ...asks.map(({ price, total }) => [distanceOf(price, mid), null, total]),
   ].sort((a, b) => a[0] - b[0]);
   return [0, 1, 2].map((column) => points.map((point) => point[column]));
 }

@@ -1,8 +1,8 @@
 // What buying and selling a size costs: the service prices it (option `fill`), the fees are ours.
 
 import { withFees } from "./book.js";
-import { amountDecimals, fixed, rounded, sixDigits } from "./format.js";
-import { code, dress } from "./palette.js";
+import { amountDecimals, fixed, listOf, rounded, sixDigits } from "./format.js";
+import { dress, swatch } from "./palette.js";
 import { sizeOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
@@ -149,7 +149,7 @@ export class Cost {
     this.#complain(short.length ? `Not enough on the books: the ${short.join(", the ")}. The figures are for the available amount.` : "");
     const names = [...new Set(found.flatMap((fill) => fill.uncovered))].sort();
     write(this.#uncovered, names.length
-      ? `The books of ${names.join(", ")} are not known this far out: the real cost may be lower.`
+      ? `The ${names.length === 1 ? "book" : "books"} of ${listOf(names)} ${names.length === 1 ? "is" : "are"} not known this far out: the real cost may be lower.`
       : "");
   }
 
@@ -169,10 +169,8 @@ export class Cost {
     while (body.rows.length < rows.length) splitRow(body);
     rows.forEach(([exchange, amounts], at) => {
       const [name, ...cells] = body.rows[at].cells;
-      if (write(name.children[1], exchange)) {
-        dress(name.firstChild, exchange);
-        write(name.children[2], code(exchange));
-      }
+      write(name.lastChild, exchange);
+      dress(name.firstChild, exchange);
       amounts.forEach((amount, column) => write(cells[column], amount ? text(amount) : "–"));
       write(cells[2], `${this.feeOf(exchange)} %`);
     });
@@ -182,10 +180,5 @@ export class Cost {
 function splitRow(body) {
   const row = body.insertRow();
   const [name] = [0, 1, 2, 3].map(() => row.insertCell());
-  const swatch = document.createElement("i");
-  swatch.className = "swatch";
-  const text = document.createElement("span");
-  const short = document.createElement("small");
-  short.className = "code";
-  name.append(swatch, text, short);
+  name.append(swatch(), document.createElement("span"));
 }

@@ -2,7 +2,7 @@
 // is left after fees. A crossing often lasts less than a second: the last one stays to be read.
 
 import { crossings, nearest } from "./book.js";
-import { age, amountDecimals, fixed, quoteAge } from "./format.js";
+import { age, amountDecimals, fixed, quoteAge, signed } from "./format.js";
 import { mark, write } from "./write.js";
 
 const PAIRS_MAX = 5;
@@ -10,7 +10,7 @@ const PAIRS_MAX = 5;
 export class Crossed {
   #text;
   #list;
-  #book = null; // {count, best, spread}: crossings of the last book, the nearest pair if none; of bins the spread
+  #book = null; // {count, near, spread}: crossings of the last book, the nearest pairs if none; of bins the spread
   #last = null; // {pairs, at, ages}: the last crossing
   #price = String;
 
@@ -27,17 +27,19 @@ export class Crossed {
     const spread = book.binned ? book.stats.spread : undefined;
     const crossed = book.binned ? [] : crossings(book, this.feeOf);
     const count = book.binned ? Number(book.stats.crossed) : crossed.length;
+    const near = count || book.binned ? [] : nearest(book, this.feeOf, PAIRS_MAX);
     if (count) this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: atMs };
     const oneSided = (book.stats.best_bid == null) !== (book.stats.best_ask == null);
-    this.#book = { count, spread, oneSided, best: count || book.binned ? null : nearest(book, this.feeOf) };
+    this.#book = { count, spread, oneSided, near, ages: book.ages, at: atMs };
   }
 
   /** Write what changes with time alone: without updates quotes get old, and nothing is crossed "now". */
   showFigures(nowMs, live) {
     if (!this.#book) return;
-    const { count } = this.#book;
+    const { count, near, ages, at } = this.#book;
     const sinceMs = this.#last ? Math.max(0, nowMs - this.#last.at) : 0;
-    if (count) this.#fill(sinceMs);
+    if (count) this.#fill(this.#last, sinceMs);
+    else if (!this.#last) this.#fill({ pairs: near, ages }, Math.max(0, nowMs - at));
     this.#say(this.#book, sinceMs, live);
   }
 
@@ -58,7 +60,7 @@ export class Crossed {
     this.withdraw();
   }
 
-  #say({ count, best, spread, oneSided }, sinceMs, live) {
+  #say({ count, near: [best], spread, oneSided }, sinceMs, live) {
     mark(this.#list, "data-past", count && live ? "no" : "yes");
     const when = live ? "now" : `${age(sinceMs)} ago`;
     const past = this.#last?.pairs.length ? ` Last crossed ${age(sinceMs)} ago:` : "";
@@ -73,13 +75,12 @@ export class Crossed {
       const most = count > PAIRS_MAX ? ` The best ${PAIRS_MAX} after fees:` : "";
       text = `Crossed ${when}: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.${most}`;
     } else if (best) {
-      text = `Not crossed: ${best.buy.exchange} sells ${this.#price(-best.gap)} above the bid of ${best.sell.exchange}.${past}`;
+      text = `Not crossed: ${best.buy.exchange} sells ${this.#price(-best.gap)} above the bid of ${best.sell.exchange}.${past || " The nearest pairs:"}`;
     }
     write(this.#text, text);
   }
 
-  #fill(sinceMs) {
-    const { pairs, ages } = this.#last;
+  #fill({ pairs, ages }, sinceMs) {
     while (this.#list.childElementCount > pairs.length) this.#list.lastChild.remove();
     while (this.#list.childElementCount < pairs.length) this.#list.append(item());
     pairs.forEach(({ buy, sell, gap, left, amount }, at) => {
@@ -91,7 +92,7 @@ export class Crossed {
         buy.exchange,
         `${quoted(buy)}, sell on `,
         sell.exchange,
-        `${quoted(sell)}: gap ${this.#price(gap)} (${((100 * gap) / buy.price).toFixed(4)} %), `,
+        `${quoted(sell)}: gap ${minus(this.#price(gap))} (${minus(((100 * gap) / buy.price).toFixed(4))} %), `,
         `after fees ${signed((100 * left) / buy.price, 4)} % or ${signed(net, Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
       ];
       texts.forEach((text, part) => write(this.#list.children[at].children[part], text));
@@ -100,9 +101,7 @@ export class Crossed {
   }
 }
 
-function signed(value, decimals) {
-  return `${value > 0 ? "+" : "−"}${fixed(Math.abs(value), decimals)}`;
-}
+const minus = (text) => text.replace("-", "−");
 
 function item() {
   const element = document.createElement("li");

@@ -1,34 +1,62 @@
-// The depth chart: totals up to a price, drawn by uPlot in the colours of the page, with a
-// crosshair that can be moved by mouse, finger and keys, and a zoom that outlives updates. A wheel zooms
-// only with Ctrl, which is also what a pinch of a touchpad comes as, or while the chart has the focus:
-// otherwise it scrolls the page.
+// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It has its own
+// book, in bins that reach as far as the reader chose, which is requested once a second while the chart is in sight. A
+// crosshair moves by mouse, finger and keys; a zoom outlives updates. A wheel zooms only with Ctrl, which is also what
+// a pinch of a touchpad comes as, or while the chart has the focus: otherwise it scrolls the page.
 
-import { depthLines, unknownAt } from "./book.js";
+import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
 import { colour } from "./colour.js";
-import { decimals, fixed, PRICE_DECIMALS_MAX, short } from "./format.js";
+import { decimals, short, signed, stepFrom, texts } from "./format.js";
 import { Sight } from "./sight.js";
-import { write } from "./write.js";
+import { RANGES } from "./state.js";
+import { mark, write } from "./write.js";
 
 const AXIS_FONT = "11px system-ui, sans-serif";
+const BINS = 200; // at least so many a side, up to 2.5 times as many
+const EVERY_MS = 1_000;
+const OLD_MS = 3_000; // without a newer book the chart is grey
+const ALL_PERCENT = 25; // as far as "all" reaches: the bins of the widest range
+const LEVELS_MAX = 500; // what the service gives at most
+const TICK = 5; // CSS pixels of the mark of a horizon
 const ZOOM = 0.8;
 const KEY_STEPS = 40; // of the width, for one arrow key
+let made = 0;
+
+/** The options of a book whose levels reach as far as a range. */
+export function reaching(range, mid) {
+  const all = range === "all";
+  const percent = all ? ALL_PERCENT : Number(range);
+  const wide = (mid * percent) / 100;
+  const group = stepFrom(wide / (all ? LEVELS_MAX : BINS));
+  return { group, depth: Math.min(LEVELS_MAX, Math.ceil(wide / Number(group)) + 1) };
+}
 
 export class Depth {
   #chart = null;
   #element;
   #text;
-  #hint;
   #lines = [[], [], []];
   #book = null; // the newest
+  #mid = null; // what its distances are of
+  #range;
+  #asking = false;
+  #serial = 0; // of what is shown: an answer of before is not
+  #askedMs = -Infinity;
+  #shownMs = -Infinity;
   #sight;
   #fingers = new Map(); // [x, y] of each that is on the chart, by pointer
-  #zoom = null; // {min, max} of the prices in sight; null shows all
+  #zoom = null; // {min, max} of the distances in sight; null shows the range
 
-  constructor(element, text) {
-    this.#element = element;
-    this.#text = text;
-    this.#hint = text.textContent;
-    this.#sight = new Sight(element, () => this.#draw());
+  /**
+   * `ask(options)` promises a view of the book of the panel, or rejects; `changed(range)` is called where the reader
+   * chose another range.
+   */
+  constructor(root, { range, ask, changed }) {
+    this.ask = ask;
+    this.#range = range;
+    const element = (this.#element = root.querySelector(".depth"));
+    this.#text = root.querySelector(".depth-text");
+    this.#offer(root.querySelector(".range"), changed);
+    this.#sight = new Sight(element, () => (this.#draw(), (this.#askedMs = -Infinity)));
     new ResizeObserver(() => this.#fit()).observe(element);
     addEventListener("themechange", () => this.#rebuild());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
@@ -41,19 +69,48 @@ export class Depth {
     }
   }
 
-  show(book) {
+  #offer(box, changed) {
+    const name = `range-${(made += 1)}`;
+    for (const value of RANGES) {
+      const label = document.createElement("label");
+      const input = Object.assign(document.createElement("input"), { type: "radio", name, value, checked: value === this.#range });
+      label.append(input, value === "all" ? value : `${value} %`);
+      box.append(label);
+    }
+    box.addEventListener("change", ({ target }) => {
+      this.#range = target.value;
+      this.#zoom = null;
+      this.#serial += 1;
+      this.#askedMs = -Infinity;
+      changed(this.#range);
+    });
+  }
+
+  /** Request a newer book where it is due and can be seen; `mid` is that of the exact book. */
+  follow(nowMs, mid) {
+    mark(this.#element, "data-old", nowMs - this.#shownMs < OLD_MS ? "no" : "yes");
+    const seen = this.#sight.visible || !this.#chart;
+    if (this.#asking || !mid || !seen || nowMs - this.#askedMs < EVERY_MS - 1) return;
+    this.#asking = true;
+    this.#askedMs = nowMs;
+    const serial = this.#serial;
+    this.ask({ ...reaching(this.#range, mid), levels: "array", coverage: true, interval_ms: EVERY_MS, split: false, ages: false, fill: null })
+      .then((view) => view && serial === this.#serial && this.#show(readBook(view), mid, nowMs), () => {})
+      .finally(() => (this.#asking = false));
+  }
+
+  #show(book, mid, nowMs) {
     this.#book = book;
-    if (this.#sight.visible || !this.#chart) this.#draw();
+    this.#mid = mid;
+    this.#shownMs = nowMs;
+    this.#draw();
   }
 
   #draw() {
     if (!this.#book) return;
-    this.#lines = depthLines(this.#book);
-    if (!this.#chart) return this.#rebuild();
-    this.#chart.batch(() => { // at once, not after the texts of this frame
-      this.#chart.setData(this.#lines, this.#zoom === null);
-      if (this.#zoom) this.#chart.setScale("x", this.#zoom);
-    });
+    this.#lines = depthLines(this.#book, this.#mid);
+    if (!this.#chart) this.#rebuild();
+    else this.#chart.batch(() => this.#chart.setData(this.#lines)); // at once, not after the texts of this frame
     this.#report();
   }
 
@@ -61,9 +118,11 @@ export class Depth {
     this.#chart?.destroy();
     this.#chart = null;
     this.#lines = [[], [], []];
-    this.#book = null;
+    this.#book = this.#mid = null;
+    this.#askedMs = this.#shownMs = -Infinity;
+    this.#serial += 1;
     this.#zoom = null;
-    this.#text.textContent = this.#hint;
+    this.#report();
   }
 
   #fit() {
@@ -78,24 +137,29 @@ export class Depth {
     const { clientWidth: width, clientHeight: height } = this.#element;
     if (!width || !height || !this.#lines[0].length) return;
     this.#chart = new uPlot(this.#options(width, height), this.#lines, this.#element);
-    if (this.#zoom) this.#chart.setScale("x", this.#zoom);
+  }
+
+  /** The distances that are shown without a zoom. */
+  #whole() {
+    const wide = this.#range === "all" ? null : Number(this.#range);
+    const all = this.#lines[0];
+    return wide ? { min: -wide, max: wide } : { min: all[0] ?? -ALL_PERCENT, max: all.at(-1) ?? ALL_PERCENT };
   }
 
   /** Zoom around a place of the chart, 0 to 1; a factor below 1 shows fewer prices. */
   #zoomBy(factor, place) {
     if (!this.#chart) return;
-    const all = this.#lines[0];
+    const all = this.#whole();
     const { min, max } = this.#chart.scales.x;
     const centre = min + (max - min) * place;
     const zoom = { min: centre - (centre - min) * factor, max: centre + (max - centre) * factor };
-    const whole = zoom.min <= all[0] && zoom.max >= all.at(-1);
-    this.#zoomTo(whole ? null : { min: Math.max(zoom.min, all[0]), max: Math.min(zoom.max, all.at(-1)) });
+    const whole = zoom.min <= all.min && zoom.max >= all.max;
+    this.#zoomTo(whole ? null : { min: Math.max(zoom.min, all.min), max: Math.min(zoom.max, all.max) });
   }
 
   #zoomTo(zoom) {
     this.#zoom = zoom;
-    const all = this.#lines[0];
-    this.#chart?.setScale("x", zoom ?? { min: all[0], max: all.at(-1) });
+    this.#chart?.setScale("x", zoom ?? this.#whole());
     this.#report();
   }
 
@@ -137,22 +201,43 @@ export class Depth {
     act();
   }
 
-  /** What the crosshair is at. */
+  /** What the crosshair is at, what a zoom shows, or how many books are known as far as the range. */
   #report() {
     const at = this.#chart?.cursor.idx;
-    let text = this.#hint;
+    let text = "";
     if (at != null && this.#chart.cursor.left >= 0) {
-      const [prices, bids, asks] = this.#lines;
+      const [distances, bids, asks] = this.#lines;
       const side = bids[at] == null ? "asks" : "bids";
-      const unknown = unknownAt(this.#book, side, prices[at]).length;
+      const price = this.#mid * (1 + distances[at] / 100);
+      const unknown = unknownAt(this.#book, side, this.#exact(price)).length;
       const least = unknown ? "at least " : "";
-      text = `${texts(prices)[at]}: ${least}${short(bids[at] ?? asks[at])} of ${side} from the best price to here`;
+      text = `${texts([this.#exact(price)])[0]} (${this.#away(distances[at])}): ${least}${short(bids[at] ?? asks[at])} of ${side} from the best price to here`;
       if (unknown) text += `; ${unknown} ${unknown === 1 ? "book is" : "books are"} not known this far out`;
     } else if (this.#zoom) {
-      const [from, to] = texts([this.#zoom.min, this.#zoom.max].map((each) => Number(each.toPrecision(7))));
-      text = `From ${from} to ${to}; double-click or press 0 to see all.`;
+      text = `From ${this.#away(this.#zoom.min)} to ${this.#away(this.#zoom.max)}; double-click or press 0 to see all.`;
+    } else if (this.#book?.books) {
+      const [low, high] = this.#known();
+      text = `Known as far as ${low.at}: ${low.text}; ${high.at}: ${high.text}.`;
     }
     write(this.#text, text);
+  }
+
+  /** How many books are known at both ends of what is shown. */
+  #known() {
+    const { min, max } = this.#zoom ?? this.#whole();
+    return [["bids", min], ["asks", max]].map(([side, distance]) => {
+      const known = this.#book.books - unknownAt(this.#book, side, this.#mid * (1 + distance / 100)).length;
+      return { at: this.#away(distance), text: `${known} of ${this.#book.books} books` };
+    });
+  }
+
+  /** A price without what computing it from a distance added. */
+  #exact(price) {
+    return Number(price.toPrecision(10));
+  }
+
+  #away(distance) {
+    return `${signed(distance, decimals([Number(distance.toPrecision(3))], 4))} %`;
   }
 
   #options(width, height) {
@@ -164,14 +249,15 @@ export class Depth {
       height,
       cursor: { y: true, points: { size: 6 }, drag: { x: true, y: false, setScale: true } },
       legend: { show: false },
-      scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
+      scales: { x: { time: false, range: () => Object.values(this.#zoom ?? this.#whole()) }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       axes: [
-        { ...axis, space: 90, size: 28, values: (_, prices) => texts(prices) },
-        { ...axis, size: 52, values: (_, totals) => totals.map(short) },
+        { ...axis, space: 60, size: 24, values: (_, distances) => distances.map((each) => this.#away(each)) },
+        { ...axis, size: 44, space: 24, values: (_, totals) => totals.map(short) },
       ],
       series: [{}, this.#series("bid", -1), this.#series("ask", 1)],
       hooks: {
         drawClear: [(chart) => this.#shadeUnknown(chart)],
+        draw: [(chart) => this.#drawKnown(chart)],
         setCursor: [() => this.#report()],
         // A drag: what uPlot then shows is kept through updates.
         setSelect: [(chart) => {
@@ -180,21 +266,58 @@ export class Depth {
             this.#zoom = { min: chart.posToVal(from, "x"), max: chart.posToVal(to, "x") };
           }
         }],
-        ready: [(chart) => chart.over.addEventListener("dblclick", () => (this.#zoom = null))],
+        ready: [(chart) => chart.over.addEventListener("dblclick", () => this.#zoomTo(null))],
       },
     };
   }
 
-  /** Shade the prices at which some exchange's book is not known: the lines are lower bounds there. */
+  /** Shade the distances at which some exchange's book is not known: the lines are lower bounds there. */
   #shadeUnknown(chart) {
     const { ctx, bbox: { left, top, width, height } } = chart;
     const { bids: [bid], asks: [ask] } = this.#book?.horizons ?? { bids: [], asks: [] };
-    const place = (price) => Math.max(left, Math.min(left + width, chart.valToPos(price, "x", true)));
     ctx.save();
     ctx.fillStyle = colour(this.#element, "--unknown");
-    if (bid) ctx.fillRect(left, top, place(bid.price) - left, height);
-    if (ask) ctx.fillRect(place(ask.price), top, left + width - place(ask.price), height);
+    if (bid) ctx.fillRect(left, top, this.#placeOf(chart, bid) - left, height);
+    if (ask) ctx.fillRect(this.#placeOf(chart, ask), top, left + width - this.#placeOf(chart, ask), height);
     ctx.restore();
+  }
+
+  /** How many books are known at each distance, as a line, with a mark on the axis where the book of an exchange ends. */
+  #drawKnown(chart) {
+    if (!this.#book?.books) return;
+    const { ctx, bbox: { left, top, width, height } } = chart;
+    const { books, horizons } = this.#book;
+    const scale = devicePixelRatio;
+    const middle = Math.max(left, Math.min(left + width, chart.valToPos(0, "x", true)));
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = colour(this.#element, "--soft");
+    ctx.lineWidth = scale;
+    ctx.font = `${11 * scale}px system-ui, sans-serif`;
+    for (const [side, edge] of [["bids", left], ["asks", left + width]]) {
+      let known = books;
+      const y = () => top + height * (1 - known / books) + scale;
+      ctx.beginPath();
+      ctx.moveTo(middle, y());
+      for (const end of horizons[side]) {
+        const x = this.#placeOf(chart, end);
+        if (x === edge) break;
+        ctx.lineTo(x, y());
+        known -= 1;
+        ctx.lineTo(x, y());
+        if (x !== middle) ctx.fillRect(x, top + height - TICK * scale, scale, TICK * scale);
+      }
+      ctx.lineTo(edge, y());
+      ctx.stroke();
+      ctx.textAlign = side === "bids" ? "left" : "right";
+      ctx.fillText(`${known} of ${books} books`, edge + (side === "bids" ? 4 : -4) * scale, y() + 14 * scale);
+    }
+    ctx.restore();
+  }
+
+  /** Where the end of a book is on the canvas, at the edges if it is beyond them. */
+  #placeOf(chart, { price }) {
+    const { left, width } = chart.bbox;
+    return Math.max(left, Math.min(left + width, chart.valToPos(distanceOf(price, this.#mid), "x", true)));
   }
 
   #series(side, align) {
@@ -212,9 +335,4 @@ export class Depth {
 
 function distance([x, y], [otherX, otherY]) {
   return Math.hypot(x - otherX, y - otherY);
-}
-
-function texts(values) {
-  const places = decimals(values.map((value) => Number(value.toPrecision(12))), PRICE_DECIMALS_MAX);
-  return values.map((value) => fixed(value, places));
 }

@@ -8,18 +8,15 @@ const FEE_MAX = 10;
 export class Fees {
   #others;
   #own;
-  #dialog;
   #changed;
 
   /** `at` finds an element of the page; `changed` is called after each edit. */
   constructor(at, changed) {
-    this.#dialog = at("fees");
     this.#changed = changed;
     this.#load();
     addEventListener("storage", ({ key }) => (key === SLOT || key === null) && this.#reload());
-    at("open-fees").addEventListener("click", () => this.#dialog.showModal());
     at("fees-reset").addEventListener("click", () => this.#reset());
-    this.#dialog.addEventListener("input", (event) => this.#edit(event.target));
+    at("fees").addEventListener("input", (event) => this.#edit(event.target));
     this.rows = at("fee-rows");
     this.others = at("fee-others");
     this.#show();

@@ -1,6 +1,7 @@
 // Numbers as text: the same number of decimals down a column, so that digits stand under digits.
 
 export const PRICE_DECIMALS_MAX = 12; // of a price on the page
+const NAMED_MAX = 3; // exchanges of which a sentence speaks
 const FEWER_AFTER_MS = 10_000;
 const formats = new Map();
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -32,9 +33,10 @@ export function rounded(value, places) {
   return value > 0 && value < least / 2 ? `<${fixed(least, places)}` : fixed(value, places);
 }
 
-/** A number with all its decimals and no exponent. */
-export function plain(value) {
-  return fixed(value, decimals([value], 18));
+/** Numbers with the decimals that they need together, such as the labels of an axis. */
+export function texts(values) {
+  const places = decimals(values.map((value) => Number(value.toPrecision(12))), PRICE_DECIMALS_MAX);
+  return values.map((value) => fixed(value, places));
 }
 
 /** The unit of a column of amounts, by its largest: no amount needs more than about eight characters. */
@@ -77,8 +79,21 @@ export function groupSteps(price) {
   return [0, 1, 2, 3].flatMap((up) => [power(finest + up), power(finest + up, 5)]);
 }
 
+/** The least step of 1, 2 or 5 times a power of ten that is not below a value, as decimal text. */
+export function stepFrom(value) {
+  const exponent = Math.floor(Math.log10(value));
+  const times = [1, 2, 5].find((each) => each * 10 ** exponent >= value * (1 - 1e-9));
+  return times ? power(exponent, times) : power(exponent + 1);
+}
+
 function power(exponent, times = 1) {
   return exponent >= 0 ? `${times}${"0".repeat(exponent)}` : (times / 10 ** -exponent).toFixed(-exponent);
+}
+
+/** The first names, and how many more. */
+export function listOf(names) {
+  const more = names.length - NAMED_MAX;
+  return names.slice(0, NAMED_MAX).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
 /** Format a number of bytes with a suitable unit. */
@@ -104,6 +119,11 @@ export function quoteAge(ms) {
 
 export function ago(ms) {
   return ms < 1000 ? "now" : `${age(ms)} ago`;
+}
+
+/** A signed number, with a real minus. */
+export function signed(value, places) {
+  return `${value > 0 ? "+" : value < 0 ? "−" : ""}${fixed(Math.abs(value), places)}`;
 }
 
 /** An axis label in few characters: 1,200,000 is 1.2M. */

@@ -2,12 +2,14 @@
 // because a side was empty or the connection was lost, the lines have a gap.
 
 import { colour } from "./colour.js";
-import { ago, decimals, fixed } from "./format.js";
+import { ago, decimals, fixed, texts } from "./format.js";
 import { Sight } from "./sight.js";
 import { write } from "./write.js";
 
 const POINTS_MAX = 600; // ten minutes
 const EVERY_MS = 1_000;
+const AXES_FROM_PX = 110; // of height: a lower chart has no axes
+const AXIS_FONT = "11px system-ui, sans-serif";
 
 export class History {
   #element;
@@ -91,7 +93,10 @@ export class History {
 
   #fit() {
     const { clientWidth: width, clientHeight: height } = this.#element;
-    if (this.#chart && width && height) this.#chart.setSize({ width, height });
+    if (this.#chart && width && height) {
+      if (height >= AXES_FROM_PX === this.#chart.axes[0].show) this.#chart.setSize({ width, height });
+      else this.#rebuild();
+    }
   }
 
   #rebuild() {
@@ -102,6 +107,10 @@ export class History {
     const line = (scale, name, dash) => ({
       scale, dash, stroke: colour(this.#element, name), width: 1.25, points: { show: false },
     });
+    const axis = {
+      show: height >= AXES_FROM_PX, stroke: colour(this.#element, "--soft"), font: AXIS_FONT, ticks: { show: false },
+      grid: { stroke: colour(this.#element, "--line"), width: 1 },
+    };
     const options = {
       width,
       height,
@@ -109,7 +118,7 @@ export class History {
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
       scales: { x: { time: true }, mid: {}, spread: {} },
-      axes: [{ show: false }, { show: false, scale: "mid" }, { show: false, scale: "spread" }],
+      axes: [{ ...axis, size: 22, space: 70, values: (_, times) => times.map((each) => new Date(each * 1_000).toLocaleTimeString()) }, { ...axis, scale: "mid", size: 62, space: 30, values: (_, mids) => texts(mids) }, { show: false, scale: "spread" }],
       series: [{}, line("mid", "--ink"), line("spread", "--ask", [2, 3])],
       hooks: { setCursor: [() => this.#report()] },
     };

@@ -3,13 +3,15 @@
 
 import { now } from "./clock.js";
 import { amountDecimals, decimals, fixed, Places, PRICE_DECIMALS_MAX, rounded, unitOf } from "./format.js";
-import { code } from "./palette.js";
+import { holders, measureIn } from "./holders.js";
+import { hueOf, paint, pickedCount } from "./palette.js";
 import { same, Shares } from "./share.js";
 import { mark, write } from "./write.js";
 
 const COLUMNS = ["price", "amount", "total", "who"];
 const USUAL_DIGITS = [9, 8]; // characters of a price and of an amount, which all columns have room for
 const HIDDEN_EVERY_MS = 5_000;
+const HELD = 3; // names of exchanges in a row
 const SCROLLING = ["PageUp", "PageDown", "Home", "End", " "]; // keys
 const MARGIN_ROWS = 4; // beyond the edges, so that slow scrolling shows no old row
 
@@ -29,6 +31,7 @@ export class Ladder {
   #shown = null; // the last arguments of `show`
   #count = 0;
   #sight = [0, 0]; // rows: from, and to before
+  #room = 0; // pixels, for the names of exchanges
   #centred = true; // until the user scrolls, the middle stays centred
   #point = null; // {side, index}: the level that is read out
   #pinned = false;
@@ -37,6 +40,7 @@ export class Ladder {
 
   /** `pointed(level, side, spoken)` is called for the level that is pointed at; null for none. */
   constructor(root, pointed) {
+    this.root = root;
     this.#scroller = root.querySelector(".scroller");
     this.#table = root.querySelector(".book");
     this.#middle = root.querySelector(".middle");
@@ -45,6 +49,8 @@ export class Ladder {
     this.#shares = new Shares(this.#scroller);
     this.#pointed = pointed;
     this.#listen();
+    new ResizeObserver(() => (this.#room = 0)).observe(root.querySelector("th.who"));
+    this.recolour();
   }
 
   /** Make room for `count` levels a side and see which rows are in sight: all that reads the layout. */
@@ -56,9 +62,26 @@ export class Ladder {
       this.#centred = true;
       this.#sweptAt = -Infinity;
     }
+    if (!this.#room) this.#measure();
     if (this.#centred) this.#centre();
     this.#sight = this.#inSight(count);
     this.#coverShares(...this.#sight);
+  }
+
+  /** How wide the names of exchanges may be, and in which font. */
+  #measure() {
+    const cell = this.#asks.rows[0].cells.at(-1);
+    measureIn(cell);
+    const { paddingLeft, paddingRight } = getComputedStyle(cell);
+    this.#room = Math.max(1, cell.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight));
+  }
+
+  /** The reader picked other exchanges. */
+  recolour() {
+    mark(this.root, "data-picked", pickedCount() ? "yes" : "no");
+    this.#room = 0;
+    this.#shares.repaint();
+    for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.repaint();
   }
 
   /** Show the best levels per side; asks stand upside down, so that the best meet. */
@@ -78,7 +101,7 @@ export class Ladder {
     const levelOf = (at) => (at < count ? asks[count - 1 - at] : bids[at - count]);
     const nearest = [book.horizons.asks[0]?.price ?? Infinity, book.horizons.bids[0]?.price ?? 0];
     const bounded = (at, level) => level && (at < count ? level.price > nearest[0] : level.price < nearest[1]);
-    const showRow = (at) => this.#rowAt(at).show(levelOf(at), largest, places, bounded(at, levelOf(at)));
+    const showRow = (at) => this.#rowAt(at).show(levelOf(at), largest, places, this.#room, bounded(at, levelOf(at)));
     const [from, to] = this.#sight;
     for (let at = from; at < to; at += 1) {
       showRow(at);
@@ -131,7 +154,7 @@ export class Ladder {
     this.#pricePlaces = new Places();
     this.#amountPlaces = new Places();
     this.#shares.clear();
-    for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.show(undefined, 0, {});
+    for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.show(undefined, 0, {}, 0);
     this.#report(false);
   }
 
@@ -246,7 +269,9 @@ class Row {
   #texts = [];
   #bar;
   #reach = "";
-  #shown = null; // the shares whose codes are written
+  #held; // the elements of the names
+  #shown = null; // the shares whose names are written
+  #room = 0; // and the pixels that they had
 
   constructor(body) {
     this.element = body.insertRow();
@@ -256,10 +281,15 @@ class Row {
       cell.setAttribute("role", "cell");
       cell.className = COLUMNS[at];
     });
-    const codes = document.createElement("span");
-    codes.className = "codes";
-    this.cells[3].append(codes);
-    this.#texts = [...this.cells.slice(0, 3), codes];
+    this.#held = Array.from({ length: HELD + 1 }, () => {
+      const name = document.createElement("span");
+      name.className = "held";
+      name.dataset.hue = "no";
+      name.append("");
+      return name;
+    });
+    this.cells[3].append(...this.#held);
+    this.#texts = this.cells.slice(0, 3);
     for (const element of this.#texts) element.append("");
     this.#bar = document.createElement("i");
     this.#bar.className = "reach";
@@ -267,7 +297,7 @@ class Row {
   }
 
   /** `bounded`: some exchange's book is not known here, so that the amounts are lower bounds. */
-  show(level, largest, places, bounded = false) {
+  show(level, largest, places, room, bounded = false) {
     mark(this.element, "data-bounded", bounded ? "yes" : "no");
     const reach = level ? `${((100 * level.total) / largest).toFixed(1)}% 100%` : "0% 100%";
     if (this.#reach !== reach) {
@@ -278,12 +308,25 @@ class Row {
     const amount = (value) => rounded(value / places.unit, places.amount) + places.suffix;
     write(this.#texts[1], level ? amount(level.amount) : "");
     write(this.#texts[2], level ? amount(level.total) : "");
-    this.#showExchanges(level?.shares ?? []);
+    this.#showExchanges(level?.shares ?? [], room);
   }
 
-  #showExchanges(shares) {
-    if (this.#shown && same(this.#shown, shares)) return;
+  /** Other colours: the next drawing writes the names again. */
+  repaint() {
+    this.#shown = null;
+  }
+
+  #showExchanges(shares, room) {
+    if (this.#shown && this.#room === room && same(this.#shown, shares)) return;
     this.#shown = shares;
-    write(this.#texts[3], shares.map(([exchange]) => code(exchange)).join(" "));
+    this.#room = room;
+    const { named, more } = holders(shares, room, hueOf);
+    for (let at = 0; at < HELD; at += 1) {
+      const hue = named[at] ? hueOf(named[at].exchange) : null;
+      write(this.#held[at], named[at]?.text ?? "");
+      mark(this.#held[at], "data-hue", hue ? "yes" : "no");
+      if (hue) paint(this.#held[at], hue);
+    }
+    write(this.#held[HELD], more ? `+${more}` : "");
   }
 }

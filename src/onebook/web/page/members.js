@@ -3,7 +3,7 @@
 
 import { shareOf } from "./book.js";
 import { quoteAge } from "./format.js";
-import { code, dress } from "./palette.js";
+import { dress, swatch } from "./palette.js";
 import { write } from "./write.js";
 
 const REASONS = {
@@ -50,6 +50,11 @@ export class Members {
   filter(wanted) {
     this.#wanted = wanted;
     for (const [exchange, row] of this.#rows) row.element.hidden = !exchange.includes(wanted);
+  }
+
+  /** The reader picked other exchanges. */
+  recolour() {
+    for (const [exchange, row] of this.#rows) dress(row.colour, exchange);
   }
 
   /** The connection is gone: nothing is known of any exchange. */
@@ -115,17 +120,13 @@ export class Members {
     const age = figure(element.insertCell());
     element.insertCell().className = "delay"; // its sparkline over time
     const [bids, asks] = [0, 1].map(() => figure(element.insertCell()));
-    const swatch = document.createElement("i");
-    swatch.className = "swatch";
-    dress(swatch, exchange);
-    const short = document.createElement("small");
-    short.className = "code";
-    short.textContent = code(exchange);
+    const colour = swatch();
+    dress(colour, exchange);
     const whole = document.createElement("span");
     whole.className = "name";
-    whole.append(swatch, exchange);
-    name.append(whole, " ", short);
-    const row = { element, status, age, bids, asks, ageMs: undefined, state: "", seenOut };
+    whole.append(colour, exchange);
+    name.append(whole);
+    const row = { element, colour, status, age, bids, asks, ageMs: undefined, state: "", seenOut };
     element.dataset.exchange = exchange;
     element.hidden = !exchange.includes(this.#wanted);
     this.#rows.set(exchange, row);

@@ -1,97 +1,59 @@
-// One look and one short code for each exchange, given in the order in which they become known.
-// Colours are distinguishable with every kind of colour vision (after Okabe and Ito, with their yellow
-// darkened for light grounds); from the ninth exchange on a pattern distinguishes those of one colour.
+// The colours of the exchanges that the reader picked, at most eight: kept in this browser, the same in all its tabs.
+// They are distinguishable with every kind of colour vision (after Okabe and Ito, yellow darkened for light grounds).
 
+import { hide } from "./write.js";
+
+const SLOT = "onebook.colours";
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f7ee7", "#999933"];
-const PATTERNS = ["solid", "slanted", "barred", "dotted", "framed"];
-const TILE = { width: 8, height: 8 }; // CSS pixels, of a pattern on a canvas
-const places = new Map();
-const inks = new Map();
-const codes = new Map();
-const taken = new Set();
+export const PICKED_MAX = HUES.length;
 
-function look(exchange) {
-  if (!places.has(exchange)) places.set(exchange, places.size);
-  const place = places.get(exchange);
-  return {
-    hue: HUES[place % HUES.length],
-    pattern: PATTERNS[Math.floor(place / HUES.length) % PATTERNS.length],
-  };
+let picked = read(); // exchanges by the place of their colour; null where one is free
+
+function read() {
+  let names = [];
+  try { names = JSON.parse(localStorage.getItem(SLOT)) ?? []; } catch { /* storage is off, or holds no list */ }
+  return HUES.map((_, at) => (typeof names[at] === "string" ? names[at] : null));
 }
 
-/** Give an element the colour and the pattern of an exchange. */
+/** Give an exchange the first free colour, or take its colour away. */
+export function pick(exchange, on) {
+  const at = picked.indexOf(on ? null : exchange);
+  if (at < 0 || (on && picked.includes(exchange))) return;
+  picked[at] = on ? exchange : null;
+  try { localStorage.setItem(SLOT, JSON.stringify(picked)); } catch { /* storage is off: as long as the page */ }
+}
+
+/** Call `changed` where another tab has picked. */
+export function followPicks(changed) {
+  addEventListener("storage", ({ key }) => {
+    if (key !== SLOT && key !== null) return;
+    picked = read();
+    changed();
+  });
+}
+
+/** The colour of an exchange, or null. */
+export function hueOf(exchange) {
+  return HUES[picked.indexOf(exchange)] ?? null;
+}
+
+export const pickedCount = () => picked.filter(Boolean).length;
+
+/** A square for the colour of an exchange. */
+export function swatch() {
+  const element = document.createElement("i");
+  element.className = "swatch";
+  return element;
+}
+
+/** Give a square the colour of an exchange; it is hidden without any. */
 export function dress(element, exchange) {
-  const { hue, pattern } = look(exchange);
-  element.style.setProperty("--hue", hue);
-  element.dataset.pattern = pattern;
+  const hue = hueOf(exchange);
+  hide(element, hue === null);
+  if (hue) paint(element, hue);
 }
 
-/** The colour and the pattern of an exchange as a fill of a canvas; `scale` is device pixels per CSS pixel. */
-export function ink(exchange, context, scale) {
-  const key = `${exchange} ${scale}`;
-  if (!inks.has(key)) {
-    const { hue, pattern } = look(exchange);
-    inks.set(key, pattern === "solid" ? hue : tiled(context, hue, pattern, scale));
-  }
-  return inks.get(key);
-}
-
-/** What a pattern leaves out is transparent, so that it suits every ground. */
-function tiled(context, hue, pattern, scale) {
-  const tile = document.createElement("canvas");
-  Object.assign(tile, { width: Math.round(TILE.width * scale), height: Math.round(TILE.height * scale) });
-  const brush = tile.getContext("2d");
-  brush.scale(tile.width / TILE.width, tile.height / TILE.height);
-  brush.fillStyle = hue;
-  brush.fillRect(0, 0, TILE.width, TILE.height);
-  brush.globalCompositeOperation = "destination-out";
-  CUTS[pattern](brush);
-  const fill = context.createPattern(tile, "repeat");
-  fill.setTransform(new DOMMatrix().scale(TILE.width / tile.width, TILE.height / tile.height));
-  return fill;
-}
-
-const CUTS = {
-  slanted(brush) {
-    brush.lineWidth = 2;
-    brush.beginPath();
-    for (const from of [-8, -4, 0, 4, 8]) {
-      brush.moveTo(from - 2, 10);
-      brush.lineTo(from + 10, -2);
-    }
-    brush.stroke();
-  },
-  barred(brush) {
-    for (const top of [1, 5]) brush.fillRect(0, top, TILE.width, 2);
-  },
-  dotted(brush) {
-    for (const [x, y] of [[2, 2], [6, 2], [2, 6], [6, 6]]) {
-      brush.beginPath();
-      brush.arc(x, y, 1.2, 0, 2 * Math.PI);
-      brush.fill();
-    }
-  },
-  framed(brush) {
-    brush.fillRect(2, 2, 4, 4);
-  },
-};
-
-/** Three letters of the name, its first among them, that no other exchange has. */
-export function code(exchange) {
-  if (!codes.has(exchange)) {
-    const found = candidates(exchange.toUpperCase()).find((each) => !taken.has(each));
-    codes.set(exchange, found ?? exchange.toUpperCase());
-    taken.add(codes.get(exchange));
-  }
-  return codes.get(exchange);
-}
-
-function candidates(name) {
-  const made = [name.slice(0, 3)];
-  for (let second = 1; second < name.length; second += 1) {
-    for (let third = second + 1; third < name.length; third += 1) {
-      made.push(name[0] + name[second] + name[third]);
-    }
-  }
-  return made;
+/** Set the colour of an element, only where it changes. */
+export function paint(element, hue) {
+  if (element.style.getPropertyValue("--hue") !== hue) element.style.setProperty("--hue", hue);
 }

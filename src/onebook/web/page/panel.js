@@ -5,10 +5,11 @@ import { imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
-import { age, ago, amountDecimals, decimals, fixed, groupSteps, Places, plain, PRICE_DECIMALS_MAX } from "./format.js";
+import { age, ago, amountDecimals, decimals, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, signed } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { Heat } from "./heat.js";
 import { History } from "./history.js";
+import { percent } from "./holders.js";
 import { Ladder } from "./ladder.js";
 import { Members } from "./members.js";
 import { Search } from "./search.js";
@@ -18,11 +19,10 @@ import { hide, mark, write } from "./write.js";
 const FAR_ROWS = 25; // a ladder of so many rows, or of bins, may lead beyond where some books are known
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
-const NAMED_MAX = 3; // exchanges of a level that is read out
-const OLD_MS = 3_000; // a book of this age is grey
+const OLD_MS = 1_000; // without an update the ladder is marked old
 const BUSY_PER_S = 1; // updates a second from which silence is no calm market
-const BUSY_OLD_MS = 1_000; // the same, of a book that had so many
-const LOST_MS = 2_000; // and now its prices are withdrawn
+const LOST_MS = 2_000; // without an update the prices of a book that had so many are withdrawn
+const GREY_MS = 3_000; // and those of a calm book are grey
 
 export class Panel {
   subscribed = ""; // the symbol whose books are shown
@@ -45,18 +45,22 @@ export class Panel {
   /**
    * @param wanted {symbol, group, size, by}: what to show
    * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol)`, `has(symbol)` of its
-   *   session; `options()`, `feeOf`, `counts()`, `readPairs()`, `notice(text, names, panel)`,
+   *   session, and `orderBook(symbol, options)`; `options()`, `feeOf`, `counts()`, `readPairs()`, `notice(text, names, panel)`,
    *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
   constructor(template, wanted, site) {
-    this.element = template.content.cloneNode(true).firstElementChild;
+    [this.bar, this.element] = template.content.cloneNode(true).children;
     this.wanted = { ...wanted };
     this.#site = site;
-    const find = (selector) => this.element.querySelector(selector);
+    const find = (selector) => this.element.querySelector(selector) ?? this.bar.querySelector(selector);
     this.find = find;
     this.rate = new Rate(RATE_WINDOW_MS);
     this.ladder = new Ladder(find(".ladder"), (...point) => this.#readOut(...point));
-    this.depth = new Depth(find(".depth"), find(".depth-text"));
+    this.depth = new Depth(find(".deep"), {
+      range: wanted.range,
+      ask: (options) => site.orderBook(this.subscribed, options),
+      changed: (range) => (Object.assign(this.wanted, { range }), site.changed()),
+    });
     this.history = new History(find(".history"), find(".history-text"));
     this.heat = new Heat(find(".heat-map"), find(".heat-text"), find(".heat-spoken"));
     this.members = new Members(find(".members tbody"), find(".members-sum"));
@@ -126,6 +130,14 @@ export class Panel {
     });
     // A choice before this one that has no answer yet is not shown any more.
     if (before && before !== this.#asked && before !== this.#view) this.#site.unsubscribe(before.symbol);
+  }
+
+  /** The reader picked other exchanges. */
+  recolour() {
+    this.ladder.recolour();
+    this.members.recolour();
+    this.cost.again();
+    this.draw();
   }
 
   /** Ask again for what is subscribed, because the options of the page differ. */
@@ -227,9 +239,8 @@ export class Panel {
     this.#left = [];
     this.#places = new Places();
     for (const card of [this.ladder, this.depth, this.heat, this.history, this.crossed, this.cost]) card.clear();
-    for (const name of [".best-bid", ".best-ask", ".mid", ".imbalance", ".live-count"]) {
-      this.find(name).textContent = "—";
-    }
+    for (const name of [".best-bid", ".best-ask", ".mid", ".live-count"]) this.#write(name, "—");
+    this.#tilt(null);
     this.find(".crossed").hidden = true;
     this.find(".spread").textContent = text;
     this.#name(this.wanted.symbol);
@@ -241,7 +252,7 @@ export class Panel {
 
   #name(symbol) {
     this.find(".title").textContent = symbol;
-    this.element.setAttribute("aria-label", symbol);
+    for (const each of [this.bar, this.element]) each.setAttribute("aria-label", symbol);
     this.find(".remove").setAttribute("aria-label", `Remove ${symbol}`);
     this.cost.name(symbol);
     this.crossed.name(symbol);
@@ -259,7 +270,6 @@ export class Panel {
     if (fresh) this.#read();
     if (!this.#book) return;
     this.ladder.place(this.#site.options().depth);
-    this.depth.show(this.#book);
     if (!fresh) return;
     this.history.add(this.#book.stats, nowMs);
     this.heat.add(this.#book, this.#left, nowMs, this.#book.binned ? Number(this.wanted.group) : 0);
@@ -289,7 +299,7 @@ export class Panel {
     this.#write(".best-ask", price(stats.best_ask));
     this.#write(".spread", spreadText(stats, price));
     const { depth } = this.#site.options();
-    this.#write(".imbalance", imbalanceText(imbalance(book, depth)));
+    this.#tilt(imbalance(book, depth));
     this.#write(".imbalance-of", depth);
     hide(this.find(".crossed"), !stats.crossed);
     if (this.find(".group").length === 1) this.#listSteps(stats.mid_price);
@@ -311,22 +321,38 @@ export class Panel {
     this.find(".group").value = group;
   }
 
+  /** How much more there is of bids or of asks: a number, and a bar from the middle to their side. */
+  #tilt(share) {
+    const percent = Math.round(100 * (share ?? 0));
+    this.#write(".imbalance", share === null ? "—" : `${signed(percent, 0)} %`);
+    const bar = this.find(".tilt");
+    const ends = [Math.min(0, percent), Math.max(0, percent)].map((each) => `${50 + each / 2}%`);
+    ["--from", "--to"].forEach((name, at) => {
+      if (bar.style.getPropertyValue(name) !== ends[at]) bar.style.setProperty(name, ends[at]);
+    });
+    mark(bar, "data-side", percent < 0 ? "asks" : "bids");
+  }
+
   #write(name, text) {
     write(this.find(name), text);
   }
 
   /**
-   * A book is shown in colour only while it is new; else grey, with its age. Without the connection, and after
-   * LOST_MS without an update where they came faster, its prices, costs and states are withdrawn.
+   * After OLD_MS without an update, or a lateness of so much, the ladder is marked old, with its age. Without the
+   * connection, and after LOST_MS without an update where they came faster, its prices, costs, crossings and states are
+   * withdrawn.
    */
   showAge() {
     const silentMs = now() - this.#updatedAt;
-    const oldMs = this.#busy ? Math.max(BUSY_OLD_MS, 1.5 * this.#site.options().intervalMs) : OLD_MS;
-    if (this.#busy && silentMs >= LOST_MS) this.#lost = true;
-    const live = this.#linked && this.answering && !this.#lost && this.#updatedAt > 0 && silentMs + this.#lateMs < oldMs;
+    const ageMs = silentMs + this.#lateMs;
+    const oldMs = Math.max(OLD_MS, 1.5 * this.#site.options().intervalMs);
+    if (this.#busy && silentMs >= Math.max(LOST_MS, oldMs)) this.#lost = true;
+    const shown = this.#linked && this.answering && !this.#lost && this.#updatedAt > 0;
+    const live = shown && ageMs < oldMs;
     this.#live = live;
     if (this.#updatedAt) this.#withdraw(this.#lost || !this.answering);
-    mark(this.element, "data-live", live ? "yes" : "no");
+    mark(this.element, "data-live", shown && (live || ageMs < (this.#busy ? Infinity : GREY_MS)) ? "yes" : "no");
+    mark(this.element, "data-old", live ? "no" : "yes");
     hide(this.find(".old"), live || !this.#updatedAt);
     const slow = this.#linked && silentMs < this.#lateMs;
     if (!live) this.#write(".old", slow ? `Updates come ${age(this.#lateMs)} late` : `No update for ${age(silentMs)}`);
@@ -342,7 +368,8 @@ export class Panel {
     this.heat.gap(now());
     this.crossed.withdraw();
     this.cost.clear();
-    for (const name of [".best-bid", ".best-ask", ".mid", ".imbalance", ".live-count"]) this.#write(name, "—");
+    for (const name of [".best-bid", ".best-ask", ".mid", ".live-count"]) this.#write(name, "—");
+    this.#tilt(null);
     this.#write(".spread", "not live");
     hide(this.find(".crossed"), true);
   }
@@ -355,6 +382,7 @@ export class Panel {
     this.#write(".age", this.#updatedAt ? ago(ageMs) : "—");
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
     this.members.showFigures(ageMs);
+    if (this.#live && this.#book && this.subscribed) this.depth.follow(nowMs, this.#book.stats.mid_price);
     this.crossed.showFigures(nowMs, this.#live);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
     this.heat.advance(nowMs);
@@ -371,16 +399,14 @@ export class Panel {
     return `${worth}, ${this.ladder.price(average, 2)} on average, ${slip} % off the best`;
   }
 
-  /** What a purchase or a sale up to a level comes to. */
+  /** What a purchase or a sale up to a level comes to, and all that stand there. */
   #readOut(level, side, spoken) {
-    let text = "Point at a level, tap it, or use the arrow keys to see the total up to it.";
+    let text = "Point at a level, tap it, or use the arrow keys to see the total up to it and every exchange that stands there.";
     if (level && !this.#withdrawn) {
       const [base, quote] = this.wanted.symbol.split("/");
       const to = side === "asks" ? "Buying up to" : "Selling down to";
       const amount = `${fixed(level.total, amountDecimals(level.total))} ${base}`;
-      const named = level.shares.slice(0, NAMED_MAX).map(([name, held]) => `${name} ${plain(held)}`);
-      const more = level.shares.length - named.length;
-      const shares = [...named, ...(more ? [`and ${more} more`] : [])].join(", ");
+      const shares = level.shares.map(([name, held]) => `${name} ${percent(held / level.amount)}`.trim()).join(", ");
       const unknown = unknownAt(this.#book, side, level.price);
       const least = unknown.length ? "at least " : "";
       text = `${to} ${this.ladder.price(level.price)}: ${least}${amount} for ${this.#worth(level, side, quote, unknown.length)}. Here: ${shares}.`;
@@ -389,12 +415,6 @@ export class Panel {
     this.#write(".readout", text);
     if (spoken) this.#write(".spoken", text);
   }
-}
-
-/** The first names, and how many more. */
-function listOf(names) {
-  const more = names.length - NAMED_MAX;
-  return names.slice(0, NAMED_MAX).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
 /** The option `fill`: the size in the box, and with a step what the best prices are read from. */
@@ -406,10 +426,4 @@ function sizes(size, by, group) {
 function spreadText({ spread, spread_percent: percent }, price) {
   if (spread == null) return "one side is empty";
   return `spread ${price(spread)} (${percent.toFixed(4)} %)`;
-}
-
-function imbalanceText(value) {
-  if (value === null) return "—";
-  const percent = Math.round(Math.abs(value) * 100);
-  return percent ? `${percent} % ${value > 0 ? "bids" : "asks"}` : "even";
 }

@@ -1,10 +1,10 @@
-// The shares of exchanges in the levels in sight, as bars on one canvas for the whole ladder: a canvas
-// a row would give the browser a layer a row to pass on with every update.
+// The shares of the picked exchanges in the levels in sight, in their colours over grey, as bars on one canvas for the
+// whole ladder: a canvas a row would give the browser a layer a row to pass on with every update.
 
-import { ink } from "./palette.js";
+import { colour } from "./colour.js";
+import { hueOf } from "./palette.js";
 
-const [WIDTH, HEIGHT] = [45, 9]; // CSS pixels of a bar; the width is that of `.shares` in panel.css
-const GAP = 1;
+const [WIDTH, HEIGHT] = [45, 8]; // CSS pixels of a bar; the width is that of `.shares` in panel.css
 const LEAST = 2; // narrower shares could not be seen
 
 export class Shares {
@@ -13,13 +13,17 @@ export class Shares {
   #drawn = new Map(); // the shares of each row
   #place = "";
   #scale = 1;
+  #grey = "";
 
   constructor(scroller) {
     this.element = document.createElement("canvas");
     this.element.className = "shares";
-    this.element.setAttribute("aria-hidden", "true"); // the codes beside it say the same
+    this.element.setAttribute("aria-hidden", "true"); // the names beside it say the same
     this.#context = this.element.getContext("2d");
     scroller.append(this.element);
+    const repaint = () => this.repaint();
+    addEventListener("themechange", repaint);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   }
 
   /** Cover rows of one height beside `left`; `topOf(row)` is where each begins in the scroller. */
@@ -29,6 +33,7 @@ export class Shares {
     if (this.#place === place) return;
     this.#place = place;
     this.#scale = devicePixelRatio;
+    this.#grey ||= colour(this.element.parentElement, "--edge");
     this.#drawn.clear();
     this.#tops.clear();
     for (let row = from; row < to; row += 1) this.#tops.set(row, topOf(row) - top + (height - HEIGHT) / 2);
@@ -41,7 +46,12 @@ export class Shares {
     for (const row of this.#drawn.keys()) this.show(row, []);
   }
 
-  /** Draw [exchange, amount] pairs in a row, the first at the left. */
+  /** Other colours: the next drawing draws all. */
+  repaint() {
+    this.#place = this.#grey = "";
+  }
+
+  /** Draw [exchange, amount] pairs in a row: the picked ones from the left, then what all others have. */
   show(row, shares) {
     const before = this.#drawn.get(row) ?? [];
     if (same(before, shares)) return;
@@ -49,14 +59,18 @@ export class Shares {
     const context = this.#context;
     context.setTransform(this.#scale, 0, 0, this.#scale, 0, this.#tops.get(row) * this.#scale);
     context.clearRect(0, 0, WIDTH, HEIGHT);
+    if (!shares.length) return;
     const total = shares.reduce((sum, [, amount]) => sum + amount, 0);
-    const room = Math.max(0, WIDTH - shares.length * (GAP + LEAST) + GAP);
+    context.fillStyle = this.#grey;
+    context.fillRect(0, HEIGHT - LEAST, WIDTH, LEAST);
     let left = 0;
     for (const [exchange, amount] of shares) {
-      const width = LEAST + (room * amount) / total;
-      context.fillStyle = ink(exchange, context, this.#scale);
+      const hue = hueOf(exchange);
+      if (!hue) continue;
+      const width = Math.max(LEAST, (WIDTH * amount) / total);
+      context.fillStyle = hue;
       context.fillRect(left, 0, width, HEIGHT);
-      left += width + GAP;
+      left += width;
     }
   }
 }

@@ -1,7 +1,7 @@
 // What the page shows, as the fragment of its address: a link shows another person the same view.
 // The key is never part of it; `#key=` is read once, for `onebook demo`, and taken out.
 
-export const ROWS = [8, 12, 25, 50, 100, 200];
+export const ROWS = [8, 10, 12, 14, 16, 18, 20, 22, 25, 50, 100, 200];
 export const RATES = [1, 2, 5, 10];
 export const PANELS_MAX = 6;
 const SYMBOL = /^[A-Z0-9][A-Z0-9.:_-]*\/[A-Z0-9][A-Z0-9.:_-]*$/;
@@ -10,14 +10,15 @@ const SYMBOL_USUAL = "BTC/USDT";
 const THOUSANDS = /^\d{1,3}(,\d{3})+(\.\d+)?$/;
 const DECIMAL = /^(?!0*\.?0*$)\d{1,18}(\.\d{1,18})?$/;
 
-const usual = { rows: [8, 12], rate: 5 };
+export const RANGES = ["0.1", "0.5", "1", "2", "5", "all"]; // of the depth chart, in percent of the mid
+const usual = { rate: 5, range: "0.5" };
 
 // Of other quote currencies than those of about a dollar, a size that is worth about as much.
 const SIZES = { BTC: "0.1", ETH: "3", BNB: "15", SOL: "60", JPY: "1500000", KRW: "14000000" };
 
 /** What a panel shows of a symbol until the user chooses. */
 export function panelOf(symbol) {
-  return { symbol, group: "", size: SIZES[symbol.split("/")[1]] ?? "10000", by: "notional" };
+  return { symbol, group: "", size: SIZES[symbol.split("/")[1]] ?? "10000", by: "notional", range: usual.range };
 }
 
 /** A symbol as the service writes it, or null. */
@@ -33,13 +34,13 @@ export function sizeOf(text) {
   return DECIMAL.test(plain) ? plain : null;
 }
 
-/** Read a fragment; whatever is not valid is left at its default. */
+/** Read a fragment; whatever is not valid is left at its default. `rows` is how many levels this screen has room for. */
 export function readState(fragment, { rows }) {
   const given = new URLSearchParams(fragment.replace(/^#/, ""));
   const number = (name, allowed, otherwise) =>
     allowed.includes(Number(given.get(name))) ? Number(given.get(name)) : otherwise;
   const column = (name) => given.getAll(name);
-  const [groups, sizes, kinds] = ["step", "size", "by"].map(column);
+  const [groups, sizes, kinds, ranges] = ["step", "size", "by", "range"].map(column);
   const panels = [];
   const ignored = []; // symbols that cannot be any
   const names = column("symbol").length ? column("symbol") : [SYMBOL_USUAL];
@@ -52,12 +53,14 @@ export function readState(fragment, { rows }) {
       group: sizeOf(groups[at] ?? "") ?? "",
       size: sizeOf(sizes[at] ?? "") ?? panelOf(symbol).size,
       by: kinds[at] === "amount" ? "amount" : "notional",
+      range: RANGES.includes(ranges[at]) ? ranges[at] : usual.range,
     });
   });
   const exchanges = given.get("exchanges");
   return {
     key: given.get("key"),
     rows: number("levels", ROWS, rows),
+    rowsUsual: rows,
     rate: number("rate", RATES, usual.rate),
     exchanges: exchanges?.split(",").filter((name) => /^[a-z0-9_]+$/.test(name)) ?? null,
     ignored,
@@ -66,16 +69,16 @@ export function readState(fragment, { rows }) {
 }
 
 /** Write the fragment of a state. */
-export function writeState({ rows, rate, exchanges, panels }) {
+export function writeState({ rows, rowsUsual, rate, exchanges, panels }) {
   const given = new URLSearchParams();
-  const columns = [["symbol", "symbol"], ["step", "group"], ["size", "size"], ["by", "by"]];
+  const columns = [["symbol", "symbol"], ["step", "group"], ["size", "size"], ["by", "by"], ["range", "range"]];
   for (const [name, member] of columns) {
     const same = panels.every((panel) => panel[member] === panelOf(panel.symbol)[member]);
     if (name === "symbol" ? panels.length > 1 || panels[0].symbol !== SYMBOL_USUAL : !same) {
       for (const panel of panels) given.append(name, panel[member]);
     }
   }
-  if (!usual.rows.includes(rows)) given.set("levels", rows);
+  if (rows !== rowsUsual) given.set("levels", rows);
   if (rate !== usual.rate) given.set("rate", rate);
   if (exchanges !== null) given.set("exchanges", exchanges.join(","));
   const text = given.toString().replaceAll("%2F", "/").replaceAll("%2C", ",");

@@ -1,28 +1,46 @@
 // Applied before the first paint, so that the page does not flash: classic script, no module.
 (() => {
-  const choices = ["auto", "light", "dark"];
+  const choices = {
+    theme: ["auto", "light", "dark"], // the ground
+    sides: ["blue", "green"], // of bids: with orange or red asks
+  };
   const words = { auto: "Auto", light: "Light", dark: "Dark" };
-  let chosen = "auto";
-  try { chosen = localStorage.getItem("onebook.theme") ?? "auto"; } catch { /* storage is off */ }
+  const chosen = {};
+  for (const [name, [usual, ...others]] of Object.entries(choices)) {
+    chosen[name] = usual;
+    try {
+      const kept = localStorage.getItem(`onebook.${name}`);
+      if (others.includes(kept)) chosen[name] = kept;
+    } catch { /* storage is off */ }
+  }
 
   const apply = () => {
-    if (chosen === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = chosen;
-    const button = document.getElementById("theme");
-    if (!button) return;
-    button.textContent = words[chosen];
-    button.ariaLabel = `${words[chosen]}: change the colours`;
+    for (const [name, [usual]] of Object.entries(choices)) {
+      if (chosen[name] === usual) delete document.documentElement.dataset[name];
+      else document.documentElement.dataset[name] = chosen[name];
+      const control = document.getElementById(name);
+      if (control?.tagName === "SELECT") control.value = chosen[name];
+      else if (control?.tagName === "BUTTON") {
+        control.textContent = words[chosen[name]];
+        control.ariaLabel = `${words[chosen[name]]}: change the colours`;
+      }
+    }
   };
-  if (!choices.includes(chosen)) chosen = "auto";
+  const choose = (name, value) => {
+    chosen[name] = value;
+    try { localStorage.setItem(`onebook.${name}`, value); } catch { /* storage is off */ }
+    apply();
+    dispatchEvent(new Event("themechange"));
+  };
   apply();
 
   addEventListener("DOMContentLoaded", () => {
     apply();
-    document.getElementById("theme")?.addEventListener("click", () => {
-      chosen = choices[(choices.indexOf(chosen) + 1) % choices.length];
-      try { localStorage.setItem("onebook.theme", chosen); } catch { /* storage is off */ }
-      apply();
-      dispatchEvent(new Event("themechange"));
-    });
+    for (const [name, values] of Object.entries(choices)) {
+      const control = document.getElementById(name);
+      // The documentation has one button that goes from choice to choice.
+      if (control?.tagName === "SELECT") control.addEventListener("change", () => choose(name, control.value));
+      else if (control?.tagName === "BUTTON") control.addEventListener("click", () => choose(name, values[(values.indexOf(chosen[name]) + 1) % values.length]));
+    }
   });
 })();

@@ -1,0 +1,43 @@
+// Which exchanges stand at a level: the largest by name with their share, as many as their column has room for.
+
+const NAMED_MAX = 3;
+const GAP = "\u2002\u2009"; // between two names
+const SWATCH = 14; // of one with a colour: the square and its gap
+const pen = document.createElement("canvas").getContext("2d");
+const widths = new Map(); // of names, in the font of the pen
+
+/** Take the font of an element; call it where the layout is read. */
+export function measureIn(element) {
+  const { fontWeight, fontSize, fontFamily } = getComputedStyle(element);
+  pen.font = `${fontWeight} ${fontSize} ${fontFamily}`;
+  widths.clear();
+}
+
+function widthOf(text) {
+  if (!widths.has(text)) widths.set(text, pen.measureText(text).width);
+  return widths.get(text);
+}
+
+/** A share as text; nothing for one who has it all. */
+export function percent(share) {
+  if (share === 1) return "";
+  return share < 0.005 ? "<1 %" : `${Math.round(100 * share)} %`;
+}
+
+/**
+ * The largest of [exchange, amount] pairs, the largest first: [{exchange, text}] for the names that fit `room` pixels,
+ * at least one, and how many more there are.
+ */
+export function holders(shares, room, hueOf) {
+  const total = shares.reduce((sum, [, amount]) => sum + amount, 0);
+  const named = [];
+  let left = room - (shares.length > 1 ? widthOf("+99") : 0);
+  for (const [exchange, amount] of shares.slice(0, NAMED_MAX)) {
+    const text = `${exchange} ${percent(amount / total)}`.trim();
+    left -= widthOf(exchange) + (shares.length > 1 ? widthOf(" 99 %") : 0) + (hueOf(exchange) ? SWATCH : 0);
+    if (left < 0 && named.length) break;
+    left -= widthOf(GAP);
+    named.push({ exchange, text: text + (shares.length > 1 ? GAP : "") });
+  }
+  return { named, more: shares.length - named.length };
+}
