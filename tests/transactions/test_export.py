@@ -1,5 +1,8 @@
 """Records as files."""
 
+import sys
+from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +10,10 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
+from onebook.clock import iso_ms
 from onebook.errors import InvalidRequest
 from onebook.transactions import export
-from onebook.transactions.export import COLUMNS, FORMS, flat, writer
+from onebook.transactions.export import AMOUNTS, COLUMNS, FORMS, flat, writer
 from onebook.transactions.record import Fee, Position, encode
 from transactions.exporting import ALL, BUY, DEPOSIT, written
 
@@ -63,7 +67,63 @@ def test_parquet_holds_the_same_columns(tmp_path: Path, monkeypatch: pytest.Monk
     file.close()
     table = parquet.read_table(tmp_path / "out")
     assert tuple(table.column_names) == COLUMNS
-    assert [tuple(row.values()) for row in table.to_pylist()] == [flat(r) for r in ALL]
+    assert {name: str(table.schema.field(name).type) for name in ("datetime", "price", "kind")} == {
+        "datetime": "timestamp[ms, tz=UTC]", "price": "decimal128(38, 18)", "kind": "string",
+    }  # fmt: skip
+    for row, record in zip(table.to_pylist(), ALL, strict=True):
+        for (name, cell), text in zip(row.items(), flat(record), strict=True):
+            if name == "datetime":
+                assert iso_ms(round(cell.timestamp() * 1_000)) == text
+            elif name in AMOUNTS and text is not None:
+                assert isinstance(cell, Decimal)
+                assert cell == Decimal(text)
+            else:
+                assert cell == text
+
+
+@pytest.mark.parametrize("amount", ["0.0000000000000000012", "123456789012345678901"])
+def test_parquet_refuses_an_amount_that_it_would_round(amount: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    file = writer("parquet", tmp_path / "out", exchange="Bybit")
+    file.write([replace(BUY, price=amount)])
+    with pytest.raises(InvalidRequest, match="column price has more than 18 decimals"):
+        file.close()
+
+
+def test_a_workbook_has_dates_numbers_and_texts_as_such(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("xlsxwriter")
+    long = "12345678901234.123456789012345678"
+    evil = replace(BUY, side="=1+1", price="0.00001234", quantity="-12.50", value=long)
+    file = writer("xlsx", tmp_path / "out", exchange="Bybit")
+    file.write([evil])
+    file.close()
+    (sheet,) = openpyxl.load_workbook(BytesIO((tmp_path / "out").read_bytes())).worksheets
+    head, cells = sheet.rows
+    row = {name.value: cell for name, cell in zip(head, cells, strict=True)}
+    assert tuple(row) == tuple("datetime (UTC)" if n == "datetime" else n for n in COLUMNS)
+    assert row["datetime (UTC)"].value.isoformat(timespec="milliseconds") + "Z" == evil.datetime
+    assert (row["side"].value, row["side"].data_type) == ("=1+1", "s")
+    assert (row["price"].value, row["price"].number_format) == (0.00001234, "0.00000000")
+    assert (row["quantity"].value, row["quantity"].number_format) == (-12.5, "0.00")
+    assert (row["value"].value, row["value"].data_type) == (long, "s")
+    assert row["timestamp"].value == evil.timestamp
+    assert row["balance_after"].value is None
+
+
+def test_a_full_sheet_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("xlsxwriter")
+    monkeypatch.setattr(export, "SHEET_ROWS", 5)
+    file = writer("xlsx", tmp_path / "out", exchange="Bybit")
+    file.write(ALL)
+    file.close()
+    sheets = openpyxl.load_workbook(BytesIO((tmp_path / "out").read_bytes())).worksheets
+    assert [sheet.title for sheet in sheets] == ["Records", "Records 2", "Records 3"]
+    ids = [row[0] for sheet in sheets for row in list(sheet.values)[1:]]
+    assert ids == [record.transactionId for record in ALL]
 
 
 def test_an_empty_parquet_file_is_whole(tmp_path: Path) -> None:
@@ -72,18 +132,19 @@ def test_an_empty_parquet_file_is_whole(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "out").num_rows == 0
 
 
-def test_parquet_without_pyarrow_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("form", "package"), [("parquet", "pyarrow"), ("xlsx", "xlsxwriter")])
+def test_a_form_whose_package_is_missing_says_what_to_install(
+    form: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(InvalidRequest, match="onebook\\[parquet\\]"):
-        writer("parquet", tmp_path / "out", exchange="Bybit")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InvalidRequest, match=rf"onebook\[{form}\]"):
+        writer(form, tmp_path / "out", exchange="Bybit")
 
 
 def test_an_unknown_form_names_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="koinly"):
-        writer("xlsx", tmp_path / "out", exchange="Bybit")
-    assert set(FORMS) == {"jsonl", "csv", "koinly", "cointracking", "parquet"}
+        writer("ods", tmp_path / "out", exchange="Bybit")
+    assert set(FORMS) == {"jsonl", "csv", "koinly", "cointracking", "xlsx", "parquet"}
 
 
 def test_records_are_json(tmp_path: Path) -> None:

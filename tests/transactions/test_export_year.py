@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +96,17 @@ def parquet_rows(path: Path) -> Iterable[Cells]:
     return pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()  # type: ignore[no-any-return]
 
 
+def xlsx_rows(path: Path) -> Iterable[Cells]:
+    """Rows of a workbook; a number has the 15 digits that Excel shows."""
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("xlsxwriter")
+    rows = iter(openpyxl.load_workbook(BytesIO(path.read_bytes()), read_only=True).active.values)
+    names = next(rows)
+    for row in rows:
+        cells = [f"{cell:.15g}" if isinstance(cell, int | float) else cell for cell in row]
+        yield dict(zip(names, cells, strict=True))
+
+
 def add_columns(balances: Counter[str], row: Cells) -> None:
     if row["view"] != "primary" or row["status"] != "completed":
         return
@@ -122,7 +134,7 @@ def add_cointracking(balances: Counter[str], row: Cells) -> None:
 
 def _move(balances: Counter[str], currency: str, amount: str, sign: int) -> None:
     if amount:
-        assert Decimal(amount) > 0 or "-" in amount
+        assert Decimal(amount) > 0 or Decimal(amount).is_signed()
         balances[currency] += sign * Decimal(amount)  # type: ignore[assignment]
 
 
@@ -145,9 +157,11 @@ FORMS = {
     "jsonl": (jsonl_rows, add_json),
     "csv": (csv_rows, add_columns),
     "parquet": (parquet_rows, add_columns),
+    "xlsx": (xlsx_rows, add_columns),
     "koinly": (csv_rows, add_koinly),
     "cointracking": (csv_rows, add_cointracking),
 }
+OPTIONAL = {"parquet": "pyarrow", "xlsx": "xlsxwriter"}
 
 
 def imported(form: str, records: list[Record], opening: Balances, folder: Path) -> Balances:
@@ -281,8 +295,8 @@ def test_every_form_is_read_here_by_its_readers_rules() -> None:
 def test_what_the_command_writes_by_default_adds_up(
     form: str, forty_days: FortyDays, tmp_path: Path
 ) -> None:
-    if form == "parquet":
-        pytest.importorskip("pyarrow")
+    if form in OPTIONAL:
+        pytest.importorskip(OPTIONAL[form])
     said = forty_days.fetch(tmp_path, "--format", form, "-o", "file")
     assert "Left out" not in said
     before = held_before(forty_days.account, forty_days.from_ms)

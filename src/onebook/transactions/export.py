@@ -1,4 +1,4 @@
-"""Records as files: JSON lines, and the columns of CSV and Parquet, every record in them.
+"""Records as files: JSON lines, and every record as a row of CSV, Excel and Parquet.
 
 The forms of tax tools are in `taxes`.
 """
@@ -7,8 +7,10 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
@@ -36,6 +38,15 @@ COLUMNS: Final = (
     "quantity", "quantity_unit", "value", "realised_pnl", "funding", "balance_change",
     "balance_after", "order_id", "trade_id", "tx_hash", "description",
 )  # fmt: skip
+AMOUNTS: Final = frozenset((
+    "amount", "sent_amount", "received_amount", "fee_amount", "price", "quantity", "value",
+    "realised_pnl", "funding", "balance_change", "balance_after",
+))  # fmt: skip
+DECIMAL_DIGITS: Final = 38
+DECIMAL_PLACES: Final = 18
+EXCEL_DIGITS: Final = 15
+SHEET_ROWS: Final = 1_048_576  # of a sheet, its head included
+EXCEL_WIDTHS: Final = {"transaction_id": 44, "datetime": 23, "description": 60}
 
 
 class Writer(Protocol):
@@ -139,7 +150,11 @@ class CsvTable:
 
 
 class Parquet:
-    """The columns of the CSV, amounts as text: no column type of Parquet holds all of them."""
+    """The columns of the CSV: amounts as decimals, `datetime` as a timestamp.
+
+    decimal128(38, 18) is the widest that DuckDB, Polars and Spark read exactly. What does not fit
+    is refused, not rounded.
+    """
 
     def __init__(self, path: Path) -> None:
         try:
@@ -150,14 +165,22 @@ class Parquet:
                 "Parquet needs pyarrow; install it with `pip install onebook[parquet]`."
             ) from None
         self._arrow = pyarrow
-        kinds = {"timestamp": pyarrow.int64()}
+        kinds = {
+            "timestamp": pyarrow.int64(),
+            "datetime": pyarrow.timestamp("ms", tz="UTC"),
+            **dict.fromkeys(AMOUNTS, pyarrow.decimal128(DECIMAL_DIGITS, DECIMAL_PLACES)),
+        }
         self._schema = pyarrow.schema([(n, kinds.get(n, pyarrow.string())) for n in COLUMNS])
         self._writer = parquet.ParquetWriter(path, self._schema)
         self._held: list[Row] = []
         self.rows = self.skipped = 0
 
     def write(self, records: Iterable[Record]) -> None:
-        """Add records."""
+        """Add records.
+
+        Raises:
+            InvalidRequest: An amount has more digits than its column.
+        """
         rows = [flat(record) for record in records]
         self.rows += len(rows)
         self._held += rows
@@ -170,13 +193,110 @@ class Parquet:
         self._writer.close()
 
     def _flush(self) -> None:
-        columns = list(zip(*self._held, strict=True)) or [()] * len(COLUMNS)
-        arrays = [
-            self._arrow.array(values, type=field.type)
-            for values, field in zip(columns, self._schema, strict=True)
-        ]
+        columns = (
+            dict(zip(COLUMNS, zip(*self._held, strict=True), strict=True)) if self._held else {}
+        )
+        self._held = []  # before what may be refused: `close` must not meet it again
+        if columns:
+            columns["datetime"] = columns["timestamp"]
+            for name in AMOUNTS:
+                columns[name] = tuple(map(_decimal, columns[name]))
+        arrays = [self._array(field, columns.get(field.name, ())) for field in self._schema]
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
-        self._held = []
+
+    def _array(self, field: Any, values: Row) -> Any:
+        try:
+            return self._arrow.array(values, type=field.type)
+        except self._arrow.ArrowInvalid:
+            raise InvalidRequest(
+                f"An amount of column {field.name} has more than {DECIMAL_PLACES} decimals or "
+                f"{DECIMAL_DIGITS - DECIMAL_PLACES} digits before them, which Parquet cannot hold; "
+                "use csv or jsonl."
+            ) from None
+
+
+class Workbook:
+    """An Excel workbook of the columns of the CSV: dates and numbers as such, times in UTC.
+
+    A number of Excel has 15 digits; an amount with more is written as text, so that none is lost.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from xlsxwriter import Workbook as Book
+            from xlsxwriter.exceptions import FileCreateError
+        except ImportError:
+            raise InvalidRequest(
+                "Excel files need XlsxWriter; install it with `pip install onebook[xlsx]`."
+            ) from None
+        path.open("wb").close()  # it would find only at the end that there can be no such file
+        self._path, self._failed = path, FileCreateError
+        # Rows go to a temporary file at once: a year of a busy account does not fit into memory.
+        self._book = Book(path, {"constant_memory": True})
+        self._head = self._book.add_format({"bold": True})
+        self._time = self._book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss.000"})
+        self._places = [
+            self._book.add_format({"num_format": "0." + "0" * places if places else "0"})
+            for places in range(EXCEL_DIGITS + 1)
+        ]
+        self._sheet = self._next_sheet()
+        self.rows = self.skipped = 0
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Add records."""
+        for record in records:
+            if self._row == SHEET_ROWS:
+                self._sheet = self._next_sheet()
+            for column, (name, value) in enumerate(zip(COLUMNS, flat(record), strict=True)):
+                self._cell(column, name, value, record.timestamp)
+            self._row += 1
+            self.rows += 1
+
+    def close(self) -> None:
+        """Finish the file."""
+        try:
+            self._book.close()
+        except self._failed as error:
+            raise InvalidRequest(f"{self._path} cannot be written: {error}.") from None
+
+    def _next_sheet(self) -> Any:
+        number = len(self._book.worksheets()) + 1
+        sheet = self._book.add_worksheet("Records" if number == 1 else f"Records {number}")
+        sheet.freeze_panes(1, 0)
+        for column, name in enumerate(COLUMNS):
+            sheet.set_column(column, column, EXCEL_WIDTHS.get(name, 16))
+            title = f"{name} (UTC)" if name == "datetime" else name
+            sheet.write_string(0, column, title, self._head)
+        self._row = 1
+        return sheet
+
+    def _cell(self, column: int, name: str, value: str | int | None, at_ms: int) -> None:
+        if value is None:
+            return
+        row, sheet = self._row, self._sheet
+        if name == "datetime":
+            at = datetime.fromtimestamp(at_ms // 1_000, UTC).replace(
+                microsecond=at_ms % 1_000 * 1_000, tzinfo=None
+            )
+            sheet.write_datetime(row, column, at, self._time)
+        elif name in AMOUNTS and _is_short(str(value)):
+            places = len(str(value).partition(".")[2])
+            sheet.write_number(row, column, float(value), self._places[places])
+        elif isinstance(value, int):
+            sheet.write_number(row, column, value, self._places[0])
+        else:  # never a formula, whatever it begins with
+            sheet.write_string(row, column, str(value))
+
+
+def _is_short(amount: str) -> bool:
+    """Whether a number of Excel holds every digit of an amount."""
+    return len(amount.lstrip("-").replace(".", "").lstrip("0")) <= EXCEL_DIGITS and (
+        len(amount.partition(".")[2]) <= EXCEL_DIGITS
+    )
+
+
+def _decimal(amount: str | int | None) -> Decimal | None:
+    return None if amount is None else Decimal(amount)
 
 
 def flat(record: Record) -> Row:
@@ -253,6 +373,13 @@ FORMS: Final = {
             path, COINTRACKING, lambda record: cointracking(record, exchange)
         ),
     ),
+    "xlsx": Form(".xlsx", lambda path, _: Workbook(path)),
     "parquet": Form(".parquet", lambda path, _: Parquet(path)),
 }
-ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+ENDINGS: Final = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".xlsx": "xlsx",
+    ".parquet": "parquet",
+}
