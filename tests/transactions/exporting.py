@@ -3,6 +3,8 @@
 import csv
 from pathlib import Path
 
+import pytest
+
 from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.export import writer
 from onebook.transactions.record import Record
@@ -43,6 +45,13 @@ WITHDRAWAL = funds.withdrawal(
 TRANSFER = funds.transfer(
     {"transferId": "t", "coin": "BTC", "amount": "1", "timestamp": "5", "status": "SUCCESS"}, SPOT
 )
+
+
+def needed(form: str) -> None:
+    """Skip a test of a form whose package is not installed."""
+    packages = {"parquet": "pyarrow", "xlsx": "xlsxwriter"}
+    if form in packages:
+        pytest.importorskip(packages[form])
 
 
 def closed(pnl: str) -> Record:

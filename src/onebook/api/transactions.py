@@ -7,8 +7,11 @@ disconnects, its query is cancelled.
 
 import asyncio
 import logging
+import os
+import tempfile
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter, Request
@@ -38,13 +41,16 @@ from onebook.errors import (
     ServiceUnavailable,
 )
 from onebook.model import SECOND_MS
+from onebook.transactions.adapter import Coverage, ErrorEntry
+from onebook.transactions.export import FORMS, NDJSON
 from onebook.transactions.metrics import UNREAD
 from onebook.transactions.record import Record
-from onebook.transactions.request import ExchangeName, Flag, TransactionsRequest
-from onebook.transactions.run import Coverage, ErrorEntry
+from onebook.transactions.request import ExchangeName, Flag, Query, TransactionsRequest
 
 JSON: Final = "application/json"
-NDJSON: Final = "application/x-ndjson"
+# The answers: one JSON body, lines, and files.
+MEDIA_TYPES: Final = {"json": JSON} | {name: form.media_type for name, form in FORMS.items()}
+FILES: Final = MEDIA_TYPES.keys() - {"json", "jsonl"}
 PIECE_BYTES: Final = 262_144
 VARY: Final = {"Vary": "Accept"}
 OVER: Final = (
@@ -77,6 +83,14 @@ class ValidateRequest(BaseModel):
     """An exchange of `/api/v1/exchanges`."""
     testnet: Flag = False
     """Check the testnet credentials."""
+
+
+class TransactionsBody(TransactionsRequest):
+    """The request of endpoint 10 over REST."""
+
+    format: str | None = Field(default=None, json_schema_extra={"enum": [*MEDIA_TYPES, None]})
+    """Form of the answer; none: as the Accept header says. A file has all records of the range;
+    without `transaction_types` those of every type that moves money, `ledger` included."""
 
 
 def inlined(schema: Any, definitions: dict[str, Any]) -> Any:
@@ -121,9 +135,13 @@ def _answer_schema() -> dict[str, Any]:
 _OK: Final = {
     "description": (
         "The records, newest first. As a stream: one record per line, then a summary line with "
-        "everything else."
+        "everything else. As a file: the header Onebook-Complete says whether it has all records."
     ),
-    "content": {"application/json": {"schema": _answer_schema()}, NDJSON: {"schema": {}}},
+    "content": {
+        JSON: {"schema": _answer_schema()},
+        NDJSON: {"schema": {}},
+        **{form.media_type: {"schema": {}} for form in FORMS.values()},
+    },
 }
 _VALIDATED: Final = {
     "description": (
@@ -182,26 +200,57 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
             model=FailedProblem,
         ),
     },
-    openapi_extra=body_schema(TransactionsRequest),
+    openapi_extra=body_schema(TransactionsBody),
 )
 async def transactions(request: Request, parts: Parts, session: Caller) -> Response:
     """Return transactions in one exact form, newest first, with their coverage.
 
-    With `Accept: application/x-ndjson` any number of them is streamed.
+    With `Accept: application/x-ndjson` any number of them is streamed. `format`, or Accept, also
+    names files: CSV, Excel, Parquet, and those of tax tools.
     """
-    asked = await read_body(request, TransactionsRequest)
+    asked = await read_body(request, TransactionsBody)
     await _refuse_over(parts, session)
-    key_id, streamed = session.key.key_id, _wants_lines(request)
-    query = parts.transactions.plan(asked, key_id=key_id, streamed=streamed)
-    if streamed:
+    form = _form_of(request, asked)
+    if (asked.format or form in FILES) and not asked.transaction_types:
+        types = parts.transactions.summing(asked.exchange)
+        asked = asked.model_copy(update={"transaction_types": types})
+    key_id = session.key.key_id
+    query = parts.transactions.plan(asked, key_id=key_id, streamed=form != "json")
+    meter, unread_s = parts.accounts.meter, parts.transactions.unread_s
+    if form in FILES:
+        work = _file(parts, query, form, key_id)
+        path, headers = await until_gone(request.receive, work)
+        media_type = MEDIA_TYPES[form]
+        return Download(path, media_type, headers, meter, key_id, unread_s=unread_s)
+    if form == "jsonl":
         lines = parts.transactions.stream(query, key_id=key_id)
-        unread_s = parts.transactions.unread_s
-        return await Lines.begun(
-            lines, request.receive, parts.accounts.meter, key_id, unread_s=unread_s
-        )
+        return await Lines.begun(lines, request.receive, meter, key_id, unread_s=unread_s)
     body = await until_gone(request.receive, parts.transactions.fetch(query, key_id=key_id))
-    parts.accounts.meter.add(key_id, len(body))
+    meter.add(key_id, len(body))
     return BodyInPieces(body, media_type=JSON, headers=VARY)
+
+
+async def _file(
+    parts: Services, query: Query, form: str, key_id: str
+) -> tuple[Path, dict[str, str]]:
+    """Write a file; returns it with its headers."""
+    ending = FORMS[form].ending
+    handle, name = tempfile.mkstemp(ending, "onebook-export-")
+    os.close(handle)
+    path = Path(name)
+    try:
+        made = await parts.transactions.export(query, form, path, key_id=key_id)
+    except BaseException:
+        os.unlink(name)
+        raise
+    first, last = (iso_ms(at_ms)[:10] for at_ms in (query.from_ms, query.to_ms))
+    lacks = "" if made.complete else "-incomplete"  # also for who does not read headers
+    file = f"{query.request.exchange}-{form}-{first}-{last}{lacks}{ending}"
+    return path, {
+        "Content-Disposition": f'attachment; filename="{file}"',
+        "Onebook-Complete": "true" if made.complete else "false",
+        "Onebook-Rows": str(made.rows),
+    }
 
 
 async def _refuse_over(parts: Services, session: RestSession) -> None:
@@ -216,15 +265,30 @@ async def _refuse_over(parts: Services, session: RestSession) -> None:
         )
 
 
-def _wants_lines(request: Request) -> bool:
-    """Whether a client prefers lines to one JSON body (RFC 9110 section 12.5.1).
+def _form_of(request: Request, asked: TransactionsBody) -> str:
+    """The form of an answer: `format`, or what the client prefers (RFC 9110 section 12.5.1).
 
     At the same weight a type that is named counts more than one that a wildcard covers, and one
-    body more than lines. A client that accepts neither gets the body.
+    body more than lines or files. A client that accepts none of them gets the body.
+
+    Raises:
+        InvalidRequest: Unknown format, or a file with a field that only other forms have.
     """
-    accepted = ",".join(request.headers.getlist("accept"))
-    lines, body = (_weight(accepted, media_type) for media_type in (NDJSON, JSON))
-    return lines > body and lines[0] > 0
+    form = asked.format
+    if form is None:
+        accepted = ",".join(request.headers.getlist("accept"))
+        form = max(MEDIA_TYPES, key=lambda name: _weight(accepted, MEDIA_TYPES[name]))
+        if _weight(accepted, MEDIA_TYPES[form])[0] <= 0:
+            form = "json"
+    elif form not in MEDIA_TYPES:
+        raise InvalidRequest(f"Field format must be one of {', '.join(MEDIA_TYPES)}.")
+    if form in FILES:
+        for name in ("cursor", "limit", "verify", "include_raw"):
+            if getattr(asked, name):
+                raise InvalidRequest(
+                    f"Field {name} is for JSON and lines; a file has no place for it."
+                )
+    return form
 
 
 def _weight(accepted: str, media_type: str) -> tuple[float, int]:
@@ -288,14 +352,82 @@ class BodyInPieces(Response):
             await asyncio.sleep(0)
 
 
-class Lines(Response):
-    """Streamed NDJSON body, counted in the meter.
+class Metered(Response):
+    """A body sent in parts and counted in the meter.
 
     A client that reads nothing for `unread_s` is disconnected, because its query counts against the
     concurrency limit.
     """
 
-    media_type = NDJSON
+    def __init__(
+        self,
+        media_type: str,
+        headers: dict[str, str],
+        meter: Meter,
+        key_id: str,
+        *,
+        unread_s: float,
+    ) -> None:
+        super().__init__(media_type=media_type, headers=VARY | headers)
+        del self.headers["content-length"]
+        self._meter = meter
+        self._key_id = key_id
+        self._unread_s = unread_s
+
+    async def _send_start(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+
+    async def _send_part(self, send: Send, part: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._unread_s):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        except TimeoutError:
+            UNREAD.inc()
+            log.warning(
+                "Closed a transaction stream: the client read nothing for %g s.", self._unread_s
+            )
+            raise ClientDisconnect from None
+        self._meter.add(self._key_id, len(part))
+
+    async def _send_end(self, send: Send) -> None:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Download(Metered):
+    """A finished file, which is deleted afterwards."""
+
+    def __init__(
+        self,
+        path: Path,
+        media_type: str,
+        headers: dict[str, str],
+        meter: Meter,
+        key_id: str,
+        *,
+        unread_s: float,
+    ) -> None:
+        super().__init__(media_type, headers, meter, key_id, unread_s=unread_s)
+        self.headers["content-length"] = str(path.stat().st_size)
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file until its end, or until the client leaves."""
+        try:
+            await until_gone(receive, self._send(send))
+        finally:
+            self._path.unlink()
+
+    async def _send(self, send: Send) -> None:
+        await self._send_start(send)
+        with self._path.open("rb") as file:
+            while part := file.read(PIECE_BYTES):
+                await self._send_part(send, part)
+                await asyncio.sleep(0)
+        await self._send_end(send)
+
+
+class Lines(Metered):
+    """Streamed NDJSON body."""
 
     def __init__(
         self,
@@ -306,13 +438,9 @@ class Lines(Response):
         *,
         unread_s: float,
     ) -> None:
-        super().__init__(headers=VARY)
-        del self.headers["content-length"]
+        super().__init__(NDJSON, {}, meter, key_id, unread_s=unread_s)
         self._first = first
         self._rest = rest
-        self._meter = meter
-        self._key_id = key_id
-        self._unread_s = unread_s
 
     @classmethod
     async def begun(
@@ -338,26 +466,14 @@ class Lines(Response):
             await until_gone(receive, self._send(send))
 
     async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await self._send_start(send)
         await self._send_part(send, self._first)
         async for part in self._rest:
             if self._meter.over(self._key_id):
                 await self._send_part(send, _CUT_OFF)
                 break
             await self._send_part(send, part)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send_part(self, send: Send, part: bytes) -> None:
-        try:
-            async with asyncio.timeout(self._unread_s):
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-        except TimeoutError:
-            UNREAD.inc()
-            log.warning(
-                "Closed a transaction stream: the client read nothing for %g s.", self._unread_s
-            )
-            raise ClientDisconnect from None
-        self._meter.add(self._key_id, len(part))
+        await self._send_end(send)
 
 
 async def _first_of(lines: AsyncGenerator[bytes]) -> bytes:

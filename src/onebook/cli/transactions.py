@@ -17,11 +17,12 @@ from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year
 from onebook.cli.options import ConfigFile
 from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
+from onebook.transactions.adapter import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, Writer, form_of, writer
 from onebook.transactions.reconciliation import CheckState, ProofCheck, Verification
 from onebook.transactions.registry import EXCHANGES
 from onebook.transactions.request import Query, TransactionsRequest
-from onebook.transactions.run import Coverage, ErrorEntry, Run
+from onebook.transactions.run import Run
 
 ALL: Final = "all"  # that the exchange keeps
 SINCE: Final = "30d"

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -30,6 +31,7 @@ from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
 ATTEMPTS_MAX = 5
 WAIT_MAX_S = 60.0  # a longer Retry-After is raised instead of waited for
 READ_TIMEOUT_S = 90.0  # an answer with transactions may take the service a minute
+LINES_TIMEOUT_S = 900.0  # between lines: an exchange may ban the service for ten minutes
 BODY_BYTES_MAX = 64 << 20
 LOST = (httpx.ReadError, httpx.WriteError)  # of a connection that was open
 
@@ -105,6 +107,33 @@ class RestClient:
         require("page of transactions", answer, PAGE)
         return answer
 
+    async def transaction_lines(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes]:
+        """Every record of a range as a line, as the service sends them, and the summary line.
+
+        Unlike other requests it is not repeated: lines are out already.
+
+        Raises:
+            Refused, Unavailable: See `_asked`.
+        """
+        self._loop.require()
+        token = await self._authenticated()
+        headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
+        url, timeout = (
+            f"{self._base}/transactions",
+            httpx.Timeout(LINES_TIMEOUT_S, connect=OPEN_TIMEOUT_S),
+        )
+        with self._in_words():
+            async with self._http.stream(
+                "POST", url, json={**body, "format": "jsonl"}, headers=headers, timeout=timeout
+            ) as response:
+                if not response.is_success:
+                    _parsed(self._base, response, await _body(response))
+                rest = b""
+                async for part in response.aiter_raw():
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        yield line
+
     async def usage(self) -> Any:
         """The usage report; errors omit the path, because it contains the key."""
         report = await self.get(f"{_USAGE}{quote(self._api_key, safe='')}")
@@ -159,9 +188,16 @@ class RestClient:
         headers = {"Accept-Encoding": ACCEPTED}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        try:
+        with self._in_words():
             async with self._http.stream(method, url, json=body, headers=headers) as response:
                 content = await _body(response)
+        return _parsed(self._base, response, content)
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Turn httpx's exceptions into this client's."""
+        try:
+            yield
         except httpx.InvalidURL as error:
             raise Refused("invalid_url", f"{shown(self._base)} cannot be used: {error}.") from None
         except (httpx.RemoteProtocolError, Uninflatable) as error:
@@ -174,7 +210,6 @@ class RestClient:
                 raise Unavailable("no_answer", why) from None
             code, sentence, wait_s = connect_failed(self._base, cause)
             raise Unavailable(code, sentence, retry_after_s=wait_s) from None
-        return _parsed(self._base, response, content)
 
 
 async def _body(response: httpx.Response) -> bytes:

@@ -61,6 +61,35 @@ class SourceFailed(Exception):
         self.retry_after_s = retry_after_s
 
 
+class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
+    """Coverage of the requested range by an answer, for one type.
+
+    Args:
+        from_ms: Everything from here on is in this answer or those before it; null: nothing is.
+        to_ms: Where this answer begins, going back in time.
+        complete: Whether all of the requested range is.
+        reason: Why not: a code.
+        floor: Unix ms before which the exchange keeps nothing; null where no end is known.
+    """
+
+    transaction_type: str
+    from_ms: int | None
+    to_ms: int
+    complete: bool
+    reason: str | None
+    floor: int | None
+
+
+class ErrorEntry(Struct, frozen=True):
+    """One type that could not be read, or not to its end."""
+
+    transaction_type: str
+    error: str
+    message: str
+    exchange_code: int | None
+    retryable: bool
+
+
 class CursorGone(Exception):
     """The exchange no longer accepts a cursor that it gave."""
 

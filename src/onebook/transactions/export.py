@@ -26,6 +26,10 @@ from onebook.transactions.taxes import (
     koinly,
 )
 
+NDJSON: Final = "application/x-ndjson"
+CSV: Final = "text/csv"
+XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+PARQUET: Final = "application/vnd.apache.parquet"
 PARQUET_ROWS: Final = 10_000
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _AMOUNT = r"-?[0-9]+(\.[0-9]+)?"
@@ -357,24 +361,28 @@ def _harmless(cell: str | int | None) -> str | int | None:
 
 
 class Form(NamedTuple):
-    """A form of files: the ending of their names, and what makes their writer."""
+    """A form of files: the ending of their names, their media type, and what makes their writer."""
 
     ending: str
+    media_type: str
     make: Callable[[Path, str], Writer]
 
 
 FORMS: Final = {
-    "jsonl": Form(".jsonl", lambda path, _: JsonLines(path)),
-    "csv": Form(".csv", lambda path, _: CsvTable(path, COLUMNS, lambda record: [flat(record)])),
-    "koinly": Form(".csv", lambda path, _: CsvTable(path, KOINLY, koinly)),
+    "jsonl": Form(".jsonl", NDJSON, lambda path, _: JsonLines(path)),
+    "csv": Form(
+        ".csv", CSV, lambda path, _: CsvTable(path, COLUMNS, lambda record: [flat(record)])
+    ),
+    "koinly": Form(".csv", CSV, lambda path, _: CsvTable(path, KOINLY, koinly)),
     "cointracking": Form(
         ".csv",
+        CSV,
         lambda path, exchange: CsvTable(
             path, COINTRACKING, lambda record: cointracking(record, exchange)
         ),
     ),
-    "xlsx": Form(".xlsx", lambda path, _: Workbook(path)),
-    "parquet": Form(".parquet", lambda path, _: Parquet(path)),
+    "xlsx": Form(".xlsx", XLSX, lambda path, _: Workbook(path)),
+    "parquet": Form(".parquet", PARQUET, lambda path, _: Parquet(path)),
 }
 ENDINGS: Final = {
     ".jsonl": "jsonl",

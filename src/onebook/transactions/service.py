@@ -5,10 +5,14 @@ cut at the limit, and reported: what is covered, what failed, where it goes on. 
 every task it starts; leaving it stops all asking.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct, json
@@ -31,6 +35,7 @@ from onebook.transactions.availability import AvailabilityCache
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
+from onebook.transactions.export import writer
 from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNREADABLE
 from onebook.transactions.record import encode
 from onebook.transactions.request import Query, TransactionsRequest, expand, find, plan, reach_ms
@@ -54,6 +59,7 @@ UNIFIED_TYPES: Final = {
     "balances": "Account balance snapshots",
 }
 BUSY_RETRY_S: Final = 5.0
+EXPORT_RECORDS_MAX: Final = 1_000_000  # of one file, which takes 0.5 GB of disk until it is sent
 UNREAD_S: Final = 30.0  # that a client may read nothing of a streamed answer before it is ended
 
 log = logging.getLogger("onebook.transactions")
@@ -84,6 +90,13 @@ class Validation(Struct, frozen=True):
             "expires_at": self.info.expires_at,
         }
         return body | {"credentials_source": "internal", "account_info": account}
+
+
+class Export(Struct, frozen=True):
+    """A finished file: its rows, and whether all records of the range are in them."""
+
+    rows: int
+    complete: bool
 
 
 class Transactions:
@@ -296,6 +309,40 @@ class Transactions:
             error = exchange_failed(failure)
             head |= {"success": False, "error": error.code, "message": error.message}
         yield json.encode({"type": "summary"} | head | tail) + b"\n"
+
+    async def export(self, query: Query, form: str, path: Path, *, key_id: str) -> "Export":
+        """Write all records of a query to a file of one of `export.FORMS`.
+
+        Raises:
+            ExchangeFailed: Nothing at all could be read.
+            InvalidRequest: The file cannot hold the records. For others see `run`.
+            ServiceUnavailable: See `run`.
+        """
+        async with (
+            self.run(query, key_id=key_id) as run,
+            aclosing(run.records(self._settings.stream_deadline_s)) as batches,
+        ):
+            # In a thread, because order books share this loop; in one, so that closing follows the
+            # last batch even if the request is cancelled.
+            threads = ThreadPoolExecutor(1, "export")
+            do = partial(asyncio.get_running_loop().run_in_executor, threads)
+            try:
+                file = await do(partial(writer, form, path, exchange=run.display))
+                try:
+                    async for batch in batches:
+                        await do(file.write, batch)
+                        if run.totals.count > EXPORT_RECORDS_MAX:
+                            raise InvalidRequest(
+                                f"More than {EXPORT_RECORDS_MAX:,} records: request a shorter "
+                                "range, or a stream of lines."
+                            )
+                finally:
+                    await do(file.close)
+            finally:
+                threads.shutdown(wait=False)
+            run.raise_if_nothing()
+            coverage, errors = run.coverage(), run.errors()
+        return Export(file.rows, complete=not errors and all(entry.complete for entry in coverage))
 
     def _envelope(
         self, run: Run, key_id: str, *, spent_s: float
