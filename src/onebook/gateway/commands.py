@@ -121,14 +121,12 @@ Symbol = Annotated[
     ),
 ]
 ViewName = Annotated[
-    str,
+    Annotated[str, Meta(min_length=1, max_length=VIEW_NAME_CHARACTERS_MAX)] | None,
     about(
         "The client's name of one of its views of the symbol, so that a connection can have "
         "several; repeated in everything about that view. Absent: the one without a name.",
         "top",
         f"text of 1 to {VIEW_NAME_CHARACTERS_MAX} characters",
-        min_length=1,
-        max_length=VIEW_NAME_CHARACTERS_MAX,
     ),
 ]
 ExchangeNames = Annotated[list[str], Meta(max_length=NAMES_MAX)] | Literal["all"]
@@ -159,7 +157,7 @@ class Identified(Struct):
 class Addressed(Struct):
     """The view that a client message is about; all other fields are ignored."""
 
-    view: ViewName | None = None
+    view: ViewName = None
 
 
 class Head(Identified, kw_only=True):
@@ -183,7 +181,7 @@ class SubscribeAggregated(
 
     symbol: Symbol
     exchanges: Exchanges = "all"
-    view: ViewName | None = None
+    view: ViewName = None
     id: MessageId = None
 
 
@@ -192,7 +190,7 @@ class GetAggregatedOrderbook(ViewChanges):  # type: ignore[misc]
 
     symbol: Symbol
     exchanges: Exchanges | UnsetType = UNSET
-    view: ViewName | None = None
+    view: ViewName = None
     id: MessageId = None
 
 
@@ -200,7 +198,7 @@ class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
     """End the subscription of a symbol."""
 
     symbol: Symbol
-    view: ViewName | None = None
+    view: ViewName = None
     id: MessageId = None
 
 
@@ -211,7 +209,7 @@ class Resync(Struct, tag="resync"):
     """
 
     symbol: Symbol
-    view: ViewName | None = None
+    view: ViewName = None
     id: MessageId = None
 
 

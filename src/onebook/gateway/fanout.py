@@ -209,7 +209,7 @@ class ClientOutput(Peer):
             self.transport.close()
 
 
-class FrameForm(NamedTuple):
+class FrameVariant(NamedTuple):
     """How the frames of a stream differ between its clients."""
 
     packed: bool
@@ -228,11 +228,11 @@ class StreamSubscribers:
 
     def __init__(self) -> None:
         # Clients in order of arrival: roughly the order of their sockets in kernel memory.
-        self.by_form: dict[FrameForm, dict[ClientOutput, None]] = {}
+        self.by_form: dict[FrameVariant, dict[ClientOutput, None]] = {}
         self._number = 0
-        self._frames: dict[FrameForm, bytes] = {}
+        self._frames: dict[FrameVariant, bytes] = {}
 
-    def whole(self, stream: Stream, form: FrameForm) -> bytes:
+    def whole(self, stream: Stream, form: FrameVariant) -> bytes:
         """The newest book as one frame, built once for all clients."""
         if self._number != stream.update_number:
             self._number = stream.update_number
@@ -302,7 +302,7 @@ class Fanout:
         subscribers = self._subscribers.get(stream)
         if subscribers is None:
             subscribers = self._subscribers[stream] = StreamSubscribers()
-        form = FrameForm(client.packed, view)
+        form = FrameVariant(client.packed, view)
         subscribers.by_form.setdefault(form, {})[client] = None
         if not stream.update_number:
             return
@@ -313,7 +313,7 @@ class Fanout:
 
     def leave(self, client: ClientOutput, stream: Stream, view: str | None = None) -> None:
         """Unsubscribe a client."""
-        by_form, form = self._subscribers[stream].by_form, FrameForm(client.packed, view)
+        by_form, form = self._subscribers[stream].by_form, FrameVariant(client.packed, view)
         peers = by_form.get(form, {})
         peers.pop(client, None)
         if not peers:
@@ -339,7 +339,7 @@ class Fanout:
         missed = self._missed.get(client)
         while missed and not client.behind:
             stream, view = missed.pop()
-            form = FrameForm(client.packed, view)
+            form = FrameVariant(client.packed, view)
             client.write(self._subscribers[stream].whole(stream, form))
         if not missed:
             self._missed.pop(client, None)

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from onebook.accounts.usage import DataUsage
 from onebook.gateway.codes import ErrorType
-from onebook.gateway.commands import Symbol, ViewName
+from onebook.gateway.commands import Symbol
 from onebook.model import Reason
 from onebook.streams import ViewOptions, about
 from onebook.streams.fill import AVERAGE_DIGITS, FILL_LEVELS_MAX
@@ -21,7 +21,10 @@ SubscriptionId = Annotated[
 ]
 UpdateNumber = Annotated[int, about("One more for each update of the view.", 1)]
 # The last member, which `messages.with_view` adds to the encoded message.
-View = ViewName | UnsetType
+View = Annotated[
+    str | UnsetType,
+    about("The client's name of the view; absent for the one without a name.", "top"),
+]
 
 
 AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
