@@ -356,7 +356,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "request body",
-        ("api/context.py", "api/transactions.py"),
+        ("api/edge.py", "api/transactions.py"),
         lambda content: TransactionsRequest.model_validate_json(content, strict=True),
         *(ValidationError, MIB, "BODY_BYTES_MAX"),
         (b'{"exchange":"bybit","transaction_types":["trades"],"limit":5}',),

@@ -7,7 +7,7 @@ from typing import Any
 
 from onebook import config, gateway
 from onebook.api import WebSocketFacts
-from onebook.api.asyncapi import advice, asyncapi_document
+from onebook.api.documents import advice, asyncapi_document
 from onebook.cli import commands
 from onebook.cli.config import toml
 from onebook.config.settings import data_dir
