@@ -133,7 +133,7 @@ async def running(
                 store,
                 peppers,
                 settings=settings.accounts,
-                clock_ms=clock.wall_ms,
+                clock=clock,
                 usage_file=kept_usage,
                 limits=None if sharing is None else sharing.rates,
             )

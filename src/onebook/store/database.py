@@ -21,7 +21,6 @@ import logging
 import os
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -42,6 +41,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.metrics import DATABASE_UNAVAILABLE
 from onebook.store.tables import facts
@@ -596,8 +596,8 @@ class Outage:
     work began after the end of the one before.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._failing: set[Kind] = set()
         self._began_s = 0.0
         self._events = 0
@@ -613,7 +613,7 @@ class Outage:
         if not self._failing:
             if began < self._ended_at:
                 return
-            self._began_s = self._monotonic()
+            self._began_s = self._clock.monotonic()
             log.error("The database is unavailable: %s", reason)
         self._events += 1
         self._failed_at = self._events
@@ -632,7 +632,7 @@ class Outage:
             self._events += 1
             self._ended_at = self._events
             DATABASE_UNAVAILABLE.set(0)
-            lasted_s = self._monotonic() - self._began_s
+            lasted_s = self._clock.monotonic() - self._began_s
             log.info("The database is available again after %.1f s.", lasted_s)
 
 
