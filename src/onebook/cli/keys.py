@@ -18,6 +18,7 @@ from onebook.accounts.pepper import (
     waiting_pepper,
 )
 from onebook.cli.common import fail, reported, run
+from onebook.cli.dates import now_ms, span_ms, until_ms
 from onebook.cli.operator import (
     AsJson,
     ConfigFile,
@@ -25,12 +26,9 @@ from onebook.cli.operator import (
     change,
     desk,
     fields,
-    now_ms,
     print_json,
     print_keys,
     size_bytes,
-    span_ms,
-    until_ms,
 )
 from onebook.model import Tier
 from onebook.store import KeyRow
