@@ -19,6 +19,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from disks import filled, small_disk
+from onebook.cli import fetching
 from onebook.cli import transactions as command
 from onebook.cli.common import console
 from onebook.cli.credentials import credentials_app
@@ -421,8 +422,8 @@ class TestFetch:
 
 
 def test_a_bar_that_only_waits_says_so() -> None:
-    assert command._doing("Bybit", 0.0) == command._doing("Bybit", 1.0) == "fetching"
-    assert command._doing("Bybit", 41.2) == "waiting for Bybit's rate limit, 42 s"
+    assert fetching.doing("Bybit", 0.0) == fetching.doing("Bybit", 1.0) == "fetching"
+    assert fetching.doing("Bybit", 41.2) == "waiting for Bybit's rate limit, 42 s"
 
 
 def test_a_proof_is_put_in_words() -> None:

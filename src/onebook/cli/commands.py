@@ -5,6 +5,8 @@ docstrings.
 """
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -137,15 +139,8 @@ def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer
     them.
     """
     module, _, attribute = COMMANDS[name].path.partition(":")
-    try:
+    with require_server(name):
         found: Any = getattr(import_module(f"onebook.cli.{module}"), attribute)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in SERVER_PACKAGES:
-            raise
-        fail(
-            f"`onebook {name}` requires the server packages ({error.name} is not installed)."
-            ' Install it with: pip install "onebook[server]"'
-        )
     if isinstance(found, typer.Typer):
         group: Any = typer.main.get_group(found)
         group.name = name
@@ -157,6 +152,20 @@ def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer
     command = typer.main.get_command(alone)
     _set_help(command)
     return command
+
+
+@contextmanager
+def require_server(name: str, otherwise: str = "") -> Iterator[None]:
+    """Fail with the pip command to install, if an import lacks a package of the server."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in SERVER_PACKAGES:
+            raise
+        fail(
+            f"`onebook {name}` requires the server packages ({error.name} is not installed)."
+            f' Install it with: pip install "onebook[server]"{otherwise and f"; or {otherwise}."}'
+        )
 
 
 def _in_words(error: typer.BadParameter) -> str:

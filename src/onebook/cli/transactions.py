@@ -1,35 +1,22 @@
 """`onebook transactions`: export an account's history to a file and report any gaps."""
 
-import asyncio
-import math
-import secrets
-from contextlib import aclosing
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from onebook.cli.common import console, print_table, reported, run
-from onebook.cli.credentials import exchange_service, safe
+from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
+from onebook.cli.fetching import FetchOutcome, Wanted, fetch_here, fetch_there
 from onebook.cli.options import ConfigFile
-from onebook.errors import InvalidRequest, naming
-from onebook.model import MINUTE_MS
-from onebook.transactions.adapter import Coverage, ErrorEntry
-from onebook.transactions.export import ENDINGS, FORMS, Writer, form_of, writer
+from onebook.client.failures import ServiceError
+from onebook.errors import InvalidRequest
+from onebook.transactions.export import ENDINGS, FORMS, form_of
 from onebook.transactions.reconciliation import CheckState, ProofCheck, Verification
-from onebook.transactions.registry import EXCHANGES
-from onebook.transactions.request import Query, TransactionsRequest
-from onebook.transactions.run import Run
 
 ALL: Final = "all"  # that the exchange keeps
 SINCE: Final = "30d"
-OPERATOR: Final = "operator"
-PROGRESS_S: Final = 0.2
-WAIT_SHOWN_S: Final = 1.0
-DEADLINE_S: Final = 24 * 3_600.0
 EXIT_INCOMPLETE: Final = 1
 
 transactions_app = typer.Typer(
@@ -37,36 +24,17 @@ transactions_app = typer.Typer(
 )
 
 
-class FetchOutcome:
-    """Result of a fetch."""
-
-    def __init__(self, run: Run, file: Writer) -> None:
-        self.count = run.totals.count
-        self.rows = file.rows
-        self.skipped = file.skipped
-        self.left_out = run.left_out
-        self.coverage: list[Coverage] = run.coverage()
-        self.errors: list[ErrorEntry] = run.errors()
-        self.verification: Verification | None = run.verification()
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing and, if requested, the proof succeeded."""
-        proven = self.verification is None or self.verification.holds is True
-        return proven and all(entry.complete for entry in self.coverage) and not self.errors
-
-
 @transactions_app.command("fetch")
 @reported
 def fetch(
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
-    exchange: Annotated[str, typer.Option(help="Exchange.")] = next(iter(EXCHANGES)),
+    exchange: Annotated[str, typer.Option(help="Exchange.")] = "bybit",
     types: Annotated[
         str,
         typer.Option(
             help=(
-                "Transaction types, comma separated; without some types, rows do not add up to "
-                "the balances."
+                "Transaction types, comma separated; the rows of some types alone do not "
+                "add up to the balances."
             ),
             show_default="all but holdings",
         ),
@@ -115,6 +83,21 @@ def fetch(
     verify: Annotated[
         bool, typer.Option("--verify", help="Reconcile the records with the balances.")
     ] = False,
+    url: Annotated[
+        str,
+        typer.Option(
+            help="URL of a service to fetch from; without it, this host's exchange credentials.",
+            show_default=False,
+        ),
+    ] = "",
+    key: Annotated[
+        str,
+        typer.Option(
+            envvar="ONEBOOK_KEY",
+            help="API key for --url; preferably set in the variable ONEBOOK_KEY.",
+            show_default=False,
+        ),
+    ] = "",
     config: ConfigFile = None,
 ) -> None:
     """Export the history of an account to a file and report what it covers.
@@ -126,17 +109,24 @@ def fetch(
     """
     zone = zone_of(time_zone)
     start_ms, end_ms = _range_ms(since, until, year, zone)
-    request = TransactionsRequest(
-        exchange=exchange,
-        transaction_types=[word.strip() for word in types.split(",") if word.strip()],
-        testnet=testnet,
-        start_time=start_ms,
-        end_time=end_ms,
-        verify=verify,
-    )
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; give the path of a file.")
-    outcome = run(_fetch(request, output, form_of(output, form), config))
+    wanted = Wanted(
+        exchange=exchange,
+        types=[word.strip() for word in types.split(",") if word.strip()],
+        testnet=testnet,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        verify=verify,
+        output=output,
+        form=form_of(output, form),
+    )
+    if url and not key:
+        raise InvalidRequest("--url needs an API key; set the variable ONEBOOK_KEY.")
+    try:
+        outcome = run(fetch_there(wanted, url, key) if url else fetch_here(wanted, config))
+    except ServiceError as error:
+        fail(error.message)
     _show(outcome, output, zone)
     if not outcome.complete:
         raise typer.Exit(EXIT_INCOMPLETE)
@@ -153,80 +143,6 @@ def _range_ms(
     if since is not None or until is not None:
         raise InvalidRequest("Give either --year, or --from and --to.")
     return year_ms(year, zone)
-
-
-async def _fetch(
-    request: TransactionsRequest, output: Path, form: str, config: Path | None
-) -> FetchOutcome:
-    part = output.with_name(output.name + ".part")
-    async with safe(config) as opened:
-        service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
-        try:
-            if not request.transaction_types:
-                types = service.summing(request.exchange)
-                request = request.model_copy(update={"transaction_types": types})
-            if request.start_time is None:
-                # A minute later: the start of what an exchange keeps moves forward while we read.
-                start_ms = service.reach_ms(request) + MINUTE_MS
-                request = request.model_copy(update={"start_time": start_ms})
-            query = service.plan(request, key_id=OPERATOR, streamed=True)
-            async with service.run(query, key_id=OPERATOR) as run:
-                with naming(part):
-                    file = writer(form, part, exchange=run.display)
-                    try:
-                        await _write(run, query, file)
-                    finally:
-                        file.close()
-                run.raise_if_nothing()
-                part.replace(output)
-                return FetchOutcome(run, file)
-        finally:
-            part.unlink(missing_ok=True)
-            await service.close()
-
-
-async def _write(run: Run, query: Query, file: Writer) -> None:
-    with _progress() as progress:
-        task = progress.add_task("fetching", total=max(1, query.to_ms - query.from_ms), count=0)
-        showing = asyncio.create_task(_show_progress(progress, task, run))
-        try:
-            async with aclosing(run.records(DEADLINE_S)) as batches:
-                async for batch in batches:
-                    file.write(batch)
-        finally:
-            showing.cancel()
-            await asyncio.gather(showing, return_exceptions=True)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %  {task.fields[count]:,} records"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-
-
-async def _show_progress(progress: Progress, task: TaskID, run: Run) -> None:
-    """Show the progress as the time covered so far: records arrive newest first."""
-    while True:
-        await asyncio.sleep(PROGRESS_S)
-        came = run.query.to_ms - run.reached_ms
-        progress.update(
-            task,
-            completed=came,
-            count=run.totals.count,
-            description=_doing(run.display, run.waiting_s),
-        )
-
-
-def _doing(exchange: str, waiting_s: float) -> str:
-    """Text of the progress bar; shows when the fetch waits for a rate limit."""
-    if waiting_s <= WAIT_SHOWN_S:
-        return "fetching"
-    return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"
 
 
 def _show(outcome: FetchOutcome, output: Path, zone: tzinfo) -> None:

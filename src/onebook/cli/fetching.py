@@ -1,0 +1,265 @@
+"""Fetch the history of an account into a file, on the operator's host or from a service.
+
+Both write the same file: a service sends records as lines, which the writers of this process turn
+into the form of the file. From a service needs no server package.
+"""
+
+import asyncio
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from onebook.cli.commands import require_server
+from onebook.cli.common import console
+from onebook.client.addresses import addresses_of
+from onebook.client.failures import Refused, Unavailable
+from onebook.client.rest import RestClient
+from onebook.errors import naming
+from onebook.model import MINUTE_MS
+from onebook.transactions.adapter import Coverage, ErrorEntry, EventType
+from onebook.transactions.export import Writer, writer
+from onebook.transactions.reconciliation import Verification
+from onebook.transactions.record import Record
+
+OPERATOR: Final = "operator"
+OLDER_NOT_KEPT: Final = "older_not_kept"
+PROGRESS_S: Final = 0.2
+WAIT_SHOWN_S: Final = 1.0
+DEADLINE_S: Final = 24 * 3_600.0
+BATCH_RECORDS: Final = 1_000
+_SUMMARY: Final = b'{"type":"summary"'
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What to fetch, and the file for it.
+
+    Args:
+        types: Transaction types; empty for all that move money.
+        start_ms: Oldest time, Unix ms; None for all that the exchange keeps.
+        end_ms: Newest time, inclusive.
+    """
+
+    exchange: str
+    types: list[str]
+    testnet: bool
+    start_ms: int | None
+    end_ms: int
+    verify: bool
+    output: Path
+    form: str
+
+
+class FetchOutcome(Struct, frozen=True, kw_only=True):
+    """Result of a fetch.
+
+    Args:
+        count: Records that were read.
+        rows: Rows of the file.
+        skipped: Records that made no row.
+        left_out: Types that move money and that were not requested.
+    """
+
+    count: int
+    rows: int
+    skipped: int
+    left_out: tuple[str, ...]
+    coverage: list[Coverage]
+    errors: list[ErrorEntry]
+    verification: Verification | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing and, if requested, the proof succeeded."""
+        proven = self.verification is None or self.verification.holds is True
+        return proven and all(entry.complete for entry in self.coverage) and not self.errors
+
+
+class Summary(Struct, frozen=True):
+    """The last line of a service's answer; `error` if it could not be completed."""
+
+    success: bool
+    message: str = ""
+    error: str = ""
+    coverage: list[Coverage] = []
+    errors: list[ErrorEntry] = []
+    verification: Verification | None = None
+
+
+async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
+    """Fetch with the operator's credentials, from the exchange."""
+    with require_server("transactions fetch", "use --url to fetch from a service"):
+        from onebook.cli.credentials import exchange_service, safe
+        from onebook.transactions.request import TransactionsRequest
+    request = TransactionsRequest(
+        exchange=wanted.exchange,
+        transaction_types=wanted.types,
+        testnet=wanted.testnet,
+        start_time=wanted.start_ms,
+        end_time=wanted.end_ms,
+        verify=wanted.verify,
+    )
+    async with safe(config) as opened:
+        service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
+        try:
+            if not request.transaction_types:
+                types = service.summing(request.exchange)
+                request = request.model_copy(update={"transaction_types": types})
+            if request.start_time is None:
+                # A minute later: the start of what an exchange keeps moves forward while we read.
+                start_ms = service.reach_ms(request) + MINUTE_MS
+                request = request.model_copy(update={"start_time": start_ms})
+            query = service.plan(request, key_id=OPERATOR, streamed=True)
+            async with service.run(query, key_id=OPERATOR) as run:
+                with _part(wanted, run.display) as file, _progress() as progress:
+
+                    def show() -> None:
+                        progress.update(
+                            task,
+                            completed=run.query.to_ms - run.reached_ms,
+                            count=run.totals.count,
+                            description=doing(run.display, run.waiting_s),
+                        )
+
+                    total = max(1, query.to_ms - query.from_ms)
+                    task = progress.add_task("fetching", total=total, count=0)
+                    showing = asyncio.create_task(_repeat(show))
+                    try:
+                        async with aclosing(run.records(DEADLINE_S)) as batches:
+                            async for batch in batches:
+                                file.write(batch)
+                    finally:
+                        showing.cancel()
+                        await asyncio.gather(showing, return_exceptions=True)
+                    run.raise_if_nothing()
+                return FetchOutcome(
+                    count=run.totals.count,
+                    rows=file.rows,
+                    skipped=file.skipped,
+                    left_out=run.left_out,
+                    coverage=run.coverage(),
+                    errors=run.errors(),
+                    verification=run.verification(),
+                )
+        finally:
+            await service.close()
+
+
+async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
+    """Fetch from a service, with an API key.
+
+    Raises:
+        Refused, Unavailable: The service refuses the request, or cannot complete it.
+    """
+    body: dict[str, Any] = {
+        "exchange": wanted.exchange,
+        "transaction_types": wanted.types,
+        "testnet": wanted.testnet,
+        "start_time": wanted.start_ms or 0,
+        "end_time": wanted.end_ms,
+        "verify": wanted.verify,
+    }
+    summary: Summary | None = None
+    count = 0
+    async with RestClient(addresses_of(url).rest, key) as service:
+        listed = (await service.get("/exchanges"))["exchanges"]
+        facts = {each["exchange_name"]: each for each in listed}.get(wanted.exchange, {})
+        display = str(facts.get("display_name", wanted.exchange))
+        with _part(wanted, display) as file, _progress() as progress:
+            total = None if wanted.start_ms is None else max(1, wanted.end_ms - wanted.start_ms)
+            task = progress.add_task("fetching", total=total, count=0)
+            held: list[Record] = []
+            async with aclosing(service.transaction_lines(body)) as lines:
+                async for line in lines:
+                    if line.startswith(_SUMMARY):
+                        summary = msgspec.json.decode(line, type=Summary)
+                        break
+                    held.append(msgspec.json.decode(line, type=Record))
+                    if len(held) == BATCH_RECORDS:
+                        count += len(held)
+                        came_ms = wanted.end_ms - held[-1].timestamp
+                        progress.update(task, completed=came_ms, count=count)
+                        file.write(held)
+                        held = []
+            count += len(held)
+            file.write(held)
+            if summary is None:
+                raise Unavailable("no_answer", f"{url} ended the answer before its last line.")
+            if not summary.success:
+                raise Refused(summary.error, summary.message)
+    coverage = summary.coverage if wanted.start_ms is not None else all_kept(summary.coverage)
+    served = {entry.transaction_type for entry in coverage} | {EventType.HOLDINGS.value}
+    return FetchOutcome(
+        count=count,
+        rows=file.rows,
+        skipped=file.skipped,
+        left_out=tuple(
+            kind for kind in facts.get("supported_transaction_types", ()) if kind not in served
+        ),
+        coverage=coverage,
+        errors=summary.errors,
+        verification=summary.verification,
+    )
+
+
+def all_kept(coverage: Iterable[Coverage]) -> list[Coverage]:
+    """Coverage of a request for all that is kept: complete from where the exchange's data begin."""
+    found = list(coverage)
+    first_ms = min((entry.from_ms for entry in found if entry.from_ms is not None), default=0)
+    return [
+        replace(entry, complete=True, reason=None)
+        if entry.reason == OLDER_NOT_KEPT
+        and entry.from_ms is not None
+        and entry.floor is not None
+        and entry.from_ms <= min(entry.floor, first_ms) + MINUTE_MS
+        else entry
+        for entry in found
+    ]
+
+
+def doing(exchange: str, waiting_s: float) -> str:
+    """Text of the progress bar; shows when the fetch waits for a rate limit."""
+    if waiting_s <= WAIT_SHOWN_S:
+        return "fetching"
+    return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"
+
+
+@contextmanager
+def _part(wanted: Wanted, display: str) -> Iterator[Writer]:
+    """Write beside the file, and take its place without an exception."""
+    part = wanted.output.with_name(wanted.output.name + ".part")
+    try:
+        with naming(part):
+            file = writer(wanted.form, part, exchange=display)
+            try:
+                yield file
+            finally:
+                file.close()
+        part.replace(wanted.output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[count]:,} records"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+async def _repeat(show: Callable[[], None]) -> None:
+    """Show the progress as the time covered so far: records arrive newest first."""
+    while True:
+        await asyncio.sleep(PROGRESS_S)
+        show()
