@@ -169,7 +169,9 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
     summary: Summary | None = None
     count = 0
     async with RestClient(addresses_of(url).rest, key) as service:
-        listed = (await service.get("/exchanges"))["exchanges"]
+        listed = await service.get("/exchanges")
+        if not isinstance(listed, list):
+            raise Refused("not_onebook", f"{url} is not an Onebook service: check the URL.")
         facts = {each["exchange_name"]: each for each in listed}.get(wanted.exchange, {})
         display = str(facts.get("display_name", wanted.exchange))
         with _part(wanted, display) as file, _progress() as progress:

@@ -1,0 +1,159 @@
+"""A history fetched from a service is the one that the operator's host fetches."""
+
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from client.place import ACCOUNT, Place, place
+from onebook.cli.fetching import FetchOutcome, Wanted, all_kept, fetch_here, fetch_there
+from onebook.client import Refused, Unavailable
+from onebook.model import DAY_MS
+from onebook.simulator.accounts.bybit import SimulatedKey
+from onebook.transactions.adapter import Coverage
+from onebook.transactions.export import FORMS
+from transactions.exporting import needed
+
+
+@pytest.fixture
+async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    async with place(tmp_path) as rig:
+        store, accounts = rig.node.settings.store, rig.node.settings.transactions
+        monkeypatch.setenv("ONEBOOK_STORE__URL", store.url)
+        monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(store.pepper_file))
+        monkeypatch.setenv("ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE", str(accounts.master_key_file))
+        url = accounts.overrides["bybit"].mainnet_url
+        monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", str(url))
+        yield rig
+
+
+def wanted(folder: Path, form: str = "jsonl", types: tuple[str, ...] = ()) -> Wanted:
+    now_ms = time.time_ns() // 1_000_000
+    return Wanted(
+        exchange="bybit",
+        types=list(types),
+        testnet=False,
+        start_ms=now_ms - 30 * DAY_MS,
+        end_ms=now_ms - 60_000,
+        verify=True,
+        output=folder / f"file{FORMS[form].ending}",
+        form=form,
+    )
+
+
+async def both(rig: Place, one: Wanted) -> tuple[FetchOutcome, bytes, FetchOutcome, bytes]:
+    here = await fetch_here(one, None)
+    first = one.output.read_bytes()
+    one.output.unlink()
+    there = await fetch_there(one, rig.url, rig.key)
+    return here, first, there, one.output.read_bytes()
+
+
+def without_floors(found: FetchOutcome) -> FetchOutcome:
+    """What an exchange keeps begins later with each second."""
+    return replace(found, coverage=[replace(entry, floor=None) for entry in found.coverage])
+
+
+async def test_both_ways_give_the_same_file_and_the_same_word(rig: Place, tmp_path: Path) -> None:
+    for form in FORMS.keys() - {"xlsx"}:  # a workbook holds the time when it was written
+        needed(form)
+        here, first, there, second = await both(rig, wanted(tmp_path, form))
+        assert first == second, form
+        assert without_floors(here) == without_floors(there)
+        assert here.complete
+        assert here.verification is not None
+        assert "ledger" in {entry.transaction_type for entry in there.coverage}
+        assert there.rows > 100
+
+
+async def test_both_ways_name_what_is_left_out(rig: Place, tmp_path: Path) -> None:
+    here, _, there, _ = await both(rig, wanted(tmp_path, "koinly", ("deposits", "transfers")))
+    assert here.left_out == there.left_out
+    assert "ledger" in there.left_out
+
+
+async def test_all_that_an_exchange_keeps(rig: Place, tmp_path: Path) -> None:
+    one = replace(wanted(tmp_path, types=("trades",)), start_ms=None, verify=False)
+    here, first, there, second = await both(rig, one)
+    assert first == second
+    assert here.complete
+    assert there.complete
+
+
+def test_a_type_that_is_kept_for_less_long_than_others_is_not_complete() -> None:
+    def covered(kind: str, from_ms: int, floor: int | None, reason: str | None) -> Coverage:
+        return Coverage(kind, from_ms, 10 * DAY_MS, reason is None, reason, floor)
+
+    short = covered("short", 5 * DAY_MS, 5 * DAY_MS, "older_not_kept")
+    long = covered("long", 2 * DAY_MS, 2 * DAY_MS, "older_not_kept")
+    lost = covered("lost", 3 * DAY_MS, 2 * DAY_MS, "older_not_kept")
+    late = covered("late", 2 * DAY_MS, 2 * DAY_MS, "deadline")
+    found = [entry.complete for entry in all_kept([short, long, lost, late])]
+    assert found == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"types": ["nfts"]}, "nfts"),
+        ({"exchange": "mtgox"}, "mtgox"),
+        ({"start_ms": 5, "end_ms": 6}, "end_time is earlier"),
+    ],
+)
+async def test_what_a_service_refuses_leaves_no_file(
+    rig: Place, tmp_path: Path, change: dict[str, object], says: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        await fetch_there(replace(wanted(tmp_path), **change), rig.url, rig.key)
+    assert says in refused.value.message
+    assert list(tmp_path.glob("file*")) == []
+
+
+async def test_a_wrong_key_and_a_wrong_address_are_sentences(rig: Place, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="API key"):
+        await fetch_there(wanted(tmp_path), rig.url, "ob_live_wrong")
+    with pytest.raises(Unavailable, match="refused"):
+        await fetch_there(wanted(tmp_path), "http://127.0.0.1:9", rig.key)
+
+
+async def test_a_failure_of_the_exchange_leaves_no_file(rig: Place, tmp_path: Path) -> None:
+    rig.bybit._keys[ACCOUNT.api_key] = SimulatedKey(ACCOUNT.api_key, "another secret")
+    with pytest.raises((Refused, Unavailable)):
+        await fetch_there(wanted(tmp_path), rig.url, rig.key)
+    assert list(tmp_path.glob("file*")) == []
+
+
+async def test_a_key_that_is_used_up_in_between_leaves_no_file(tmp_path: Path) -> None:
+    async with place(tmp_path, accounts={"allowance_bytes": 50_000}) as rig:
+        with pytest.raises(Refused, match="allowance"):
+            await fetch_there(wanted(tmp_path), rig.url, rig.key)
+    assert list(tmp_path.glob("file*")) == []
+
+
+def test_a_service_is_fetched_from_without_the_packages_of_a_server(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from onebook.cli.commands import SERVER_PACKAGES\n"
+        "sys.modules.update(dict.fromkeys(SERVER_PACKAGES))\n"
+        "from onebook.cli.main import main\n"
+        "sys.argv[0] = 'onebook'\n"
+        "main()\n"
+    )
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", program, "transactions", "fetch", "-o", "a.csv", *words],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1].startswith("error: ")
+        return done.stderr
+
+    assert "127.0.0.1:9" in run("--url", "http://127.0.0.1:9/", "--key", "k" * 10)
+    said = run()
+    assert 'pip install "onebook[server]"; or use --url to fetch from a service.' in said
+    assert "ONEBOOK_KEY" in run("--url", "http://127.0.0.1:9", "--key", "")
