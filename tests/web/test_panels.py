@@ -175,7 +175,10 @@ async def test_a_level_is_read_out_by_mouse_finger_and_keys_and_spoken_only_for_
     await page.run(key(".scroller", "Escape"))
     await page.until(f"/^Point at a level/.test({text('.readout')})")
     live = "[...document.querySelectorAll('.panel [aria-live], .panel [role=status]')]"
-    assert await page.run(f"{live}.map((one) => one.className)") == ["spoken unseen"]
+    assert await page.run(f"{live}.map((one) => one.className)") == [
+        "spoken unseen",
+        "heat-spoken unseen",
+    ]
 
 
 async def test_two_hundred_levels_scroll_with_the_middle_in_sight(
