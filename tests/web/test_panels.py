@@ -145,6 +145,7 @@ async def test_without_updates_nothing_is_said_to_be_now(
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(f"/^Crossed now/.test({text('.crossing-text')})")
     await page.until(f"/^now: mid/.test({text('.history-text')})")
+    await page.until(f"Number({text('.rate')}) > 1")
     market.frozen = True
     said = f"{text('.age')}.match(/(\\d+) s ago/)"
     old = await page.until(f"({said} ?? [])[1]")

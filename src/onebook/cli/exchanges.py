@@ -12,8 +12,16 @@ from msgspec import Struct
 from onebook import config
 from onebook.cli import exchanges_live
 from onebook.cli.common import console, fail, fitting, print_fields, print_table, reported, run
-from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, detailed, facts, listed, proof, row
-from onebook.cli.exchange_page import page
+from onebook.cli.exchange_facts import (
+    COLUMNS,
+    PROOF_COLUMNS,
+    detailed,
+    facts,
+    listed,
+    page,
+    proof,
+    row,
+)
 from onebook.cli.options import AsJson, ConfigFile, print_json
 from onebook.config import FeedSettings
 from onebook.errors import OnebookError
@@ -90,7 +98,7 @@ def show(
     as_json: AsJson = False,
     settings: ConfigFile = None,
 ) -> None:
-    """Show one exchange: limits, protocol, evidence and known doubts.
+    """Show one exchange: limits, protocol, evidence and unconfirmed facts.
 
     Example: onebook exchanges show kraken
     """

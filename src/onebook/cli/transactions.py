@@ -64,8 +64,8 @@ def fetch(
         str,
         typer.Option(
             help=(
-                "Transaction types, comma separated; without some types, rows do not add up to "
-                "the balances."
+                "Transaction types, comma separated; the rows of some types alone do not "
+                "add up to the balances."
             ),
             show_default="all but holdings",
         ),
