@@ -27,7 +27,7 @@ EXAMPLES = 20
 START_S = 30.0
 BASE_URL = "http://books.example"
 # Cuts a range of decades, which would keep the judge waiting for thousands of requests to Bybit.
-DEADLINE_S = 1.0
+BRIEF = TransactionSettings(deadline_s=1.0, stream_deadline_s=1.0)
 
 
 class Node:
@@ -47,7 +47,7 @@ class Node:
             async with Store(f"sqlite+aiosqlite:///{self._folder / 'onebook.db'}") as store:
                 await store.database.upgrade()
                 # With a Bybit that answers: what is right succeeds.
-                self.world = make_node(store, TransactionSettings(deadline_s=DEADLINE_S))
+                self.world = make_node(store, BRIEF)
                 await self.world.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)
                 self.app = create_app(self.world.services())
                 change = self.world.change()

@@ -1,7 +1,7 @@
 """A whole node for the tests of the clients: two simulated exchanges and a simulated account."""
 
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 from e2e.service import key_of, node_on
@@ -10,6 +10,7 @@ from onebook.accounts.pepper import load_pepper
 from onebook.model import DAY_MS
 from onebook.simulator import SimulatedExchanges
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.accounts.bybit.server import DemoAccount
 from onebook.simulator.accounts.serving import serving
 from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
@@ -40,25 +41,34 @@ class Place:
 
 
 @asynccontextmanager
-async def place(folder: Path, *, rate_hz: float = 20, **tables):
-    """Run a node; a table of settings may be given by its name."""
+async def small_account():
+    """Serve an account of 20 days."""
     now_ms = time.time_ns() // 1_000_000
-    account = Account(History(now_ms - 20 * DAY_MS, now_ms, executions=300))
-    bybit = SimulatedBybit(account, [ACCOUNT])
+    bybit = SimulatedBybit(
+        Account(History(now_ms - 20 * DAY_MS, now_ms, executions=300)), [ACCOUNT]
+    )
+    async with serving(bybit) as url:
+        yield DemoAccount(url, ACCOUNT, bybit)
+
+
+@asynccontextmanager
+async def place(folder: Path, *, rate_hz: float = 20, account: DemoAccount | None = None, **tables):
+    """Run a node; a table of settings may be given by its name, and a served account."""
+    now_ms = time.time_ns() // 1_000_000
     async with (
         SimulatedExchanges(NAMES, rate_hz=rate_hz) as simulated,
-        serving(bybit) as bybit_url,
+        nullcontext(account) if account else small_account() as served,
         node_on(
             simulated.urls,
             folder,
             transactions={
-                "overrides": {"bybit": {"mainnet_url": bybit_url, "testnet_url": bybit_url}},
+                "overrides": {"bybit": {"mainnet_url": served.url, "testnet_url": served.url}},
                 "master_key_file": str(folder / "master_key"),
             },
             **tables,
         ) as node,
     ):
         vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
-        credentials = Credentials(ACCOUNT.api_key, ACCOUNT.secret)
+        credentials = Credentials(served.key.api_key, served.key.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
-        yield Place(node, simulated, bybit, await key_of(node))
+        yield Place(node, simulated, served.exchange, await key_of(node))

@@ -3,12 +3,15 @@
 import json
 import re
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
 from client.place import place
 from docs.examples import ROOT, addressed, blocks, environment, finished, kinds, printed
+from onebook.simulator.accounts.bybit import demo
 
+LAST_YEAR = datetime.now(UTC).year - 1
 PYTHON = (sys.executable, "-u", "-c")
 
 
@@ -79,21 +82,18 @@ def test_the_book_of_the_deltas_guide_refuses_a_gap_and_a_wrong_checksum():
 
 
 async def test_a_year_of_transactions(tmp_path):
+    """Against the account of `onebook demo`, over the service, as its reader would."""
     page = "guides/year-of-transactions.md"
-    async with place(tmp_path) as rig:
-        store, accounts = rig.node.settings.store, rig.node.settings.transactions
-        given = environment(rig.url, rig.key) | {
-            "ONEBOOK_STORE__URL": store.url,
-            "ONEBOOK_STORE__PEPPER_FILE": str(store.pepper_file),
-            "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": str(accounts.master_key_file),
-            "ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL": accounts.overrides[
-                "bybit"
-            ].mainnet_url,
-        }
+    async with demo() as account, place(tmp_path, account=account) as rig:
+        given = environment(rig.url, rig.key)
         for command in blocks(page, "sh", "fetch"):
+            command = addressed(command, rig.url, rig.key).replace("2025", str(LAST_YEAR))
+            command = f"export ONEBOOK_KEY={rig.key}\n{command}"
             status, out, errors = await finished("bash", "-ec", command, cwd=tmp_path, **given)
             assert (status, errors) == (0, ""), out
-            assert re.search(r"[1-9][\d,]* (rows of \d+ )?records in \w+\.(csv|jsonl)", out), out
+            assert re.search(
+                r"[1-9][\d,]* (rows of [\d,]+ )?records in \w+\.(csv|jsonl|xlsx)", out
+            ), out
         fees, resumed = blocks(page, "python", "client")
         status, out, errors = await finished(*PYTHON, fees, **given)
         assert (status, errors) == (0, "")
@@ -103,12 +103,17 @@ async def test_a_year_of_transactions(tmp_path):
         assert out.endswith("records; done\n")
         lines = (tmp_path / "history.jsonl").read_text().splitlines()
         assert len({json.loads(line)["transactionId"] for line in lines}) == len(lines) > 0
-        (curl,) = blocks(page, "sh", "curl")
-        status, out, errors = await finished(
-            "bash", "-ec", addressed(curl, rig.url, rig.key), **given
-        )
-        assert status == 0, errors
-        assert json.loads(out.splitlines()[-1])["type"] == "summary"
+        shown = []
+        for curl in blocks(page, "sh", "curl"):
+            status, out, errors = await finished(
+                "bash", "-ec", addressed(curl, rig.url, rig.key), **given
+            )
+            assert status == 0, errors
+            shown.append(out.splitlines())
+        lines, rows = shown
+        assert json.loads(lines[-1])["type"] == "summary"
+        assert rows[0].startswith("Date,Sent Amount,")
+        assert len(rows) > 100
 
 
 async def test_a_new_exchange(tmp_path):

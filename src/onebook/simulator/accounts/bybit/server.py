@@ -346,7 +346,8 @@ def _estrange(result: Any) -> None:
                 row[name] = "SomethingFromTheFuture"
 
 
-DEMO_DAYS: Final = 90
+DEMO_DAYS: Final = 400  # a year for an accountant, and what came before it
+DEMO_EXECUTIONS: Final = 4_600  # of which 3,600 are funding payments
 
 
 class DemoAccount(NamedTuple):
@@ -359,10 +360,10 @@ class DemoAccount(NamedTuple):
 
 @asynccontextmanager
 async def demo() -> AsyncIterator[DemoAccount]:
-    """Serve an account with 90 days of history and a new key."""
+    """Serve an account with more than a year of spot and futures trading, and a new key."""
     now_ms = wall_ms()
     key = SimulatedKey(f"demo{secrets.token_hex(8)}", secrets.token_hex(18))
-    account = Account(History(now_ms - DEMO_DAYS * DAY_MS, now_ms))
+    account = Account(History(now_ms - DEMO_DAYS * DAY_MS, now_ms, executions=DEMO_EXECUTIONS))
     exchange = SimulatedBybit(account, [key])
     async with serving(exchange) as url:
         yield DemoAccount(url, key, exchange)
