@@ -12,7 +12,7 @@ from typing import Final
 from rich.text import Text
 
 from onebook.cli.codes import CODES
-from onebook.client import BookView, ViewLevel
+from onebook.client import BookLevel, BookView
 
 GAP: Final = 2
 BAR_CELLS: Final = 18
@@ -40,20 +40,20 @@ def problem_text(view: BookView) -> str:
     return f"{view.problem}{again}"
 
 
-def _amounts(level: ViewLevel) -> str:
+def _amounts(level: BookLevel) -> str:
     parts = zip(level.exchanges, level.amounts, strict=True)
     return "  ".join(f"{name} {amount:f}" for name, amount in parts)
 
 
-def _names(level: ViewLevel) -> str:
+def _names(level: BookLevel) -> str:
     return " ".join(level.exchanges)
 
 
-def _codes(level: ViewLevel) -> str:
+def _codes(level: BookLevel) -> str:
     return " ".join(map(CODES.of, level.exchanges))
 
 
-def _some_codes(level: ViewLevel, *, cells: int) -> str:
+def _some_codes(level: BookLevel, *, cells: int) -> str:
     """As many codes as fit, then the number of further exchanges."""
     codes = [CODES.of(name) for name in level.exchanges]
     for shown in range(len(codes), 0, -1):
@@ -63,7 +63,7 @@ def _some_codes(level: ViewLevel, *, cells: int) -> str:
     return f"+{len(codes)}"
 
 
-FORMS: Final[tuple[Callable[[ViewLevel], str], ...]] = (_amounts, _names, _codes)
+FORMS: Final[tuple[Callable[[BookLevel], str], ...]] = (_amounts, _names, _codes)
 
 
 class Ladder:
@@ -114,7 +114,7 @@ class Ladder:
             drawn.append(self._middle_line(middle))
         return drawn
 
-    def _layout(self) -> tuple[int, Callable[[ViewLevel], str] | None]:
+    def _layout(self) -> tuple[int, Callable[[BookLevel], str] | None]:
         """The width of the bar and the form of the attribution."""
         if self.width is None:
             return 0, FORMS[0]
