@@ -17,6 +17,16 @@ class SleepingClock(ManualClock):
         self.move_to(self.now_s + seconds)
 
 
+class SteppedClock(Clock):
+    """The real clock, but its wall time is what the test sets."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def wall_us(self) -> int:
+        return self.now_ms * 1_000
+
+
 def sleeping(sleep: Callable[[float], Awaitable[None]], clock: Clock | None = None) -> Clock:
     """A clock, by default the real one, that sleeps in the test's way."""
     clock = clock or Clock()

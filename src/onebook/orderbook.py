@@ -1,7 +1,7 @@
 """Order books as the library and the client of a service share them: levels, state, names.
 
-`OrderBookState` is the interface of both `library.BookUpdate` and `client.BookView`, so that a strategy
-runs on either. Standard library only, and nothing of feeds or of the server.
+`OrderBookState` is the interface of both `library.BookUpdate` and `client.BookView`, so that a
+strategy runs on either. Nothing of feeds or of the server is imported.
 """
 
 import asyncio

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from clocks import SteppedClock
 from databases import migrated
 from onebook.accounts import Accounts, Admin, Peppers
 from onebook.model import Tier
@@ -17,23 +18,13 @@ START_MS = 1_769_855_400_000
 
 
 @dataclass
-class Clock:
-    """Milliseconds that pass only when a test says so."""
-
-    now_ms: int = START_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
-@dataclass
 class Rig:
     """Accounts over a fresh store, the operator's side, and one key."""
 
     store: Store
     accounts: Accounts
     admin: Admin
-    clock: Clock
+    clock: SteppedClock
     key_id: str
     text: str = field(repr=False)
 
@@ -49,8 +40,8 @@ class Rig:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> SteppedClock:
+    return SteppedClock(START_MS)
 
 
 @pytest.fixture
@@ -72,10 +63,10 @@ def statements(store: Store) -> list[str]:
 
 
 @pytest.fixture
-async def rig(store: Store, clock: Clock) -> Rig:
+async def rig(store: Store, clock: SteppedClock) -> Rig:
     admin = Admin(store, PEPPER)
     made = AuditedChange(clock.now_ms, "operator", "test")
     await admin.create_account("alice", made)
     key = await admin.create_key("alice", Tier.BASIC, made)
-    accounts = Accounts(store, PEPPER, clock_ms=clock)
+    accounts = Accounts(store, PEPPER, clock=clock)
     return Rig(store, accounts, admin, clock, key.row.key_id, key.text)

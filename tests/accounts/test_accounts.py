@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from clocks import SteppedClock
 from onebook.accounts import Accounts
-from onebook.accounts.accounts import POLL_INTERVAL_S, wall_clock_ms
+from onebook.accounts.accounts import POLL_INTERVAL_S
 from onebook.accounts.cache import CACHE_TTL_MS
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import SESSIONS_PER_KEY_MAX, new_token
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import AccountsSettings, TierLimits, TierSettings
 from onebook.errors import (
     AccountSuspended,
@@ -31,7 +33,7 @@ from onebook.model import DAY_MS, MINUTE_MS, KeyStatus, Tier
 from onebook.store import KeyRow, SecretRow, Store
 from steady import PATIENCE_S
 
-from .conftest import PEPPER, START_MS, Clock, Rig
+from .conftest import PEPPER, START_MS, Rig
 
 ADDRESS = "192.0.2.1"
 
@@ -75,9 +77,9 @@ async def test_401_invalid_api_key(rig: Rig) -> None:
         assert text not in caught.value.message
 
 
-async def test_a_typing_error_is_refused_without_asking_the_database(clock: Clock) -> None:
+async def test_a_typing_error_is_refused_without_asking_the_database(clock: SteppedClock) -> None:
     async with Store("postgresql://nobody@127.0.0.1:1/none") as unreachable:
-        accounts = Accounts(unreachable, PEPPER, clock_ms=clock)
+        accounts = Accounts(unreachable, PEPPER, clock=clock)
         with pytest.raises(InvalidApiKey):
             await accounts.verify_key(typo(new_key()), START_MS)
 
@@ -251,7 +253,7 @@ async def test_the_usage_report_holds_what_is_flushed_and_what_is_not(rig: Rig) 
     assert (await report(rig)).data_usage.bytes_used == 7
     await rig.accounts.meter.flush()
     assert (await report(rig)).data_usage.bytes_used == 7
-    other = Accounts(rig.store, PEPPER, clock_ms=rig.clock)
+    other = Accounts(rig.store, PEPPER, clock=rig.clock)
     await other.verify_key(rig.text, START_MS)
     other.meter.add(rig.key_id, 5)
     await other.meter.close()
@@ -290,7 +292,7 @@ async def test_60_unknown_keys_a_minute_from_one_address_get_429(rig: Rig) -> No
 
 async def test_over_the_limit_authenticate_session_and_usage_still_answer(rig: Rig) -> None:
     rig.accounts = Accounts(
-        rig.store, PEPPER, settings=AccountsSettings(allowance_bytes=10), clock_ms=rig.clock
+        rig.store, PEPPER, settings=AccountsSettings(allowance_bytes=10), clock=rig.clock
     )
     header = await rig.authenticate()
     rig.accounts.meter.add(rig.key_id, 11)
@@ -608,7 +610,7 @@ async def test_reads_under_way_end_with_the_accounts(rig: Rig) -> None:
     async def never(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         await asyncio.Event().wait()
 
-    async with Accounts(rig.store, PEPPER, clock_ms=rig.clock) as accounts:
+    async with Accounts(rig.store, PEPPER, clock=rig.clock) as accounts:
         rig.store.accounts.secrets = never
         waiting = asyncio.create_task(accounts.verify_key(rig.text, START_MS))
         await asyncio.sleep(0)
@@ -646,8 +648,8 @@ async def test_a_running_node_hears_of_a_suspension_within_two_seconds(rig: Rig)
         await asyncio.wait_for(notified.wait(), PATIENCE_S)
     again = Accounts(rig.store, PEPPER)
     await rig.admin.move_key(rig.key_id, "resume", rig.change())
-    await again.verify_key(rig.text, wall_clock_ms())
-    assert again.meter.used(rig.key_id, wall_clock_ms()) == 3, "a clean stop loses nothing"
+    await again.verify_key(rig.text, SYSTEM_CLOCK.wall_ms())
+    assert again.meter.used(rig.key_id, SYSTEM_CLOCK.wall_ms()) == 3, "a clean stop loses nothing"
 
 
 async def test_neither_keys_nor_tokens_reach_the_log_or_the_database(
@@ -688,7 +690,7 @@ async def test_a_store_that_stays_silent_is_told_after_five_seconds(rig: Rig) ->
 
 
 async def test_a_suspension_ends_the_sessions_for_good_on_every_node(rig: Rig) -> None:
-    other = Accounts(rig.store, PEPPER, clock_ms=rig.clock)
+    other = Accounts(rig.store, PEPPER, clock=rig.clock)
     header = await rig.authenticate()
     assert await rig.accounts.session(header, START_MS)
     assert await other.session(header, START_MS)
@@ -773,7 +775,7 @@ async def test_a_session_read_while_its_key_is_suspended_is_not_kept(rig: Rig) -
         return rows
 
     rig.store.sessions.find = slow
-    accounts = Accounts(rig.store, PEPPER, clock_ms=rig.clock)  # reads by what the store has now
+    accounts = Accounts(rig.store, PEPPER, clock=rig.clock)  # reads by what the store has now
     with pytest.raises(SessionExpired):
         await accounts.session(header, START_MS)
 
@@ -781,8 +783,8 @@ async def test_a_session_read_while_its_key_is_suspended_is_not_kept(rig: Rig) -
 async def test_a_session_that_went_as_the_oldest_is_over_on_another_node_within_2_s(
     rig: Rig,
 ) -> None:
-    here = Accounts(rig.store, PEPPER, clock_ms=rig.clock, sessions_per_key_max=1)
-    there = Accounts(rig.store, PEPPER, clock_ms=rig.clock)
+    here = Accounts(rig.store, PEPPER, clock=rig.clock, sessions_per_key_max=1)
+    there = Accounts(rig.store, PEPPER, clock=rig.clock)
     first = await here.authenticate(rig.text, address="192.0.2.1", now_ms=START_MS)
     header = f"Bearer {first.token}"
     await there.poll(START_MS)  # the key itself is new: the next poll has nothing to report

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from clocks import SteppedClock
 from onebook.accounts.cache import (
     CACHE_TTL_MS,
     READS_MAX,
@@ -20,7 +21,7 @@ from onebook.errors import ServiceUnavailable
 from onebook.model import KeyStatus, Tier
 from steady import PATIENCE_S
 
-from .conftest import PEPPER, START_MS, Clock, Rig
+from .conftest import PEPPER, START_MS, Rig
 
 
 class Rows:
@@ -48,8 +49,8 @@ def rows() -> Rows:
 
 
 @pytest.fixture
-def cache(rows: Rows, clock: Clock) -> ReadCache[str, int]:
-    return ReadCache(rows.read, clock_ms=clock, kept_max=2)
+def cache(rows: Rows, clock: SteppedClock) -> ReadCache[str, int]:
+    return ReadCache(rows.read, clock=clock, kept_max=2)
 
 
 async def test_a_value_is_read_once_for_all_who_ask_and_then_kept(
@@ -71,7 +72,7 @@ async def test_what_does_not_exist_is_asked_for_each_time(
 
 
 async def test_a_value_that_is_no_longer_fresh_is_read_again(
-    cache: ReadCache[str, int], rows: Rows, clock: Clock
+    cache: ReadCache[str, int], rows: Rows, clock: SteppedClock
 ) -> None:
     await cache.get("a", START_MS)
     rows.rows["a"] = 5
@@ -188,12 +189,12 @@ async def test_the_value_kept_longest_goes_when_there_are_too_many(
     assert list(cache.values()) == [2, 3]
 
 
-async def test_a_read_under_way_ends_with_the_cache(clock: Clock) -> None:
+async def test_a_read_under_way_ends_with_the_cache(clock: SteppedClock) -> None:
     async def never(names: Collection[str]) -> dict[str, int]:
         await asyncio.Event().wait()
         return {}
 
-    cache: ReadCache[str, int] = ReadCache(never, clock_ms=clock)
+    cache: ReadCache[str, int] = ReadCache(never, clock=clock)
     waiting = asyncio.create_task(cache.get("a", START_MS))
     await asyncio.sleep(0)
     await cache.close()

@@ -6,8 +6,9 @@ make it live for ever or end for good. Rates and retries go on.
 
 import pytest
 
-from accounts.conftest import START_MS, Clock, Rig
+from accounts.conftest import START_MS, Rig
 from accounts.test_usage import Faults
+from clocks import SteppedClock
 from onebook.accounts import Accounts, Meter
 from onebook.accounts.billing import period_at
 from onebook.accounts.keys import Key, key_of
@@ -40,7 +41,7 @@ async def key(rig: Rig) -> Key:
 async def billed(rig: Rig, key: Key) -> dict[int, int]:
     """What the store has of a key, by the start of the period, around the present."""
     near = {
-        period_at(key.created_at_ms, rig.clock() + days * DAY_MS).start_ms
+        period_at(key.created_at_ms, rig.clock.now_ms + days * DAY_MS).start_ms
         for days in range(-62, 63, 10)
     }
     cells = await rig.store.usage.totals({UsageCell(key.key_id, each) for each in near})
@@ -91,7 +92,7 @@ async def test_a_batch_in_doubt_is_billed_once_also_when_old_numbers_were_pruned
         await meter.flush()
     rig.clock.now_ms += step_ms
     for _ in range(2):
-        await rig.accounts.poll(rig.clock())  # prunes what is more than a day old
+        await rig.accounts.poll(rig.clock.now_ms)  # prunes what is more than a day old
         rig.clock.now_ms += HOUR_MS
     await meter.flush()
     assert sum((await billed(rig, key)).values()) == 7
@@ -100,7 +101,7 @@ async def test_a_batch_in_doubt_is_billed_once_also_when_old_numbers_were_pruned
 async def test_a_step_over_the_end_of_a_month_and_back_lifts_no_limit(rig: Rig, key: Key) -> None:
     meter = Meter(rig.store, rig.clock, allowance_bytes=ALLOWANCE_BYTES)
     await meter.open(key)
-    period = period_at(key.created_at_ms, rig.clock())
+    period = period_at(key.created_at_ms, rig.clock.now_ms)
     meter.add(key.key_id, ALLOWANCE_BYTES + 1)
     await meter.flush()
     assert meter.over(key.key_id)
@@ -120,19 +121,19 @@ async def test_after_a_step_back_the_report_and_the_bill_are_of_the_same_month(
     rig: Rig, key: Key
 ) -> None:
     accounts = rig.accounts
-    await accounts.verify_key(rig.text, rig.clock())
-    period = period_at(key.created_at_ms, rig.clock())
+    await accounts.verify_key(rig.text, rig.clock.now_ms)
+    period = period_at(key.created_at_ms, rig.clock.now_ms)
     accounts.meter.add(key.key_id, 100)
     await accounts.meter.flush()
     rig.clock.now_ms = period.end_ms
     accounts.meter.add(key.key_id, 40)
     await accounts.meter.flush()
     rig.clock.now_ms = START_MS
-    report = await accounts.report(key, rig.clock())
+    report = await accounts.report(key, rig.clock.now_ms)
     assert report.data_usage.bytes_used == 100
     accounts.meter.add(key.key_id, 1)
     await accounts.meter.flush()
-    report = await accounts.report(key, rig.clock())
+    report = await accounts.report(key, rig.clock.now_ms)
     assert report.data_usage.bytes_used == 101
 
 
@@ -153,7 +154,7 @@ async def test_a_session_is_neither_immortal_nor_dead_for_good(rig: Rig, step_ms
 
 @STEPS
 async def test_a_session_made_while_the_clock_was_wrong_lives_for_a_day_of_it(
-    rig: Rig, clock: Clock, step_ms: int
+    rig: Rig, clock: SteppedClock, step_ms: int
 ) -> None:
     clock.now_ms = made_ms = START_MS + step_ms
     header = await rig.authenticate()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accounts.conftest import Clock
+from clocks import SteppedClock
 from databases import KINDS, database
 from onebook.accounts import Accounts, Admin, NewKey, Peppers, load_pepper
 from onebook.accounts.pepper import (
@@ -35,7 +35,7 @@ ADDRESS = "192.0.2.1"
 class Place:
     """A database with its pepper file, two nodes of it on other machines, and an operator."""
 
-    def __init__(self, store: Store, folder: Path, clock: Clock) -> None:
+    def __init__(self, store: Store, folder: Path, clock: SteppedClock) -> None:
         self.store = store
         self.clock = clock
         self.file = folder / "pepper"
@@ -54,7 +54,7 @@ class Place:
         for each in self.files:
             peppers = load_pepper(each)
             await require_same_pepper(self.store, peppers)
-            self.nodes.append(Accounts(self.store, peppers, clock_ms=self.clock))
+            self.nodes.append(Accounts(self.store, peppers, clock=self.clock))
 
     @property
     def change(self) -> AuditedChange:
@@ -105,7 +105,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-async def place(url: str, tmp_path: Path, clock: Clock) -> AsyncIterator[Place]:
+async def place(url: str, tmp_path: Path, clock: SteppedClock) -> AsyncIterator[Place]:
     async with Store(url) as store:
         await store.database.upgrade()
         made = Place(store, tmp_path, clock)

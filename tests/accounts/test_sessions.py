@@ -103,7 +103,7 @@ async def key(rig: Rig) -> Key:
 
 @pytest.fixture
 async def sessions(rig: Rig) -> AsyncIterator[Sessions]:
-    found = Sessions(rig.store, PEPPER, clock_ms=rig.clock, per_key_max=2)
+    found = Sessions(rig.store, PEPPER, clock=rig.clock, per_key_max=2)
     yield found
     await found.close()
 

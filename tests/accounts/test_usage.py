@@ -91,12 +91,12 @@ async def test_bytes_are_counted_at_once_and_written_with_a_flush(
 ) -> None:
     meter.add(key.key_id, 300)
     meter.add(key.key_id, 7)
-    assert meter.used(key.key_id, rig.clock()) == meter.pending_bytes() == 307
-    assert await stored_usage(rig.store, key, rig.clock()) == 0
+    assert meter.used(key.key_id, rig.clock.now_ms) == meter.pending_bytes() == 307
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 0
     await meter.flush()
     assert meter.pending_bytes() == 0
-    assert meter.used(key.key_id, rig.clock()) == 307
-    assert await stored_usage(rig.store, key, rig.clock()) == 307
+    assert meter.used(key.key_id, rig.clock.now_ms) == 307
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 307
 
 
 async def test_a_meter_that_opens_a_key_knows_what_was_used_before(
@@ -106,7 +106,7 @@ async def test_a_meter_that_opens_a_key_knows_what_was_used_before(
     await meter.flush()
     again = Meter(rig.store, rig.clock)
     await again.open(key)
-    assert again.used(key.key_id, rig.clock()) == 300
+    assert again.used(key.key_id, rig.clock.now_ms) == 300
 
 
 async def test_a_key_opened_twice_at_once_is_counted_once(rig: Rig, key: Key) -> None:
@@ -114,8 +114,8 @@ async def test_a_key_opened_twice_at_once_is_counted_once(rig: Rig, key: Key) ->
     await asyncio.gather(meter.open(key), meter.open(key))
     meter.add(key.key_id, 5)
     await meter.open(replace(key, tier=Tier.ENTERPRISE))
-    assert meter.used(key.key_id, rig.clock()) == 5
-    assert meter.report(key.key_id, rig.clock()).billing_tier == "enterprise"
+    assert meter.used(key.key_id, rig.clock.now_ms) == 5
+    assert meter.report(key.key_id, rig.clock.now_ms).billing_tier == "enterprise"
 
 
 async def test_many_keys_are_opened_with_one_read_and_the_open_ones_keep_their_count(
@@ -131,7 +131,7 @@ async def test_many_keys_are_opened_with_one_read_and_the_open_ones_keep_their_c
     statements.clear()
     await meter.open(key, *others, others[0])
     assert len(statements) == 1
-    assert [meter.used(each.key_id, rig.clock()) for each in (key, *others)] == [5, 200, 0, 0]
+    assert [meter.used(each.key_id, rig.clock.now_ms) for each in (key, *others)] == [5, 200, 0, 0]
     await meter.open(key, *others)
     await meter.open()
     assert len(statements) == 1, "they are all open"
@@ -144,20 +144,20 @@ async def test_two_nodes_add_up(rig: Rig, key: Key) -> None:
         node.add(key.key_id, 100)
     for node in nodes:
         await node.flush()
-    assert await stored_usage(rig.store, key, rig.clock()) == 200
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 200
     nodes[0].add(key.key_id, 1)
     await nodes[0].flush()
-    assert nodes[0].used(key.key_id, rig.clock()) == 201, "the other node's bytes are heard of"
+    assert nodes[0].used(key.key_id, rig.clock.now_ms) == 201, "the other node's bytes are heard of"
 
 
 async def test_a_reset_exactly_at_the_boundary_loses_and_doubles_no_byte(
     meter: Meter, rig: Rig, key: Key
 ) -> None:
-    first = period_at(key.created_at_ms, rig.clock())
+    first = period_at(key.created_at_ms, rig.clock.now_ms)
     rig.clock.now_ms = first.end_ms - 1
     meter.add(key.key_id, 900)
     rig.clock.now_ms = first.end_ms
-    assert meter.used(key.key_id, rig.clock()) == 0
+    assert meter.used(key.key_id, rig.clock.now_ms) == 0
     meter.add(key.key_id, 5)
     await meter.flush()
     assert await rig.store.usage.total(UsageCell(key.key_id, first.start_ms)) == 900
@@ -175,7 +175,7 @@ async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
             meter.add(key.key_id, delivered.pop())
 
     meter.collect.subscribe(collect)
-    ending = period_at(key.created_at_ms, rig.clock())
+    ending = period_at(key.created_at_ms, rig.clock.now_ms)
     rig.clock.now_ms = ending.end_ms - 100
     await meter.round()
     delivered.append(10)
@@ -218,7 +218,7 @@ async def test_on_warning_is_called_once_per_period_with_the_report(
     assert [(key_id, report.data_usage.bytes_used) for key_id, report in told] == [
         (key.key_id, 800)
     ]
-    rig.clock.now_ms = period_at(key.created_at_ms, rig.clock()).end_ms
+    rig.clock.now_ms = period_at(key.created_at_ms, rig.clock.now_ms).end_ms
     meter.add(key.key_id, 800)
     await meter.flush()
     assert len(told) == 2
@@ -242,7 +242,7 @@ async def test_usage_that_jumps_over_both_marks_warns_before_it_ends(
 async def test_a_reset_lets_a_key_in_again(meter: Meter, rig: Rig, key: Key) -> None:
     meter.add(key.key_id, 1_001)
     assert meter.over(key.key_id)
-    rig.clock.now_ms = period_at(key.created_at_ms, rig.clock()).end_ms
+    rig.clock.now_ms = period_at(key.created_at_ms, rig.clock.now_ms).end_ms
     assert not meter.over(key.key_id)
 
 
@@ -291,8 +291,8 @@ async def test_a_doubtful_answer_is_asked_again_and_counts_once(
             await meter.flush()
         meter.add(key.key_id, 1)
     await meter.flush()
-    assert await stored_usage(rig.store, key, rig.clock()) == 12
-    assert meter.used(key.key_id, rig.clock()) == 12
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 12
+    assert meter.used(key.key_id, rig.clock.now_ms) == 12
 
 
 async def test_a_flush_that_is_cancelled_counts_once(rig: Rig, key: Key) -> None:
@@ -306,7 +306,7 @@ async def test_a_flush_that_is_cancelled_counts_once(rig: Rig, key: Key) -> None
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     await meter.close()
-    assert await stored_usage(rig.store, key, rig.clock()) == 39
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 39
 
 
 async def test_a_clean_stop_loses_nothing(rig: Rig, key: Key) -> None:
@@ -316,7 +316,7 @@ async def test_a_clean_stop_loses_nothing(rig: Rig, key: Key) -> None:
     meter.add(key.key_id, 10)
     faults.before = faults.after = 1
     await meter.close()
-    assert await stored_usage(rig.store, key, rig.clock()) == 10
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 10
 
 
 async def test_a_stop_that_cannot_write_says_what_is_lost(
@@ -343,7 +343,7 @@ async def test_usage_is_flushed_at_least_every_second(rig: Rig, key: Key) -> Non
             await asyncio.sleep(0.001)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert await stored_usage(rig.store, key, rig.clock()) == 10
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 10
 
 
 async def test_a_key_with_its_own_allowance_is_over_by_that(rig: Rig, meter: Meter) -> None:
@@ -614,7 +614,7 @@ async def test_each_round_without_the_store_reaches_the_file(
         meter._writing.cancel()
     file.release()  # as the kernel does when the node is killed
     assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 12
-    assert await stored_usage(rig.store, key, rig.clock()) == 12
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 12
 
 
 async def test_when_the_store_is_back_the_file_is_emptied_and_nothing_counts_twice(
@@ -636,7 +636,7 @@ async def test_when_the_store_is_back_the_file_is_emptied_and_nothing_counts_twi
     file.release()
     file.path.write_bytes(kept)  # a crash before it was emptied
     assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 0
-    assert await stored_usage(rig.store, key, rig.clock()) == 20
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 20
 
 
 class Slow(Away):
@@ -672,10 +672,10 @@ async def test_usage_that_was_collected_during_a_slow_write_stays_in_the_file_af
     slow.go_on.set()
     assert meter._writing is not None
     await meter._writing
-    assert await stored_usage(rig.store, key, rig.clock()) == 10
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 10
     file.release()  # as the kernel does when the node is killed
     assert await apply_files(tmp_path, NAME, rig.store, START_MS) == 7
-    assert await stored_usage(rig.store, key, rig.clock()) == 17
+    assert await stored_usage(rig.store, key, rig.clock.now_ms) == 17
 
 
 async def test_the_file_is_empty_again_after_a_fast_write_though_usage_goes_on(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
+from clocks import SteppedClock
 from databases import KINDS, database
 from onebook.accounts import Admin, Meter
 from onebook.accounts.billing import period_at
@@ -20,7 +21,7 @@ from onebook.errors import ServiceUnavailable
 from onebook.model import Tier
 from onebook.store import AuditedChange, Store, UsageCell
 
-from .conftest import PEPPER, START_MS, Clock
+from .conftest import PEPPER, START_MS
 from .test_usage import Faults
 
 EXAMPLES = 12
@@ -35,7 +36,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.clock = Clock()
+        self.clock = SteppedClock(START_MS)
         self.stored: Counter[UsageCell] = Counter()  # what the store must hold
         self.fresh: Counter[UsageCell] = Counter()  # counted, in no batch yet
         self.batch: Counter[UsageCell] = Counter()  # in a batch whose answer has not come

@@ -122,7 +122,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 def make_world(store: Store) -> World:
     clock = Clock()
-    accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
+    accounts = Accounts(store, PEPPER, clock=made_of(wall_ms=clock.now_ms))
 
     async def sleep(seconds: float) -> None:
         clock.pass_ms(round(seconds * 1_000))

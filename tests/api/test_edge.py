@@ -1,4 +1,7 @@
-"""What holds for every answer: sizes, headers, errors in our words, no trace, nothing leaked."""
+"""What holds for every answer: sizes, headers, errors in our words, no trace, nothing leaked.
+
+Requests of routes are authenticated, counted and parsed, in this order.
+"""
 
 import asyncio
 import json
@@ -16,7 +19,7 @@ from api.conftest import World, bearer, client_of
 from api.sockets import serving
 from api.test_sessions import is_problem
 from onebook.api import create_app
-from onebook.api.context import Caller, read_body
+from onebook.api.edge import Caller, body_schema, read_body
 from onebook.config import ApiSettings
 from onebook.errors import DataLimitReached, InvalidExchange, ServiceUnavailable
 
@@ -390,3 +393,50 @@ async def test_cors_admits_the_origins_of_the_settings(world: World) -> None:
             assert "Origin" in refused.headers["vary"]
         foreign = await client.get("/api/v1/", headers={"Origin": "https://evil.example"})
         assert "access-control-allow-origin" not in foreign.headers
+
+
+TRANSACTIONS = "/api/v1/transactions"
+
+
+class Body(BaseModel):
+    limit: int
+
+
+def test_the_schema_of_a_body_refers_to_components() -> None:
+    body = body_schema(Body)["requestBody"]
+    assert isinstance(body, dict)
+    schema = body["content"]["application/json"]["schema"]
+    assert body["required"] is True
+    assert schema["properties"]["limit"]["type"] == "integer"
+
+
+async def test_two_authorization_headers_are_no_token(client: httpx.AsyncClient, key: str) -> None:
+    token = (await bearer(client, key))["Authorization"]
+    answer = await client.post(
+        TRANSACTIONS, headers=[("Authorization", token), ("Authorization", token)]
+    )
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_session")
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"exchange": "bybit", "what": 1}'])
+async def test_a_body_costs_nothing_before_the_session_and_a_token_of_the_rate_after_it(
+    client: httpx.AsyncClient, key: str, content: bytes
+) -> None:
+    answer = await client.post(TRANSACTIONS, content=content)
+    assert answer.status_code == 401
+    assert "X-RateLimit-Remaining" not in answer.headers
+    headers = await bearer(client, key)
+    remaining = []
+    for _ in range(2):
+        answer = await client.post(TRANSACTIONS, content=content, headers=headers)
+        assert answer.status_code == 400
+        remaining.append(int(answer.headers["X-RateLimit-Remaining"]))
+    assert remaining[0] - remaining[1] == 1
+
+
+async def test_a_public_request_counts_for_its_address(client: httpx.AsyncClient) -> None:
+    remaining = [
+        int((await client.get("/api/v1/exchanges")).headers["X-RateLimit-Remaining"])
+        for _ in range(2)
+    ]
+    assert remaining[0] - remaining[1] == 1

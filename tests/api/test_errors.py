@@ -154,7 +154,7 @@ async def exchange_down(one: Caller, label: str) -> None:
 
 async def database_away(one: Caller, label: str) -> None:
     away = Store("postgresql://nobody@127.0.0.1:1/none")
-    one.node.accounts = Accounts(away, PEPPER, clock_ms=one.node.clock.now_ms)
+    one.node.accounts = Accounts(away, PEPPER, clock=made_of(wall_ms=one.node.clock.now_ms))
     one.node.app = create_app(one.node.services())
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from api.conftest import BYBIT_TYPES, UNIFIED_TYPES, WRONG_KEY, World, give_credentials
 from api.test_sessions import is_problem
+from onebook.transactions.availability import Availability
 
 
 async def test_4_exchanges_is_one_entry_bybit(client: httpx.AsyncClient) -> None:
@@ -38,11 +39,18 @@ async def test_5_without_credentials_none_are_claimed(client: httpx.AsyncClient)
     }
 
 
+async def looked_up(world: World) -> None:
+    """Wait for the vault, which a slow machine reads later than an answer waits for."""
+    while Availability.UNKNOWN in (await world.transactions.availability.all()).values():
+        pass
+
+
 async def test_5_credentials_that_are_refused_are_there_and_of_no_use(
     world: World, client: httpx.AsyncClient
 ) -> None:
     await give_credentials(world, WRONG_KEY)
     assert (await world.transactions.validate("bybit", testnet=False)).info is None
+    await looked_up(world)
     facts = (await client.get("/api/v1/exchanges/credentials")).json()["details"]["bybit"]
     assert (facts["has_internal_credentials"], facts["can_use_without_api_keys"]) == (True, False)
 
@@ -51,6 +59,7 @@ async def test_5_credentials_are_internal_and_none_is_asked_for(
     world: World, client: httpx.AsyncClient
 ) -> None:
     await give_credentials(world)
+    await looked_up(world)
     answer = await client.get("/api/v1/exchanges/credentials")
     assert answer.json() == {
         "exchanges_with_internal_credentials": ["bybit"],

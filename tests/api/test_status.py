@@ -195,3 +195,18 @@ async def test_requests_with_a_session_count_per_key_at_the_rate_of_its_tier(
         world.clock.pass_ms(int(refused.headers["retry-after"]) * 1000)
         again = await client.get("/api/v1/session-status", headers=headers)
         assert again.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        (HealthFacts(ready=True), "healthy"),
+        (HealthFacts(ready=True, active_exchanges=3), "healthy"),
+        (HealthFacts(ready=False), "degraded"),
+        (HealthFacts(ready=True, problems=("The database does not answer.",)), "degraded"),
+        (HealthFacts(ready=True, draining=True), "draining"),
+        (HealthFacts(ready=False, draining=True, problems=("x",)), "draining"),
+    ],
+)
+def test_draining_comes_before_degraded_before_healthy(facts: HealthFacts, word: str) -> None:
+    assert facts.status == word

@@ -13,8 +13,7 @@ from e2e.service import settings_in
 from onebook import app
 from onebook.cli.common import size
 from onebook.cli.main import app as commands
-from onebook.cli.scrape import Between, Scrape
-from onebook.cli.top_view import Readiness, screen, span
+from onebook.cli.top_view import Between, Readiness, Scrape, screen, span
 
 HISTOGRAM = """\
 # TYPE lag histogram

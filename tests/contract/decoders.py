@@ -30,7 +30,7 @@ from onebook.accounts.pepper import load_pepper
 from onebook.accounts.usage import FILE_MARK, SLOT_BYTES, newest_content
 from onebook.cli.environment import variables
 from onebook.cli.market_lines import read_fees
-from onebook.cli.scrape import Scrape
+from onebook.cli.top_view import Scrape
 from onebook.client.failures import Refused
 from onebook.client.session import decoded
 from onebook.client.shapes import exact
@@ -356,7 +356,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "request body",
-        ("api/context.py", "api/transactions.py"),
+        ("api/edge.py", "api/transactions.py"),
         lambda content: TransactionsRequest.model_validate_json(content, strict=True),
         *(ValidationError, MIB, "BODY_BYTES_MAX"),
         (b'{"exchange":"bybit","transaction_types":["trades"],"limit":5}',),
@@ -372,7 +372,7 @@ DECODERS: Final = (
     Decoder(
         *(
             "metrics",
-            ("cli/scrape.py", "cli/top.py"),
+            ("cli/top_view.py", "cli/top.py"),
             text(lambda words: Scrape(words, 0.0)),
             ValueError,
         ),

@@ -105,6 +105,39 @@ async def until_closed(client):
             return closed.rcvd.code, kinds
 
 
+async def test_the_demo_takes_the_next_port_where_its_own_is_taken_and_says_which():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with process("demo", "--port", str(port), COLUMNS="200") as demo:
+            words = rf"Port {port} is in use; the demo listens on port (\d+)\."
+            chosen = int((await read_until(demo.stdout, words)).group(1))
+            page = await read_until(demo.stdout, r"the live page +http://127\.0\.0\.1:(\d+)/")
+    assert int(page.group(1)) == chosen > port
+
+
+async def test_a_replay_says_how_to_create_a_key_and_then_which_key_it_accepts(samples, tmp_path):
+    recording = str(samples / "exchange_frames" / "POLONIEX.ws.1.0")
+    environment = {"XDG_DATA_HOME": str(tmp_path)}
+    async with process("replay", recording, "--port", "0", **environment) as replay:
+        await read_until(replay.stdout, r"has none yet")
+        await read_until(replay.stdout, r"accounts create me\n")
+        await read_until(replay.stdout, r"keys create me\)\n")
+    for command in ("accounts create me", "keys create me"):
+        async with process(*command.split(), **environment) as created:
+            status, key, _ = await ended(created)
+        assert status == 0
+    async with process("replay", recording, "--port", "0", **environment) as replay:
+        await read_until(replay.stdout, "with an API key of its database")
+        shown = await read_until(replay.stdout, r"(ob_live_\w+)\.\.\.  me")
+        url = await read_until(replay.stdout, r"watch \S+/\S+ --url (\S+)")
+        words = ("watch", "BTC/USDT", "--url", url.group(1), "--updates", "1")
+        async with process(*words, ONEBOOK_KEY=key.strip()) as watch:
+            status, out, _ = await ended(watch)
+    assert key.startswith(shown.group(1))
+    assert status == 0
+    assert "poloniex" in out
+
+
 async def test_a_taken_port_is_one_clear_line_and_status_2(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -117,7 +117,7 @@ class Node:
             store,
             PEPPER,
             settings=AccountsSettings(allowance_bytes=allowance_bytes),
-            clock_ms=self.clock.wall_ms,
+            clock=self.clock,
         )
         self.books = Books()
         self.market = make_market(self.books, listed)

@@ -42,6 +42,9 @@ from onebook.gateway.processor import HANDLERS, KEYLESS
         ({"more": 1}, 'Unknown field "more".'),
         ({"fill": {"more": 1}}, 'Unknown field "more".'),
         ({"id": [1]}, "id: must be text or a number."),
+        ({"view": 1}, "view: must be text of 1 to 32 characters."),
+        ({"view": ""}, "view: must be text of 1 to 32 characters."),
+        ({"view": "v" * 33}, "view: must be text of 1 to 32 characters."),
         ({"symbol": 7}, 'symbol: must be a pair such as "BTC/USDT", of at most 64 characters.'),
     ],
 )

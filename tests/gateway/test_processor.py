@@ -320,7 +320,7 @@ def test_a_flood_before_authenticating_closes_4113(stranger, message):
     assert answers[40][-1].code == 4113
 
 
-ONE, TWO = (StreamKey(symbol=symbol, exchanges=("okx",)) for symbol in ("A/B", "C/D"))
+ONE, TWO = ((StreamKey(symbol=symbol, exchanges=("okx",)), None) for symbol in ("A/B", "C/D"))
 
 
 def test_a_view_counts_once_however_many_connections_have_it():

@@ -127,6 +127,27 @@ async def test_subscribing_twice_while_behind_owes_one_book(slow):
     assert len(slow.node.gateway.fanout.missed(slow.connection.output)) == 1
 
 
+async def test_each_view_of_a_client_that_was_behind_gets_the_newest_book(slow):
+    options = slow.connection.processor.subscriptions[SYMBOL, None].options
+    sent = {name: getattr(options, name) for name in ("depth", "interval_ms", "mode", "levels")}
+    await slow.sleeper.say(
+        type="subscribe_aggregated", symbol=SYMBOL, exchanges=["okx"], view="b", **sent
+    )
+    assert (await slow.sleeper.until_book())["view"] == "b"
+    await slow.fall_asleep()
+    newest = await slow.update()
+    missed = slow.node.gateway.fanout.missed(slow.connection.output)
+    assert {view for _, view in missed} == {None, "b"}
+    slow.sleeper.socket.transport.resume_reading()
+    last = {}
+    while set(last.values()) != {newest["update_number"]} or len(last) < 2:
+        message = await slow.sleeper.until_book()
+        view, number = message.get("view"), message["update_number"]
+        if message["type"] == "aggregated_orderbook_delta":
+            assert message["previous_update_number"] == last.get(view, number - 1)
+        last[view] = number
+
+
 async def test_statuses_are_not_queued_for_a_client_behind(slow):
     await slow.fall_asleep()
     held = slow.connection.transport.get_write_buffer_size()

@@ -19,6 +19,7 @@ import pytest
 from msgspec import json
 from typer.testing import CliRunner
 
+from clocks import SteppedClock
 from databases import KINDS, database
 from disks import filled, small_disk
 from onebook import config
@@ -88,7 +89,7 @@ async def works(settings: Settings, text: str) -> None:
     """The key opens, its usage is there, and the credentials can be read."""
     async with Store(settings.store.url) as store:
         pepper = load_pepper(settings.store.pepper_file)
-        async with Accounts(store, pepper, clock_ms=lambda: NOW_MS) as accounts:
+        async with Accounts(store, pepper, clock=SteppedClock(NOW_MS)) as accounts:
             key = await accounts.verify_key(text, NOW_MS)
         assert (key.username, key.tier) == ("alice", Tier.PREMIUM)
         cell = UsageCell(key.key_id, NOW_MS)

@@ -98,7 +98,7 @@ class World:
         catalogue = Catalogue(self.venues)
         self.gateway = Gateway(
             GATEWAY,
-            accounts=Accounts(Store(NO_DATABASE), Peppers(b"p" * 32), clock_ms=self.clock.wall_ms),
+            accounts=Accounts(Store(NO_DATABASE), Peppers(b"p" * 32), clock=self.clock),
             books=self.books,
             catalogue=catalogue,
             supervisor=Links(self.links, self.books, levels_max, catalogue.state),

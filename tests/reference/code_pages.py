@@ -7,7 +7,7 @@ from typing import Any
 
 from onebook import config, gateway
 from onebook.api import WebSocketFacts
-from onebook.api.asyncapi import advice, asyncapi_document
+from onebook.api.documents import advice, asyncapi_document
 from onebook.cli import commands
 from onebook.cli.config import toml
 from onebook.config.settings import data_dir
@@ -106,8 +106,8 @@ def command_line() -> str:
         "Commands",
         "`onebook.cli`",
         "Every command of `onebook` with its arguments and an example.",
-        "`--help` says the same. Status 0 is success, 2 a wrong use; what else a command ends with"
-        " stands in its text.",
+        "`--help` prints the same. Exit status 0: success; 2: wrong usage; other statuses are in"
+        " the text of their command.",
         *parts,
     )
 

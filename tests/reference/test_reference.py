@@ -9,8 +9,7 @@ from msgspec.structs import replace
 pytest.importorskip("ccxt", reason="ccxt is one of the judges (dependency group `judges`)")
 
 from contract.venue import CHANNELS
-from onebook.cli.exchange_facts import listed
-from onebook.cli.exchange_page import confirmed_part, index, page
+from onebook.cli.exchange_facts import confirmed_part, index, listed, page
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import LossDetection
 from onebook.exchanges.kit.quality import (

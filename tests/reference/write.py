@@ -42,7 +42,7 @@ def write() -> None:
 
 def pages() -> dict[str, str]:
     """Every page by the name of its file."""
-    from onebook.cli.exchange_page import index, page
+    from onebook.cli.exchange_facts import index, page
     from onebook.exchanges import EXCHANGES
 
     return {"README.md": index()} | {f"{name}.md": page(EXCHANGES[name]) for name in EXCHANGES}

@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from databases import DatabaseProxy, database
 from disks import filled, small_disk
+from onebook.clock import ManualClock
 from onebook.errors import ConfigError, DatabaseUnavailable, ServiceUnavailable
 from onebook.store import Store
 from onebook.store.database import CONNECTIONS_MAX, READS, WRITES, Outage, open_engine
@@ -198,7 +199,7 @@ async def test_connections_that_the_network_lost_are_opened_again_and_fail_nothi
 @pytest.fixture
 def outage(caplog: pytest.LogCaptureFixture) -> Outage:
     caplog.set_level("INFO", "onebook.store")
-    return Outage(monotonic=lambda: 0.0)
+    return Outage(ManualClock())
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:

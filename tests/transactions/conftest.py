@@ -65,7 +65,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None, **optio
         clock=made_of(wall_ms=clock.now_ms, monotonic=clock.now_s, sleep=sleep),
         **options,
     )
-    accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
+    accounts = Accounts(store, PEPPER, clock=made_of(wall_ms=clock.now_ms))
     node = Node(clock, store, accounts, Admin(store, PEPPER), service, exchange)
     node.transport, node.vault = transport, vault
     node.app = create_app(node.services())

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from onebook.clock import ManualClock
 from onebook.errors import ConfigError, ServiceUnavailable
 from onebook.transactions.adapter import RequestVerdict
 from onebook.transactions.availability import LOOKUP_INTERVAL_S, Availability, AvailabilityCache
@@ -16,7 +17,7 @@ class Scripted:
     def __init__(self) -> None:
         self.stored: Any = object()
         self.said: RequestVerdict | None = None
-        self.now_s = 0.0
+        self.clock = ManualClock()
         self.asked = 0
         self.hangs: asyncio.Event | None = None
 
@@ -32,7 +33,7 @@ class Scripted:
         return self.stored
 
     def availability(self) -> AvailabilityCache:
-        return AvailabilityCache({"x": self}, self.get, lambda: self.now_s)  # type: ignore[dict-item]
+        return AvailabilityCache({"x": self}, self.get, self.clock)  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ async def test_the_vault_is_looked_into_once_in_a_while() -> None:
     here = Scripted()
     availability = here.availability()
     for now_s in (0.0, LOOKUP_INTERVAL_S / 2, LOOKUP_INTERVAL_S):
-        here.now_s = now_s
+        here.clock.move_to(now_s)
         await availability.all()
     assert here.asked == 2
 
@@ -78,7 +79,7 @@ async def test_a_vault_that_does_not_answer_delays_no_health_and_is_asked_once(
         while await availability.all() != {"x": Availability.OPERATIONAL}:
             await asyncio.sleep(0)
         here.hangs.clear()
-        here.now_s += LOOKUP_INTERVAL_S
+        here.clock.move_to(here.clock.now_s + LOOKUP_INTERVAL_S)
         assert await availability.all() == {"x": Availability.OPERATIONAL}, "what was found last"
     assert here.asked == 2
     await availability.close()

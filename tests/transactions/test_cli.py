@@ -1,5 +1,6 @@
 """`onebook credentials` and `onebook transactions` as the operator runs them."""
 
+import calendar
 import json
 import os
 import pty
@@ -269,15 +270,17 @@ class TestFetch:
     def test_the_ending_of_the_file_says_the_format(self, ready: Run, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")
         words = "transactions", "fetch", "--types", "deposits", "--from", "12d", "-o"
-        begins = {"a.csv": b"transaction_id,", "a.parquet": b"PAR1", "a.jsonl": b"{", "a": b"{"}
+        begins = {"a.csv": b"transaction_id,", "a.parquet": b"PAR1", "a.jsonl": b"{"}
         for name, begin in begins.items():
             assert ready(*words, str(tmp_path / name)).exit_code == 0
             assert (tmp_path / name).read_bytes().startswith(begin)
-        for name in ("year.xlsx", "year.json", "year.csv.gz"):
+        for name in ("year.xls", "year.json", "year.csv.gz", "year"):
             refused(ready(*words, str(tmp_path / name)), name, ".jsonl", ".csv", ".parquet")
             assert not (tmp_path / name).exists()
-        assert ready(*words, str(tmp_path / "b.csv"), "--format", "jsonl").exit_code == 0
-        assert (tmp_path / "b.csv").read_bytes().startswith(b"{")
+        refused(ready(*words, str(tmp_path / "b.csv"), "--format", "jsonl"), "ends in .jsonl")
+        assert not (tmp_path / "b.csv").exists()
+        assert ready(*words, str(tmp_path / "b"), "--format", "jsonl").exit_code == 0
+        assert (tmp_path / "b").read_bytes().startswith(b"{")
 
     def test_what_a_tax_form_leaves_out_is_said(self, ready: Run, tmp_path: Path) -> None:
         output = tmp_path / "tax.csv"
@@ -325,11 +328,30 @@ class TestFetch:
             at_ms for at_ms in of_day if at_ms <= day_ms + DAY_MS // 2
         ]
 
+    def test_a_year_is_that_of_its_time_zone(
+        self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
+    ) -> None:
+        _, simulated = exchange
+        output, zone = tmp_path / "year.jsonl", "+02:30"
+        year = time.gmtime().tm_year
+        words = "transactions", "fetch", "--types", "ledger", "-o", str(output)
+        got = ready(*words, "--year", str(year), "--time-zone", zone)
+        assert got.exit_code == 0, got.output
+        assert f"{year}-01-01 00:00" in got.stdout
+        assert "Times of this table are in UTC+02:30; those of the file are in UTC." in got.stdout
+        start_ms = calendar.timegm((year, 1, 1, 0, 0, 0)) * 1_000 - 150 * 60_000
+        tables = (simulated.account.fund_ledger, *simulated.account.books.tables.values())
+        booked = [entry.at_ms for table in tables for entry in table.entries]
+        lines = map(json.loads, output.read_text().splitlines())
+        assert sorted(line["timestamp"] for line in lines) == sorted(
+            at_ms for at_ms in booked if at_ms >= start_ms
+        )
+
     def test_a_line_of_the_table_fits_a_narrow_terminal(
         self, ready: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(console, "_width", 80)
-        result = ready("transactions", "fetch", "-o", str(tmp_path / "out"))
+        result = ready("transactions", "fetch", "-o", str(tmp_path / "out.csv"))
         assert "leverage_token_trades " in result.stdout
         assert "…" not in result.stdout
         lines = [line.split() for line in result.stdout.splitlines()]
@@ -359,19 +381,18 @@ class TestFetch:
 
         simulated._keys[KEY.api_key] = replace(KEY, permissions={"Spot": ("SpotTrade",)})
         try:
-            result = ready(
-                "transactions", "fetch", "--types", "trades,deposits", "-o", str(tmp_path / "out")
-            )
+            words = "--types", "trades,deposits", "-o", str(tmp_path / "out.csv")
+            result = ready("transactions", "fetch", *words)
         finally:
             simulated._keys[KEY.api_key] = KEY
         assert result.exit_code == 1
         assert "permission_denied" in result.stdout
         assert "deposits: The API key has no permission" in result.stdout
-        assert (tmp_path / "out").exists()
+        assert (tmp_path / "out.csv").exists()
 
     def test_without_credentials_there_is_no_file(self, run: Run, tmp_path: Path) -> None:
         run("credentials", "set", "bybit", "--testnet", typed=typed_key())
-        refused(run("transactions", "fetch", "-o", str(tmp_path / "out")), "no Bybit mainnet")
+        refused(run("transactions", "fetch", "-o", str(tmp_path / "out.csv")), "no Bybit mainnet")
         assert list(tmp_path.glob("out*")) == []
 
     @pytest.mark.parametrize(
@@ -383,14 +404,17 @@ class TestFetch:
             (("--from", "yesterday"), "yesterday"),
             (("--from", "now", "--to", "30d"), "after end_time"),
             (("--from", "2001-01-01", "--to", "2002-01-01"), "end_time is earlier"),
+            (("--year", "25"), "25 is not a year"),
+            (("--year", "2025", "--to", "now"), "--year"),
+            (("--year", "2025", "--time-zone", "Berlin"), "Did you mean Europe/Berlin"),
             (("-o", "."), "is a directory"),
-            (("-o", "nowhere/out"), "No such file or directory"),
+            (("-o", "nowhere/out.csv"), "No such file or directory"),
         ],
     )
     def test_bad_input_is_one_clear_line(
         self, ready: Run, tmp_path: Path, words: tuple[str, ...], says: str
     ) -> None:
-        refused(ready("transactions", "fetch", "-o", str(tmp_path / "out"), *words), says)
+        refused(ready("transactions", "fetch", "-o", str(tmp_path / "out.csv"), *words), says)
         assert list(tmp_path.glob("out*")) == []
 
 

@@ -79,7 +79,7 @@ async def states(page: Page, address: str, market: Market) -> AsyncIterator[str]
     yield "documentation"
 
 
-@pytest.mark.parametrize("width", [390, 683])
+@pytest.mark.parametrize("width", [390, 683, 1366])
 async def test_axe_finds_no_violation(page: Page, address: str, market: Market, width: int) -> None:
     market.names = market.listed = list(ALL)
     market.crossed = True

@@ -145,6 +145,7 @@ async def test_without_updates_nothing_is_said_to_be_now(
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(f"/^Crossed now/.test({text('.crossing-text')})")
     await page.until(f"/^now: mid/.test({text('.history-text')})")
+    await page.until(f"Number({text('.rate')}) > 1")
     market.frozen = True
     said = f"{text('.age')}.match(/(\\d+) s ago/)"
     old = await page.until(f"({said} ?? [])[1]")
@@ -175,7 +176,10 @@ async def test_a_level_is_read_out_by_mouse_finger_and_keys_and_spoken_only_for_
     await page.run(key(".scroller", "Escape"))
     await page.until(f"/^Point at a level/.test({text('.readout')})")
     live = "[...document.querySelectorAll('.panel [aria-live], .panel [role=status]')]"
-    assert await page.run(f"{live}.map((one) => one.className)") == ["spoken unseen"]
+    assert await page.run(f"{live}.map((one) => one.className)") == [
+        "spoken unseen",
+        "heat-spoken unseen",
+    ]
 
 
 async def test_two_hundred_levels_scroll_with_the_middle_in_sight(

@@ -37,6 +37,23 @@ async def show(page: Page, address: str, market: Market) -> None:
     await page.until(BUSY)
 
 
+RULE = (
+    "After 1 second without an update the ladder is marked old. After 2 seconds without an update"
+    " from a stream that had at least one a second, or without a connection, mid, cost, crossings"
+    " and “live” are withdrawn."
+)
+
+
+async def test_the_foot_of_the_page_and_the_documentation_say_the_same(
+    page: Page, address: str
+) -> None:
+    await page.open(address + "/")
+    assert RULE in await page.run("document.querySelector('footer').innerText")
+    await page.go(f"{address}/docs/explanation/honesty")
+    said = await page.run("document.querySelector('main').innerText.replaceAll(/\\s+/g, ' ')")
+    assert RULE in said
+
+
 async def test_a_book_without_updates_is_old_and_then_withdrawn(
     page: Page, address: str, market: Market
 ) -> None:

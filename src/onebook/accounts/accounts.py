@@ -5,8 +5,7 @@ caches (`cache.py`, `sessions.py`) and the gateway.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -25,6 +24,7 @@ from onebook.accounts.sessions import (
     is_over,
 )
 from onebook.accounts.usage import Meter, UsageFile, UsageReport, stored_usage, usage_report
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import AccountsSettings
 from onebook.errors import (
     AccountSuspended,
@@ -56,11 +56,6 @@ class _Opened(NamedTuple):
     secret: bytes
 
 
-def wall_clock_ms() -> int:
-    """Unix time in milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 class Accounts:
     """Keys, sessions, limits and usage of one node; entering it starts its two tasks.
 
@@ -74,7 +69,7 @@ class Accounts:
         peppers: Peppers,
         *,
         settings: AccountsSettings | None = None,
-        clock_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock = SYSTEM_CLOCK,
         usage_file: UsageFile | None = None,
         limits: RateLimiter | None = None,
         poll_interval_s: float = POLL_INTERVAL_S,
@@ -86,17 +81,15 @@ class Accounts:
         self.on_changed: Signal[[Key, Collection[bytes]]] = Signal()
         self.limits = limits or RateLimiter(self.settings.tiers)
         self.meter = Meter(
-            store, clock_ms, allowance_bytes=self.settings.allowance_bytes, file=usage_file
+            store, clock, allowance_bytes=self.settings.allowance_bytes, file=usage_file
         )
         self.lost_bytes = 0  # usage that could not be written when it stopped
         self._store = store
         self._peppers = peppers
-        self._clock_ms = clock_ms
+        self._clock = clock
         self._attempts = AttemptLimits(self.settings)
-        self._keys = KeyCache(store, clock_ms, on_read=self.meter.open)
-        self._sessions = Sessions(
-            store, peppers, clock_ms=clock_ms, per_key_max=sessions_per_key_max
-        )
+        self._keys = KeyCache(store, clock, on_read=self.meter.open)
+        self._sessions = Sessions(store, peppers, per_key_max=sessions_per_key_max, clock=clock)
         self._used_at_ms: dict[str, int] = {}
         self._rehashed: dict[bytes, Rehashed] = {}  # not stored yet, by the older digest
         self._stamp = 0
@@ -105,9 +98,9 @@ class Accounts:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        await require_same_pepper(self._store, self._peppers, self._clock_ms())
+        await require_same_pepper(self._store, self._peppers, self._clock.wall_ms())
         self._stamp = await self._store.accounts.newest_change()
-        self._keys.polled(self._clock_ms())
+        self._keys.polled(self._clock.wall_ms())
         self._tasks = [
             asyncio.create_task(self.watch(), name="accounts-watch"),
             asyncio.create_task(self.meter.run(), name="meter"),
@@ -246,7 +239,7 @@ class Accounts:
         """Poll the store for changes every second, until cancelled."""
         await every(
             self._poll_interval_s,
-            lambda: self.poll(self._clock_ms()),
+            lambda: self.poll(self._clock.wall_ms()),
             what="Watching the database for changed keys",
         )
 
@@ -300,7 +293,7 @@ class Accounts:
         if not self._rehashed:
             return
         rehashed = tuple(self._rehashed.values())
-        await self._store.accounts.rehash(rehashed, self._clock_ms())
+        await self._store.accounts.rehash(rehashed, self._clock.wall_ms())
         for each in rehashed:
             self._rehashed.pop(each.before, None)
 

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from onebook.accounts.keys import Key, key_of, status_at
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.errors import ServiceUnavailable
 from onebook.model import SECOND_MS, KeyStatus
 from onebook.store import Store
@@ -124,21 +125,21 @@ class ReadCache(Generic[N, V]):
 
     Args:
         read_all: Reads several names at once; what does not exist is left out.
-        clock_ms: Wall clock, Unix ms.
         fresh: Whether a value that was read at one time still counts at another, both Unix ms.
         kept_max: Values kept at most.
+        clock: Wall time.
     """
 
     def __init__(
         self,
         read_all: Callable[[Collection[N]], Coroutine[Any, Any, Mapping[N, V]]],
         *,
-        clock_ms: Callable[[], int],
         fresh: Callable[[int, int], bool] = fresh_since,
         kept_max: int = CACHED_MAX,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._read_all = read_all
-        self._clock_ms = clock_ms
+        self._clock = clock
         self._fresh = fresh
         self._kept_max = kept_max
         self._generation = 0
@@ -170,7 +171,7 @@ class ReadCache(Generic[N, V]):
 
     def start(self) -> ReadStart:
         """Start a read whose values will be passed to `keep`."""
-        return ReadStart(self._generation, self._clock_ms())
+        return ReadStart(self._generation, self._clock.wall_ms())
 
     def current(self, start: ReadStart) -> bool:
         """Whether nothing was changed since a read began."""
@@ -235,7 +236,7 @@ class KeyCache:
 
     Args:
         store: Where keys are read.
-        clock_ms: Wall clock, Unix ms.
+        clock: Wall time.
         on_read: Awaited with the keys of each read, before they are used.
         kept_max: Keys, and texts of keys, kept at most.
     """
@@ -243,21 +244,20 @@ class KeyCache:
     def __init__(
         self,
         store: Store,
-        clock_ms: Callable[[], int],
+        clock: Clock = SYSTEM_CLOCK,
         *,
         on_read: Callable[..., Awaitable[None]],
         kept_max: int = CACHED_MAX,
     ) -> None:
         self._store = store
-        self._clock_ms = clock_ms
         self._on_read = on_read
         self._polled_at_ms = 0
         self._expiring_at_ms: dict[str, int] = {}
         self._secrets: ReadCache[bytes, _Secret] = ReadCache(
-            self._read_secrets, clock_ms=clock_ms, fresh=self._fresh, kept_max=kept_max
+            self._read_secrets, fresh=self._fresh, kept_max=kept_max, clock=clock
         )
         self._keys: ReadCache[str, Key] = ReadCache(
-            self._read_keys, clock_ms=clock_ms, fresh=self._fresh, kept_max=kept_max
+            self._read_keys, fresh=self._fresh, kept_max=kept_max, clock=clock
         )
 
     @property

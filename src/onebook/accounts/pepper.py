@@ -1,14 +1,14 @@
 """Peppers: the secrets under which keys and tokens are digested, in a file beside the database.
 
-The file is created at the first start, with one pepper on a line of its own. Without it every key
-is unusable, so the database stores the ids of its peppers: a node without them does not start,
-instead of refusing every client.
+The file is created at the first start, with one pepper per line. No key works without its pepper.
+The database therefore stores the ids of its peppers, so that a node with the wrong file fails at
+the start instead of refusing every client.
 
-A stored key cannot be rehashed, because its text is not stored. So the file may hold several
-peppers: `rotate_pepper` adds one, which becomes the current one; a key that is used under an older
-one is rehashed then (`Accounts`); `retire_peppers` ends the older ones. The file is always changed
-so that it holds every pepper that the database uses: before the database at a rotation, after it
-when peppers are retired. Either step may be repeated after a crash.
+A key can only be rehashed when a client sends it, because its text is not stored. During a
+rotation the file therefore holds several peppers: `rotate_pepper` adds a new current one,
+`Accounts` rehashes each key at its next use, and `retire_peppers` removes the older ones. At any
+time the file holds every pepper that the database uses: a rotation changes the file first, retiring
+changes the database first. Both can be repeated after a crash.
 """
 
 import fcntl
@@ -35,17 +35,17 @@ log = logging.getLogger(__name__)
 
 
 class Peppers:
-    """The peppers of a node: those of its file, and which of them the database uses.
+    """The peppers in a node's file, and which of them the database uses.
 
     Args:
         known: The peppers, oldest first.
-        path: The file that they come from; read again when the database has another one.
+        path: Their file; it is read again when the database uses a pepper that is not known.
     """
 
     def __init__(self, *known: bytes, path: Path | None = None) -> None:
         self._known = {pepper_id(each): each for each in known}
         self._path = path
-        self._in_use = list(self._known)[:1]  # of a database that has none yet
+        self._in_use = list(self._known)[:1]  # until `adopt`: for a database without peppers
         self._missing: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -58,17 +58,17 @@ class Peppers:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The ids of the peppers that the database uses and the file lacks."""
+        """The ids of peppers that the database uses but the file lacks."""
         return self._missing
 
     @property
     def current_id(self) -> str:
-        """The id of the pepper that new digests are under."""
+        """The id of the pepper of new digests."""
         return self._in_use[-1]
 
     @property
     def current(self) -> bytes:
-        """The pepper that new digests are under."""
+        """The pepper of new digests."""
         return self._known[self.current_id]
 
     def digest(self, text: str) -> bytes:
@@ -80,7 +80,7 @@ class Peppers:
         return [digest(self._known[each], text) for each in reversed(self._in_use)]
 
     def adopt(self, rows: Sequence[PepperRow]) -> None:
-        """Set the peppers that a database uses; reload the file if one is missing."""
+        """Set the peppers that the database uses; read the file again if one is missing."""
         wanted = [row.pepper_id for row in rows if row.retired_at_ms is None]
         if not wanted:
             return
@@ -96,7 +96,7 @@ class Peppers:
                 ", ".join(missing),
             )
         self._missing = missing
-        if found:  # without any of them, those in use until now are as good
+        if found:  # otherwise keep the former ones
             self._in_use = found
 
     def _read_again(self, path: Path) -> None:
@@ -110,12 +110,12 @@ class Peppers:
 
 
 def pepper_id(pepper: bytes) -> str:
-    """The id of a pepper, which reveals nothing of it."""
+    """The id of a pepper; it does not reveal the pepper."""
     return hmac.digest(pepper, b"onebook: which pepper", "sha256")[:8].hex()
 
 
 def load_pepper(path: Path) -> Peppers:
-    """Read the peppers, or make the first if there is none yet.
+    """Read the pepper file; create it with a first pepper if it does not exist.
 
     Raises:
         ConfigError: The file is readable by others, holds no pepper, or cannot be read.
@@ -128,10 +128,10 @@ def load_pepper(path: Path) -> Peppers:
 
 
 async def require_same_pepper(store: Store, peppers: Peppers, now_ms: int = 0) -> None:
-    """Load the peppers that a database uses; a new database gets the first one.
+    """Require every pepper that the database uses; register the first one in a new database.
 
     Raises:
-        ConfigError: The file lacks one of them.
+        ConfigError: The file lacks a pepper.
     """
     rows = await store.accounts.list_peppers()
     if not rows:
@@ -152,13 +152,13 @@ async def require_same_pepper(store: Store, peppers: Peppers, now_ms: int = 0) -
 
 
 def waiting_pepper(path: Path, rows: Sequence[PepperRow]) -> str | None:
-    """The id of a pepper in the file that the database does not know yet."""
+    """The id of a prepared pepper: in the file, but not yet in the database."""
     ids = {row.pepper_id for row in rows}
     return next((each for each in map(pepper_id, _read(path)) if each not in ids), None)
 
 
 def prepare_pepper(path: Path, rows: Sequence[PepperRow]) -> str:
-    """Add a pepper to the file, unless one is there that the database does not know; its id.
+    """Add a pepper to the file unless one is already prepared; return its id.
 
     Raises:
         ConfigError: The file cannot be changed, or holds too many peppers.
@@ -177,7 +177,7 @@ def prepare_pepper(path: Path, rows: Sequence[PepperRow]) -> str:
 
 
 async def rotate_pepper(store: Store, path: Path, change: AuditedChange) -> str:
-    """Make a new pepper the current one: first in the file, then in the database; its id.
+    """Make a new pepper current, first in the file, then in the database; return its id.
 
     Raises:
         ConfigError: The file cannot be changed, or another process changes it.
@@ -189,10 +189,10 @@ async def rotate_pepper(store: Store, path: Path, change: AuditedChange) -> str:
 
 
 async def retire_peppers(store: Store, path: Path, change: AuditedChange) -> list[str]:
-    """End every pepper but the current one: first in the database, then in the file.
+    """Retire all peppers but the current one, first in the database, then in the file.
 
     Returns:
-        The ids of the keys that lost a text, because it was not used under the current pepper.
+        The ids of keys with a text that no longer works: it was not used since the rotation.
 
     Raises:
         ConfigError: The file cannot be changed, or another process changes it.
@@ -214,7 +214,7 @@ def remove_retired(path: Path, rows: Sequence[PepperRow]) -> None:
 
 @contextmanager
 def changing(path: Path) -> Iterator[None]:
-    """Lock a pepper file while it is changed, so that no process loses the pepper of another.
+    """Lock the pepper file during a change, so that no process overwrites the change of another.
 
     Raises:
         ConfigError: Another process changes it, or it cannot be used.
@@ -233,7 +233,7 @@ def changing(path: Path) -> Iterator[None]:
 
 
 def _create(path: Path) -> None:
-    """Create the file atomically, also when two nodes do so at once."""
+    """Create the file atomically; two nodes may do so at once."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -245,7 +245,7 @@ def _create(path: Path) -> None:
 
 
 def _write(path: Path, peppers: Sequence[bytes]) -> None:
-    """Replace the file atomically, synced to disk; keeps its owner when root writes it."""
+    """Replace the file atomically and sync it to disk; keep its owner if root writes it."""
     before = path.stat()
     with _drafted(path, peppers) as draft:
         if before.st_uid != os.geteuid():

@@ -6,7 +6,7 @@ Bearer credentials follow RFC 6750 section 2.1, their scheme RFC 9110 section 11
 
 import re
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 from uuid import uuid4
 
@@ -15,6 +15,7 @@ from msgspec import Struct
 from onebook.accounts.cache import ReadCache
 from onebook.accounts.keys import SECRET_BITS, SECRET_LENGTH, Key, base62
 from onebook.accounts.pepper import Peppers
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.errors import ApiKeyDisabled, InvalidSession, MissingAuthorization
 from onebook.model import DAY_MS
 from onebook.store import SessionRow, Store
@@ -55,18 +56,18 @@ class Sessions:
     Args:
         store: Where sessions live.
         peppers: Under which tokens are digested.
-        clock_ms: Wall clock, Unix ms.
         per_key_max: Live sessions of one key; the oldest goes.
+        clock: Wall time.
     """
 
     def __init__(
-        self, store: Store, peppers: Peppers, *, clock_ms: Callable[[], int], per_key_max: int
+        self, store: Store, peppers: Peppers, *, per_key_max: int, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._store = store
         self._peppers = peppers
         self._per_key_max = per_key_max
         self._cache: ReadCache[bytes, SessionRow] = ReadCache(
-            store.sessions.find, clock_ms=clock_ms, fresh=_fresh
+            store.sessions.find, fresh=_fresh, clock=clock
         )
 
     async def create(self, key: Key, secret: bytes, now_ms: int) -> RestSession:

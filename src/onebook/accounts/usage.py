@@ -21,10 +21,9 @@ import logging
 import os
 import secrets
 import threading
-import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -38,7 +37,7 @@ from sqlalchemy.exc import IntegrityError
 from onebook.accounts.billing import Period, period_after, period_at
 from onebook.accounts.keys import Key, status_at
 from onebook.accounts.periodic import every
-from onebook.clock import iso_ms
+from onebook.clock import SYSTEM_CLOCK, Clock, iso_ms
 from onebook.config import AccountsSettings, StoreSettings
 from onebook.errors import OnebookError
 from onebook.metrics import ALLOWANCE_MARKS, USAGE_FILE_FAILING, USAGE_FILE_IN_USE, USAGE_FLUSH_AGE
@@ -433,31 +432,28 @@ class Meter:
 
     Args:
         store: Where usage is written.
-        clock_ms: Wall clock, Unix ms.
+        clock: Wall time for periods, monotonic time for the age of the last flush.
         allowance_bytes: What a key may use in a period.
         file: Where usage is kept that the store does not take; None loses it at a crash.
-        monotonic: Seconds that only grow.
     """
 
     def __init__(
         self,
         store: Store,
-        clock_ms: Callable[[], int],
+        clock: Clock = SYSTEM_CLOCK,
         *,
         allowance_bytes: int = AccountsSettings().allowance_bytes,
         file: UsageFile | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.collect: Signal[[]] = Signal()
         self.on_over: Signal[[str]] = Signal()
         self.on_warning: Signal[[str, UsageReport]] = Signal()
         self.allowance_bytes = allowance_bytes
         self._store = store
-        self._clock_ms = clock_ms
+        self._clock = clock
         self._file = file
         self._file_failing = False
-        self._monotonic = monotonic
-        self._flushed_s = monotonic()
+        self._flushed_s = clock.monotonic()
         self._node_epoch = new_epoch() if file is None else file.epoch
         self._seq = 0
         self._counts: dict[str, _Count] = {}
@@ -471,7 +467,7 @@ class Meter:
 
     async def open(self, *keys: Key) -> None:
         """Load the usage of keys; afterwards bytes can be added to them."""
-        now_ms = self._clock_ms()
+        now_ms = self._clock.wall_ms()
         unknown = (key for key in keys if key.key_id not in self._counts)
         new = [_Count(key, period_at(key.created_at_ms, now_ms)) for key in unknown]
         if new:
@@ -505,7 +501,7 @@ class Meter:
 
     def add(self, key_id: str, count_bytes: int) -> None:
         """Count bytes handed to an open key."""
-        now_ms = self._clock_ms() if self._as_of_ms is None else self._as_of_ms
+        now_ms = self._clock.wall_ms() if self._as_of_ms is None else self._as_of_ms
         count = self._current(key_id, now_ms)
         count.used_bytes += count_bytes
         self._pending[count.cell] += count_bytes
@@ -516,7 +512,7 @@ class Meter:
 
     def over(self, key_id: str) -> bool:
         """Whether an open key has used more than its allowance."""
-        return self._mark(self._current(key_id, self._clock_ms())) is UsageMark.OVER
+        return self._mark(self._current(key_id, self._clock.wall_ms())) is UsageMark.OVER
 
     def report(self, key_id: str, now_ms: int) -> UsageReport:
         """What an open key has used, as clients receive it."""
@@ -531,7 +527,7 @@ class Meter:
 
     def flush_age_s(self) -> float:
         """Seconds since the store last took what there was to write."""
-        return self._monotonic() - self._flushed_s
+        return self._clock.monotonic() - self._flushed_s
 
     def _current(self, key_id: str, now_ms: int) -> _Count:
         count = self._counts[key_id]
@@ -547,14 +543,14 @@ class Meter:
                 the same batch under the same number.
         """
         self._collect()
-        began_s = self._monotonic()
+        began_s = self._clock.monotonic()
         async with self._flushing:
             await self._deliver()
             self._unconfirmed = self._next_batch()
             await self._deliver()
             if self._file is not None and self._file.holds_usage:
                 # Bytes counted during a fast write need not be in the file.
-                await self._keep(all_of_it=self._monotonic() - began_s >= SLOW_WRITE_S)
+                await self._keep(all_of_it=self._clock.monotonic() - began_s >= SLOW_WRITE_S)
 
     def _collect(self, as_of_ms: int | None = None) -> None:
         """Collect from the connections, and report the keys that crossed a mark.
@@ -588,9 +584,9 @@ class Meter:
         if batch is None:
             return
         number = (self._node_epoch, batch.seq)
-        totals = await self._store.usage.apply(number, batch.deltas, self._clock_ms())
+        totals = await self._store.usage.apply(number, batch.deltas, self._clock.wall_ms())
         self._unconfirmed = None
-        self._flushed_s = self._monotonic()
+        self._flushed_s = self._clock.monotonic()
         # The totals hold what other nodes delivered to the same keys.
         for cell, total in (totals or {}).items():
             count = self._counts[cell.key_id]
@@ -608,7 +604,7 @@ class Meter:
                 if mark is UsageMark.OVER:
                     self.on_over(cell.key_id)
                 else:
-                    self.on_warning(cell.key_id, self.report(cell.key_id, self._clock_ms()))
+                    self.on_warning(cell.key_id, self.report(cell.key_id, self._clock.wall_ms()))
 
     async def run(self, interval_s: float = FLUSH_INTERVAL_S) -> None:
         """Flush until cancelled."""
@@ -637,7 +633,7 @@ class Meter:
 
     def _await_midnight(self) -> None:
         """Collect at the midnight that comes before the next round, for the day that ends."""
-        now_ms = self._clock_ms()
+        now_ms = self._clock.wall_ms()
         left_ms = DAY_MS - now_ms % DAY_MS
         if left_ms <= MIDNIGHT_NEAR_MS:
             self._forget_midnight()
@@ -652,8 +648,8 @@ class Meter:
     async def _write(self) -> None:
         await self.flush()
         if self.flush_age_s() >= PROBE_S:
-            await self._store.facts.probe(self._clock_ms())
-            self._flushed_s = self._monotonic()
+            await self._store.facts.probe(self._clock.wall_ms())
+            self._flushed_s = self._clock.monotonic()
 
     async def _keep(self, *, all_of_it: bool = True) -> bool:
         """Write unconfirmed usage to the file, or clear it; whether that succeeded."""

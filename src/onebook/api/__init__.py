@@ -5,8 +5,7 @@ them.
 """
 
 from onebook.api.app import create_app
-from onebook.api.asyncapi import WebSocketFacts
-from onebook.api.services import HealthFacts, Services
+from onebook.api.services import HealthFacts, Services, WebSocketFacts
 
 __all__ = [
     "HealthFacts",

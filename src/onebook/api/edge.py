@@ -1,21 +1,27 @@
-"""Outermost ASGI middleware: size limit, security headers, metrics, access log, exceptions.
+"""Middleware around every request, and the request dependencies of routes.
 
-It logs the route's template, never the path, because the path of endpoint 3 contains a key.
+The middleware applies size limit and security headers, counts and logs, and answers unhandled
+exceptions. It logs the route's template, never the path, because the path of endpoint 3 contains a
+key. The dependencies authenticate, then apply the rate limit, then parse the body, so that a
+refused request is not parsed.
 """
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
+from fastapi import Depends, Request, Security
 from fastapi.responses import Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import Counter, Histogram
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onebook import logs
-from onebook.accounts import Decision
-from onebook.api.problems import error_fields, from_status, problem
+from onebook.accounts import Decision, RestSession
+from onebook.api.problems import error_fields, from_status, from_validation, problem
 from onebook.api.services import Services
 from onebook.errors import InvalidRequest, NotFound, RequestTooLarge
 
@@ -46,6 +52,15 @@ SECONDS = Histogram("onebook_http_request_duration_seconds", "Time to answer", [
 
 access = logging.getLogger(logs.ACCESS)
 log = logging.getLogger("onebook.api")
+
+Body = TypeVar("Body", bound=BaseModel)
+
+_scheme = HTTPBearer(
+    scheme_name="session",
+    bearerFormat="obs_...",
+    description="The `session_token` returned by `POST /api/v1/authenticate`; valid for 24 hours.",
+    auto_error=False,
+)
 
 
 @dataclass
@@ -197,3 +212,72 @@ def _framed_twice(scope: Scope) -> bool:
 def _declared_bytes(scope: Scope) -> int:
     declared = Headers(scope=scope).get("content-length", "")
     return int(declared) if declared.isascii() and declared.isdigit() else 0
+
+
+async def services(request: Request) -> Services:
+    """The services of this app."""
+    found: Services = request.app.state.services
+    return found
+
+
+Parts = Annotated[Services, Depends(services)]
+# Declares bearer authentication in OpenAPI; `accounts.session` reads the header.
+Documented = Annotated[HTTPAuthorizationCredentials | None, Security(_scheme)]
+
+
+def address(request: Request) -> str:
+    """The client address, as reported by the server or a trusted proxy."""
+    return request.client.host if request.client else "unknown"
+
+
+async def caller(request: Request, parts: Parts, documented: Documented) -> RestSession:
+    """Authenticate a Bearer request and count it against the rate limit of its key."""
+    given = request.headers.getlist("authorization")
+    # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
+    found = await parts.accounts.session(", ".join(given) if given else None, parts.clock.wall_ms())
+    key = found.key
+    identify(request, key.key_id)
+    _count(request, parts.accounts.limits.take(key.key_id, key.tier, parts.clock.monotonic()))
+    return found
+
+
+Caller = Annotated[RestSession, Depends(caller)]
+
+
+async def counted_by_address(request: Request, parts: Parts) -> None:
+    """Count a public request against its address."""
+    _count(request, parts.accounts.limits.take_address(address(request), parts.clock.monotonic()))
+
+
+ByAddress = Depends(counted_by_address)
+
+
+def identify(request: Request, key_id: str) -> None:
+    """Add the key of a request to the access log."""
+    exchange: RequestRecord = request.scope[EXCHANGE]
+    exchange.key_id = key_id
+
+
+def _count(request: Request, decision: Decision) -> None:
+    exchange: RequestRecord = request.scope[EXCHANGE]
+    exchange.decision = decision  # `Edge` writes its headers, whatever the answer will be
+    decision.require("requests")
+
+
+async def read_body(request: Request, model: type[Body]) -> Body:
+    """Parse the JSON body into a model, with strict types.
+
+    Raises:
+        InvalidRequest: It is not; the message names the field.
+        RequestTooLarge: It is over the limit.
+    """
+    try:
+        return model.model_validate_json(await request.body(), strict=True)
+    except ValidationError as error:
+        raise from_validation(error) from None
+
+
+def body_schema(model: type[BaseModel]) -> dict[str, object]:
+    """The OpenAPI `requestBody` of a route that uses `read_body`."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,13 +1,15 @@
-"""Dependencies of the REST API's routes, as values and callables set by `app`."""
+"""Dependencies of the REST API's routes, as values and callables set by `app`.
 
-from collections.abc import Callable
+The gateway and the API do not import each other: `app` passes the gateway's description.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from onebook.accounts import Accounts
-from onebook.api.asyncapi import WebSocketFacts
 from onebook.clock import Clock
 from onebook.config import ApiSettings
 from onebook.metrics import Exposition
@@ -36,6 +38,42 @@ class HealthFacts(Struct, frozen=True):
         if self.draining:
             return "draining"
         return "healthy" if self.ready and not self.problems else "degraded"
+
+
+class MessageDescription(Protocol):
+    """Description of one message by the gateway."""
+
+    @property
+    def name(self) -> str:
+        """Its `type`."""
+
+    @property
+    def direction(self) -> str:
+        """Its sender: `client` or `server`."""
+
+    @property
+    def body(self) -> type[Struct]:
+        """Its fields."""
+
+    @property
+    def replies(self) -> tuple[str, ...]:
+        """The types that answer it."""
+
+
+class WebSocketFacts(Struct, frozen=True):
+    """The gateway's description of its protocol.
+
+    Args:
+        messages: Every message.
+        errors: Every error code: its message types, and its meaning.
+        action_errors: Error codes of actions only: number and meaning.
+        close_codes: Every close code and its meaning.
+    """
+
+    messages: Sequence[MessageDescription]
+    errors: Mapping[str, tuple[tuple[str, ...], str]]
+    action_errors: Mapping[str, tuple[int, str]]
+    close_codes: Mapping[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)

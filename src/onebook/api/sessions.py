@@ -1,9 +1,16 @@
-"""Endpoints 1 and 2: create a session from a key, and validate a session."""
+"""Endpoints 1 to 3: create a session from a key, validate a session, report a key's usage.
 
-from fastapi import APIRouter, Request
+The specification puts the key of endpoint 3 in the path. It never appears in logs, metrics or
+errors (`edge.py` uses route templates), and the response forbids caching and referrers.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
+from onebook.accounts import UsageReport
 from onebook.api.bodies import (
     CODES,
     Authenticated,
@@ -13,10 +20,12 @@ from onebook.api.bodies import (
     SessionStatus,
     errors,
 )
-from onebook.api.context import Documented, Parts, address, body_schema, caller, identify
+from onebook.api.edge import Documented, Parts, address, body_schema, caller, identify
 from onebook.api.problems import BEARER
 from onebook.errors import (
+    AccountSuspended,
     ApiKeyDisabled,
+    ApiKeyNotFound,
     InternalError,
     InvalidApiKey,
     InvalidSession,
@@ -29,6 +38,7 @@ from onebook.errors import (
 )
 
 router = APIRouter(tags=["sessions"])
+usage = APIRouter(tags=["usage"])
 
 
 @router.post(
@@ -108,4 +118,26 @@ async def session_status(
         expires_at=session.expires_at_ms,
         created_at=session.created_at_ms,
         message="The session is valid.",
+    )
+
+
+@usage.get(
+    # `:path`, so that a key with a slash in it is an unknown key and not an unknown page.
+    "/api/v1/data-usage/{api_key:path}",
+    summary="Data used in this period",
+    responses=errors(
+        AccountSuspended, ApiKeyNotFound, RateLimitExceeded, InternalError, ServiceUnavailable
+    ),
+)
+async def data_usage(
+    api_key: Annotated[str, Path(description="The API key itself.")],
+    request: Request,
+    parts: Parts,
+) -> UsageReport:
+    """Return the usage of a key. Counts against no limit; needs no session.
+
+    Sixty unknown keys in a minute from one address are followed by 429.
+    """
+    return await parts.accounts.usage_report(
+        api_key, address=address(request), now_ms=parts.clock.wall_ms()
     )

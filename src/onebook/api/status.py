@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from onebook import __version__
 from onebook.api.bodies import HealthReport, Root, RootAuthentication, errors
-from onebook.api.context import ByAddress, Parts
+from onebook.api.edge import ByAddress, Parts
 from onebook.api.services import HealthFacts, Services
 from onebook.clock import iso_ms
 from onebook.errors import (

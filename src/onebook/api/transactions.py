@@ -1,4 +1,6 @@
-"""Endpoints 6 and 10: validation of the operator's credentials, and transactions.
+"""Endpoints 4 to 7 and 10: transactions, what exchanges offer, and validation of credentials.
+
+Endpoints 4, 5 and 7 need no session.
 
 Credentials are configured by the operator; a request that contains some is refused before any call
 to an exchange. Bodies of endpoint 10 count against the key's allowance. When the client
@@ -19,8 +21,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from onebook.accounts import Meter, RestSession
-from onebook.api.bodies import NO_SESSION, FailedProblem, errors
-from onebook.api.context import Caller, Parts, body_schema, read_body
+from onebook.api.bodies import (
+    NO_SESSION,
+    CredentialAvailability,
+    CredentialFacts,
+    ExchangeEntry,
+    FailedProblem,
+    TransactionTypes,
+    errors,
+)
+from onebook.api.edge import ByAddress, Caller, Parts, body_schema, read_body
 from onebook.api.problems import FailureRoute
 from onebook.api.services import Services
 from onebook.clock import iso_ms
@@ -38,10 +48,12 @@ from onebook.errors import (
     ServiceUnavailable,
 )
 from onebook.model import SECOND_MS
+from onebook.transactions.availability import Availability
 from onebook.transactions.metrics import UNREAD
 from onebook.transactions.record import Record
 from onebook.transactions.request import ExchangeName, Flag, TransactionsRequest
 from onebook.transactions.run import Coverage, ErrorEntry
+from onebook.transactions.service import UNIFIED_TYPES
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
@@ -51,6 +63,12 @@ OVER: Final = (
     "The key's monthly data allowance is exhausted; see /api/v1/data-usage for the reset date."
 )
 
+# Credentials that are set, whether or not the exchange accepts them.
+HELD = frozenset((Availability.OPERATIONAL, Availability.REFUSED, Availability.UNREACHABLE))
+
+capabilities = APIRouter(
+    tags=["exchanges"], dependencies=[ByAddress], responses=errors(RateLimitExceeded, InternalError)
+)
 router = APIRouter(tags=["transactions"], route_class=FailureRoute)
 log = logging.getLogger("onebook.api")
 
@@ -66,6 +84,47 @@ _ALWAYS: Final[tuple[type[OnebookError], ...]] = (
     InternalError,
     ServiceUnavailable,
 )
+
+
+@capabilities.get("/api/v1/exchanges", summary="Exchanges with transactions")
+async def exchanges(parts: Parts) -> list[ExchangeEntry]:
+    """List the exchanges of the transaction interface. Order books are available for many more: see
+    `get_exchanges` of the WebSocket interface.
+    """
+    return [ExchangeEntry(**exchange.body()) for exchange in parts.transactions.exchanges]
+
+
+@capabilities.get("/api/v1/exchanges/credentials", summary="Does the service hold credentials?")
+async def credentials(parts: Parts) -> CredentialAvailability:
+    """List the exchanges whose credentials are configured. No caller brings any.
+
+    `testnet_available` is false here although the list of exchanges says true: the specification
+    asks for both. It reads: a caller cannot bring testnet credentials.
+    """
+    availability = await parts.transactions.availability.all()
+    held = [name for name, state in availability.items() if state in HELD]
+    return CredentialAvailability(
+        exchanges_with_internal_credentials=held,
+        exchanges_requiring_user_credentials=[],
+        details={
+            name: CredentialFacts(
+                has_internal_credentials=name in held,
+                requires_user_credentials=False,
+                can_use_without_api_keys=state is Availability.OPERATIONAL,
+                testnet_available=False,
+            )
+            for name, state in availability.items()
+        },
+    )
+
+
+@capabilities.get("/api/v1/transactions/types", summary="Names of transaction types")
+async def transaction_types(parts: Parts) -> TransactionTypes:
+    """List the unified types and those of each exchange; requests may mix them."""
+    return TransactionTypes(
+        unified_types=dict(UNIFIED_TYPES),
+        exchange_specific={e.name: list(e.types) for e in parts.transactions.exchanges},
+    )
 
 
 class ValidateRequest(BaseModel):

@@ -1,7 +1,8 @@
-"""Builds a node with clients from its parts, in the order in which they start, and runs it.
+"""Builds and runs a node that serves clients: feeds, accounts, gateway, REST and pages.
 
-Parts are stopped in reverse order. The node listens at once and reads the instrument lists
-meanwhile. Its usage file, its web application and the metrics of its upkeep are made here too.
+Parts start in the order of `running` and stop in reverse order. The node listens before it has
+read the instrument lists, so that clients can connect meanwhile. The usage file, the web
+application, the health report and the metrics of disk space, backup and certificate are made here.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from onebook.api.documents import asyncapi_of
 from onebook.api.status import base_url
 from onebook.app import feeder
 from onebook.books import Books
-from onebook.clock import Clock
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import ExchangeSettings, ServerSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.gateway.directory import ACTIVE
@@ -52,15 +53,16 @@ from onebook.transactions.credentials import Vault, master_keys
 from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
 
-# Of the longest answer, for what is around its records.
-ANSWER_MARGIN_S: Final = 60.0
+ANSWER_MARGIN_S: Final = 60.0  # beyond the deadline of the longest answer
+MEASURE_INTERVAL_S: Final = 60.0  # of disk space, backup and certificate
+SHOWN_SETTINGS: Final = ("accounts.", "gateway.")  # on the public page: no paths and addresses
 
 log = logging.getLogger("onebook.app")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A running service."""
+    """The parts of a running node."""
 
     settings: Settings
     store: Store
@@ -76,7 +78,7 @@ class Node:
 
     @property
     def url(self) -> str:
-        """Base URL of its public port."""
+        """Base URL of the public port."""
         scheme = "https" if self.settings.server.tls_cert_file else "http"
         host, port = self.address
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
@@ -96,24 +98,24 @@ class Node:
 async def running(
     settings: Settings, *, overrides: Mapping[str, ExchangeSettings] | None = None
 ) -> AsyncIterator[Node]:
-    """Run a node for as long as the context lasts.
+    """Run a node within the context.
 
     Args:
-        settings: The operator's.
-        overrides: Where exchanges are instead, by name: simulated or replayed ones. When given,
-            no other exchange is connected to.
+        settings: The operator's settings.
+        overrides: Addresses of simulated or replayed exchanges, by name. If given, no other
+            exchange is connected.
 
     Raises:
         ConfigError: The node cannot start with these settings.
     """
-    clock = Clock()
+    clock = SYSTEM_CLOCK
     preflight.require(settings)
     settings = feeder.own_settings(settings, overrides)
     async with AsyncExitStack() as stack:
         server = settings.server
         listener, metrics = _listeners(stack, server)
         store = await stack.enter_async_context(Store(settings.store.url))
-        # A pepper without a database: the database was deleted or moved.
+        # A pepper file without a database: the database was deleted or moved, so none is created.
         await store.database.upgrade(create=not settings.store.pepper_file.exists())
         peppers = load_pepper(settings.store.pepper_file)
         await require_same_pepper(store, peppers, clock.wall_ms())
@@ -133,7 +135,7 @@ async def running(
                 store,
                 peppers,
                 settings=settings.accounts,
-                clock_ms=clock.wall_ms,
+                clock=clock,
                 usage_file=kept_usage,
                 limits=None if sharing is None else sharing.rates,
             )
@@ -171,7 +173,7 @@ async def running(
             metrics_address=metrics.getsockname()[:2] if metrics is not None else None,
         )
         if server.port_shared and isinstance(listed, RemoteCatalogue):
-            await listed.first_read()  # no load balancer asks /readyz before it sends clients
+            await listed.first_read()  # no load balancer checks /readyz first
         await stack.enter_async_context(_http(node, clock, listener, metrics))
         _settle_memory()
         _report_start(node)
@@ -181,7 +183,7 @@ async def running(
 def _listeners(
     stack: AsyncExitStack, server: ServerSettings
 ) -> tuple[socket.socket, socket.socket | None]:
-    """The socket of the service and, where it has its own, that of `/metrics`."""
+    """The public socket, and the socket of `/metrics` if it has its own port."""
     listening = http.sharing if server.port_shared else http.listening
     listener = stack.enter_context(listening(server.host, server.port))
     if server.metrics_port is None:
@@ -190,7 +192,7 @@ def _listeners(
 
 
 class BookParts(NamedTuple):
-    """Where books come from; `sharing` only on a gateway among several."""
+    """The sources of books; `sharing` is set only on a gateway of several nodes."""
 
     catalogue: feeds.Catalogue
     supervisor: feeds.Supervisor | RemoteSupervisor
@@ -205,7 +207,7 @@ async def _book_parts(
     rest: Rest,
     books: Books,
 ) -> BookParts:
-    """Start the feeds of this process or, on a gateway, the connection to feeds nodes."""
+    """Start the feeds of this process or, on a gateway node, the connection to feeds nodes."""
     if settings.node.role != "gateway":
         parts = await feeder.feeding(stack, settings, overrides, rest=rest, books=books)
         return BookParts(parts.catalogue, parts.supervisor)
@@ -222,7 +224,7 @@ async def _book_parts(
 
 
 def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactions:
-    """The transaction interface with every exchange that it has."""
+    """The transaction service, with all of its exchanges."""
     ours = settings.transactions
     vault = Vault(store.credentials, master_keys(ours))
     return Transactions(
@@ -236,7 +238,7 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
 def _http(
     node: Node, clock: Clock, listener: socket.socket, metrics: socket.socket | None
 ) -> AbstractAsyncContextManager[None]:
-    """REST, pages and WebSocket upgrades on one socket."""
+    """Serve REST, pages and WebSocket upgrades on one socket."""
     limits, transactions = node.settings.gateway, node.settings.transactions
     longest_s = max(transactions.deadline_s, transactions.stream_deadline_s)
     return http.serving(
@@ -255,7 +257,7 @@ def _http(
 
 
 def _report_start(node: Node) -> None:
-    """Log what listens where, and what this installation lacks."""
+    """Log the addresses, and missing compiled extensions."""
     warn_of_missing_extensions()
     publish_build()
     log.info("Onebook %s listens on %s.", __version__, node.url)
@@ -273,7 +275,7 @@ async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile
     """Apply the usage files of earlier runs, and create the file of this run.
 
     Raises:
-        ConfigError: The database does not take it.
+        ConfigError: The database is unavailable.
     """
     folder, name = usage_place(settings.store, store)
     try:
@@ -292,12 +294,9 @@ async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile
         return None
 
 
-INTERVAL_S: Final = 60.0
-
-
 @asynccontextmanager
 async def upkeep(settings: Settings, store: Store) -> AsyncIterator[None]:
-    """Measure now and every minute."""
+    """Measure disk space, last backup and certificate now and every minute, for `/metrics`."""
 
     async def measure() -> None:
         await asyncio.to_thread(_measure_files, settings, store)
@@ -306,7 +305,7 @@ async def upkeep(settings: Settings, store: Store) -> AsyncIterator[None]:
 
     with suppress(DatabaseUnavailable):  # the store logs it
         await measure()
-    task = asyncio.create_task(every(INTERVAL_S, measure, what="Measuring the upkeep"))
+    task = asyncio.create_task(every(MEASURE_INTERVAL_S, measure, what="Measuring the upkeep"))
     try:
         yield
     finally:
@@ -324,11 +323,8 @@ def _measure_files(settings: Settings, store: Store) -> None:
             DISK_FREE.labels(files).set(shutil.disk_usage(folder).free)
 
 
-SHOWN_SETTINGS: Final = ("accounts.", "gateway.")  # on the public page: no paths and addresses
-
-
 def web_application(node: Node, clock: Clock) -> FastAPI:
-    """REST and pages of a node."""
+    """The web application of a node: REST and pages."""
     settings = node.settings
     services = api.Services(
         accounts=node.accounts,
@@ -363,7 +359,7 @@ def web_application(node: Node, clock: Clock) -> FastAPI:
 
 
 def health_of(node: Node, now_ms: int) -> api.HealthFacts:
-    """Whether a node is ready, and what is wrong with it."""
+    """The readiness of a node and its problems, for `/readyz` and `/api/v1/health`."""
     states = {name: node.supervisor.state(name) for name in node.supervisor.stats}
     problems = [f"{name} is {state}." for name, state in states.items() if state != ACTIVE]
     reachable = node.accounts.reachable(now_ms)

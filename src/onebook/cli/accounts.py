@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from onebook.cli.common import reported, run
+from onebook.cli.dates import now_ms
 from onebook.cli.operator import (
     AsJson,
     ConfigFile,
@@ -12,7 +13,6 @@ from onebook.cli.operator import (
     change,
     desk,
     fields,
-    now_ms,
     print_accounts,
     print_json,
     print_keys,

@@ -8,7 +8,8 @@ from msgspec.structs import astuple
 
 from onebook.accounts.admin import Admin
 from onebook.cli.common import print_table, reported, run
-from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, past_ms, print_json
+from onebook.cli.dates import now_ms, past_ms
+from onebook.cli.operator import AsJson, ConfigFile, desk, print_json
 from onebook.clock import iso_ms
 from onebook.errors import NotFound
 from onebook.model import DAY_MS

@@ -7,7 +7,8 @@ import typer
 
 from onebook import config
 from onebook.cli.common import fail, reported, run
-from onebook.cli.operator import ConfigFile, now_ms
+from onebook.cli.dates import now_ms
+from onebook.cli.operator import ConfigFile
 from onebook.config.sources import FILE_NAME
 from onebook.ops import backup
 

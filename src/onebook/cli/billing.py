@@ -10,7 +10,8 @@ from msgspec import to_builtins
 
 from onebook.accounts.billing import BillingLine, Period, billing_lines, current_lines
 from onebook.cli.common import fail, print_table, reported, run
-from onebook.cli.operator import AsJson, ConfigFile, day_end_ms, day_ms, desk, now_ms, print_json
+from onebook.cli.dates import day_end_ms, day_ms, now_ms
+from onebook.cli.operator import AsJson, ConfigFile, desk, print_json
 from onebook.config import load
 from onebook.model import DAY_MS
 

@@ -4,17 +4,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from onebook import app, config
+from onebook import app, config, http
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.cli.common import console, reported, run
+from onebook.errors import ConfigError
 from onebook.model import Tier
 from onebook.simulator import SimulatedExchanges
 from onebook.simulator.accounts import DEMO_ACCOUNTS
@@ -23,11 +24,14 @@ from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 USERNAME: Final = "demo"
 DRAIN_S: Final = 0.5
+PORTS_TRIED: Final = 20
 
 
 @reported
 def demo_command(
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; if taken, the next free one.")
+    ] = 8000,
     rate: Annotated[
         float, typer.Option(min=0.1, max=1_000, help="Frames per second of each simulated book.")
     ] = 10.0,
@@ -51,9 +55,13 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
         accounts = {
             name: await stack.enter_async_context(demo()) for name, demo in DEMO_ACCOUNTS.items()
         }
+        host = config.load().server.host
+        free = _free_port(host, port)
+        if free != port:
+            console.print(f"Port {port} is in use; the demo listens on port {free}.")
         settings = config.load(
             overrides={
-                "server": {"port": port},
+                "server": {"port": free},
                 "store": {
                     "url": f"sqlite+aiosqlite:///{folder / 'demo.db'}",
                     "pepper_file": str(folder / "pepper"),
@@ -79,6 +87,14 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
         }
         introduce = partial(_introduce, credentials=credentials)
         await app.serve(settings, overrides=places, on_started=introduce)
+
+
+def _free_port(host: str, port: int) -> int:
+    """The first free port from `port` on; `port` itself if there is none near."""
+    for candidate in range(port, min(port + PORTS_TRIED, 65_536)):
+        with suppress(ConfigError), http.listening(host, candidate):
+            return candidate
+    return port
 
 
 async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) -> None:

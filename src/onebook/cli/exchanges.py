@@ -12,8 +12,16 @@ from msgspec import Struct
 from onebook import config
 from onebook.cli import exchanges_live
 from onebook.cli.common import console, fail, fitting, print_fields, print_table, reported, run
-from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, detailed, facts, listed, proof, row
-from onebook.cli.exchange_page import page
+from onebook.cli.exchange_facts import (
+    COLUMNS,
+    PROOF_COLUMNS,
+    detailed,
+    facts,
+    listed,
+    page,
+    proof,
+    row,
+)
 from onebook.cli.options import AsJson, ConfigFile, print_json
 from onebook.config import FeedSettings
 from onebook.errors import OnebookError
@@ -52,12 +60,12 @@ def list_exchanges(
 
     A narrow terminal shows only the first columns; `show` prints all of them.
 
-    `code`: abbreviation in a narrow `onebook watch`. `quality`: evidence for the connector, from
-    bronze to gold; see docs/reference/exchanges for the rules. `via`: "ccxt" for exchanges of the
-    setting feeds.ccxt.exchanges, which are only as exact as ccxt, otherwise "own". `depth`: levels
-    per side. `lost_frame`: how a lost frame is detected. `heartbeat_s`: seconds without data or
-    heartbeat before a connection is considered dead. `quiet_s`: seconds without data before a book
-    is stale. `times`: whether the data contains the exchange's timestamps.
+    `quality`: evidence for the connector, from bronze to gold; see docs/reference/exchanges for the
+    rules. `via`: "ccxt" for exchanges of the setting feeds.ccxt.exchanges, which are only as exact
+    as ccxt, otherwise "own". `depth`: levels per side. `lost_frame`: how a lost frame is detected.
+    `heartbeat_s`: seconds without data or heartbeat before a connection is considered dead.
+    `quiet_s`: seconds without data before a book is stale. `times`: whether the data contains the
+    exchange's timestamps.
 
     Example: onebook exchanges list
     """
@@ -90,7 +98,7 @@ def show(
     as_json: AsJson = False,
     settings: ConfigFile = None,
 ) -> None:
-    """Show one exchange: limits, protocol, evidence and known doubts.
+    """Show one exchange: limits, protocol, evidence and unconfirmed facts.
 
     Example: onebook exchanges show kraken
     """

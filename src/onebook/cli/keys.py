@@ -18,6 +18,7 @@ from onebook.accounts.pepper import (
     waiting_pepper,
 )
 from onebook.cli.common import fail, reported, run
+from onebook.cli.dates import now_ms, span_ms, until_ms
 from onebook.cli.operator import (
     AsJson,
     ConfigFile,
@@ -25,12 +26,9 @@ from onebook.cli.operator import (
     change,
     desk,
     fields,
-    now_ms,
     print_json,
     print_keys,
     size_bytes,
-    span_ms,
-    until_ms,
 )
 from onebook.model import Tier
 from onebook.store import KeyRow
@@ -158,8 +156,8 @@ def change_key(
     allowance: Annotated[
         str | None,
         typer.Option(
-            help="Monthly allowance of this key: 200GiB, 500MiB or a number of bytes; default for "
-            "the value of accounts.allowance_bytes."
+            help="Monthly allowance of this key: 200GiB, 500MiB or a number of bytes; `default` "
+            "for the value of accounts.allowance_bytes."
         ),
     ] = None,
     reason: Reason = "",
@@ -239,7 +237,7 @@ def rotate_pepper_command(
     not used by then are revoked and printed; `keys rotate` gives such a key a new secret.
 
     With nodes on several machines (PostgreSQL): run this command with --prepare, copy the pepper
-    file to each machine, then run it again without.
+    file to each machine, then run it again without --prepare.
 
     Example: onebook keys rotate-pepper --reason "the pepper file was in a public backup"
     """

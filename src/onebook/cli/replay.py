@@ -1,18 +1,27 @@
 """`onebook replay`: run the service on recorded data through its normal feeds."""
 
 import math
+import shlex
+import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from onebook import app, config
-from onebook.cli.common import fail, print_table, reported, run
+from onebook.accounts.admin import Admin
+from onebook.accounts.pepper import load_pepper
+from onebook.cli.common import console, fail, print_table, reported, run
+from onebook.cli.dates import now_ms
 from onebook.cli.operator import ConfigFile
 from onebook.config import ExchangeSettings
 from onebook.feeds.recording import RecordingError
+from onebook.model import KeyStatus
 from onebook.simulator.kit.replay import Replay, Script
+
+KEYS_SHOWN: Final = 5
 
 Serve = Callable[[dict[str, ExchangeSettings]], Awaitable[None]]
 
@@ -31,6 +40,8 @@ def replay_command(
     settings: ConfigFile = None,
 ) -> None:
     """Run the service on recorded exchange data.
+
+    Clients need an API key of the service's database; at its start it lists them.
 
     Example: onebook replay OKX.ws.1.0 BINANCE.ws.1.0 BINANCE.http.0.0 --speed 10 --loop
     """
@@ -57,9 +68,36 @@ def service(port: int | None, file: Path | None) -> Serve:
 
     async def serve(exchanges: dict[str, ExchangeSettings]) -> None:
         settings = config.load(file, overrides={"server": {"port": port}})
-        await app.serve(settings, overrides=exchanges)
+        await app.serve(settings, overrides=exchanges, on_started=partial(_print_access, file=file))
 
     return serve
+
+
+async def _print_access(node: app.Node, *, file: Path | None) -> None:
+    """Print the address and the keys that are accepted there, or how to create one."""
+    await node.catalogue.first_read()  # the command below must find its pair
+    admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
+    keys = [key for key in await admin.keys(None, now_ms()) if key.status is KeyStatus.ACTIVE]
+    program = shlex.quote(sys.argv[0])
+    symbol = next(iter(node.catalogue.symbols()), "BTC/USDT")
+    if keys:
+        steps = [f"  {key.prefix}...  {key.username}" for key in keys[:KEYS_SHOWN]]
+        if len(keys) > KEYS_SHOWN:
+            steps.append(f"  and {len(keys) - KEYS_SHOWN} more: {program} keys list")
+        access, key = "with an API key of its database:", "ONEBOOK_KEY=... "
+    else:
+        option = "" if file is None else f" --config {shlex.quote(str(file))}"
+        steps = [
+            f"  {program} accounts create me{option}",
+            f"  export ONEBOOK_KEY=$({program} keys create me{option})",
+        ]
+        access, key = (
+            "with an API key. Its database has none yet; create one in another terminal:",
+            "",
+        )
+    steps.append(f"  {key}{program} watch {symbol} --url {node.url}")
+    text = "\n".join([f"\nThe replay is served at {node.url} {access}\n", *steps, ""])
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def speed_of(text: str) -> float | None:

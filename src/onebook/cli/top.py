@@ -14,8 +14,7 @@ from rich.text import Text
 from onebook import config
 from onebook.cli.common import console, fail, reported
 from onebook.cli.operator import ConfigFile
-from onebook.cli.scrape import Between, Scrape
-from onebook.cli.top_view import Readiness, screen
+from onebook.cli.top_view import Between, Readiness, Scrape, screen
 from onebook.errors import InvalidRequest
 from onebook.inflate import ACCEPTED, BodyReader, Uninflatable
 

@@ -4,6 +4,7 @@ import asyncio
 import math
 import secrets
 from contextlib import aclosing
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from onebook.cli.common import console, print_table, reported, run
 from onebook.cli.credentials import exchange_service, safe
-from onebook.cli.operator import ConfigFile, now_ms, past_end_ms, past_ms
-from onebook.core import iso
+from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
+from onebook.cli.options import ConfigFile
 from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
 from onebook.transactions.export import ENDINGS, FORMS, Writer, form_of, writer
@@ -23,6 +24,7 @@ from onebook.transactions.request import Query, TransactionsRequest
 from onebook.transactions.run import Coverage, ErrorEntry, Run
 
 ALL: Final = "all"  # that the exchange keeps
+SINCE: Final = "30d"
 OPERATOR: Final = "operator"
 PROGRESS_S: Final = 0.2
 WAIT_SHOWN_S: Final = 1.0
@@ -62,29 +64,44 @@ def fetch(
         str,
         typer.Option(
             help=(
-                "Transaction types, comma separated; without some types, rows do not add up to "
-                "the balances."
+                "Transaction types, comma separated; the rows of some types alone do not "
+                "add up to the balances."
             ),
             show_default="all but holdings",
         ),
     ] = "",
     since: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--from",
             help=(
-                "Start: a day (UTC) or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a "
-                "span back, such as 90d; or all."
+                "Start: a day or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a span back, "
+                "such as 90d; or all."
             ),
+            show_default=SINCE,
         ),
-    ] = "30d",
+    ] = None,
     until: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--to",
-            help="End: a day (UTC), inclusive, such as 2025-12-31; a time, a span back, or now.",
+            help="End: a day, inclusive, such as 2025-12-31; a time, a span back, or now.",
+            show_default=NOW,
         ),
-    ] = "now",
+    ] = None,
+    year: Annotated[
+        int | None,
+        typer.Option(help="A calendar year, instead of --from and --to.", show_default=False),
+    ] = None,
+    time_zone: Annotated[
+        str,
+        typer.Option(
+            help=(
+                "Time zone of days, of the year, and of times without an offset, such as "
+                "Europe/Berlin or +01:00."
+            )
+        ),
+    ] = "UTC",
     form: Annotated[
         str,
         typer.Option(
@@ -106,22 +123,35 @@ def fetch(
 
     Example: onebook transactions fetch --types trades,ledger --from 2025-01-01 -o history.jsonl
     """
-    now = now_ms()
+    zone = zone_of(time_zone)
+    start_ms, end_ms = _range_ms(since, until, year, zone)
     request = TransactionsRequest(
         exchange=exchange,
         transaction_types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
-        start_time=None if since == ALL else past_ms(since, now),
-        end_time=past_end_ms(until, now),
+        start_time=start_ms,
+        end_time=end_ms,
         verify=verify,
     )
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; give the path of a file.")
-    form = form or form_of(output)
-    outcome = run(_fetch(request, output, form, config))
-    _show(outcome, output)
+    outcome = run(_fetch(request, output, form_of(output, form), config))
+    _show(outcome, output, zone)
     if not outcome.complete:
         raise typer.Exit(EXIT_INCOMPLETE)
+
+
+def _range_ms(
+    since: str | None, until: str | None, year: int | None, zone: tzinfo
+) -> tuple[int | None, int]:
+    """The first and last millisecond to fetch; the first is None for all that there is."""
+    if year is None:
+        now, since = now_ms(), since or SINCE
+        start_ms = None if since == ALL else past_ms(since, now, zone)
+        return start_ms, past_end_ms(until or NOW, now, zone)
+    if since is not None or until is not None:
+        raise InvalidRequest("Give either --year, or --from and --to.")
+    return year_ms(year, zone)
 
 
 async def _fetch(
@@ -198,18 +228,20 @@ def _doing(exchange: str, waiting_s: float) -> str:
     return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"
 
 
-def _show(outcome: FetchOutcome, output: Path) -> None:
+def _show(outcome: FetchOutcome, output: Path, zone: tzinfo) -> None:
     rows = (
         (
             entry.transaction_type,
-            "" if entry.from_ms is None else _minute(entry.from_ms),
-            _minute(entry.to_ms),
+            "" if entry.from_ms is None else minute_in(zone, entry.from_ms),
+            minute_in(zone, entry.to_ms),
             "yes" if entry.complete else "no",
             entry.reason or "",
         )
         for entry in outcome.coverage
     )
     print_table(("transaction_type", "from", "to", "complete", "reason"), rows)
+    if zone is not UTC:
+        typer.echo(f"Times of this table are in {zone}; those of the file are in UTC.")
     for error in outcome.errors:
         typer.echo(f"{error.transaction_type}: {error.message}")
     for sentence in _proof(outcome.verification):
@@ -236,11 +268,6 @@ def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
             "or changed no balance (second views, own transfers, what was not completed)."
         )
     return [*sentences, sentence]
-
-
-def _minute(at_ms: int) -> str:
-    """A time in UTC to the minute, so that the line fits 80 characters."""
-    return iso(at_ms)[:16].replace("T", " ")
 
 
 def _proof(found: Verification | None) -> list[str]:

@@ -12,7 +12,8 @@ from onebook.accounts.usage import (
     usage_report,
 )
 from onebook.cli.common import console, print_fields, reported, run, size
-from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, print_json
+from onebook.cli.dates import now_ms
+from onebook.cli.operator import AsJson, ConfigFile, desk, print_json
 from onebook.config import load
 
 BAR_WIDTH = 40

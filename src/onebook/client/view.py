@@ -28,7 +28,7 @@ CHECKSUM_LEVELS = 25
 
 @dataclass(slots=True)
 class BookView(OrderBookState):
-    """The latest merged book of one symbol, best levels first; what it can do is in `OrderBookState`.
+    """The latest merged book of one symbol, best levels first, as an `OrderBookState`.
 
     From a lost connection until the next full update, `live` is False, the view is empty and
     `problem` has the reason. A live view may have no levels, or only one side: `stale_exchanges`

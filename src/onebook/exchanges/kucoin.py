@@ -20,28 +20,28 @@ Frames, JSON in binary frames; no request is accepted before the welcome:
      "a":[["90701.2","0.5771583"]],"b":[["90701.1","0.13918404"]]}}     then "delta"; "0" removes
     {"id":"ping","op":"pong","timestamp":1790113111261}      to our ping, or with "type" and "ts"
 
-The first welcome is what the wire sent until 2026-09-23. The second was announced on 2026-08-27 for
-all public sockets, with pushes without blanks between members, and taken out of the change log on
-2026-09-11; KuCoin's own client (kucoin_universal_sdk 1.3.2, 2026-09-15) takes the word in `data`,
-`message`, `op` or `type`, and so it is here. That client pings with `op`; the older
-`{"id":"ping","type":"ping"}` was answered too. The page's examples have `T` as "obu.spot" in some
-frames, the wire "obu.SPOT": both are read.
+The first welcome was recorded until 2026-09-23. The second was announced on 2026-08-27 for all
+public sockets, with pushes without blanks between members, and removed from the change log on
+2026-09-11. KuCoin's own client (kucoin_universal_sdk 1.3.2, 2026-09-15) accepts the word in `data`,
+`message`, `op` or `type`, and so does this connector. That client pings with `op`; the older
+`{"id":"ping","type":"ping"}` was answered too. Some examples of the page have "obu.spot" as `T`,
+recorded frames have "obu.SPOT": both are read.
 
-Limits are those of the change log: 100 messages in 10 s and 200 topics on a connection, 30 new
-connections a minute, 512 connections of an address. The socket of futures took more (300 messages
+Limits are those of the change log: 100 messages in 10 s and 200 topics per connection, 30 new
+connections a minute, 512 connections per address. The socket of futures allowed more (300 messages
 in 10 s, 600 topics; recorded in 2026-09).
 
-Unknown symbols are accepted and stay silent. A book that does not change is silent too. The plain
-"increment" depth has no snapshot and was to end on 2026-07-15. Since 2026-07-17 the channel carries
-the book of a call auction while a symbol is in one, which may be crossed and is not shown then.
+Unknown symbols are accepted but send nothing, and neither does a book that does not change. The
+depth "increment" has no snapshot and was announced to end on 2026-07-15. Since 2026-07-17 the
+channel sends the auction book during a call auction; it may be crossed, and is then not shown.
 
-cryptofeed's source of 2026 (its releases end before it) follows the same channel by the same rule
-and starts at the same snapshot; ccxt (`uta`) agrees on requests and snapshots and takes no level
-from an increment, as it looks for `bids` and `asks` there.
+cryptofeed's unreleased source of 2026 sequences the same channel by the same rule, from the same
+snapshot. ccxt (`uta`) agrees on requests and snapshots, but reads no levels from increments: it
+looks for `bids` and `asks` there.
 
-`kucoin_classic` is the older feed, and the instrument list of both. The change log (to 2026-09-27)
-ends neither the classic feed nor its list; that it ends on 2026-12-31, as a secondary source said,
-is probably a misreading of the new addresses (V2) of the unified account's REST.
+`kucoin_classic` is the older feed, whose instrument list is used for both. The change log (to
+2026-09-27) announces no end of that feed or list. A secondary source said that it ends on
+2026-12-31, which is probably a misreading of the new addresses (V2) of the unified account's REST.
 
 Confirmed:
 
@@ -50,9 +50,8 @@ Confirmed:
     sequence: 2026-09-23, recorded: arbitrage-observatory, 8,650 deltas of futures
     levels, depth: 2026-06-17, page: change log, `increment@10ms` with 500 levels
 
-Unconfirmed on spot, as only the same socket of futures was recorded (2026-09): that a subscription
-brings a snapshot again after an unsubscription, and what the answer to one request too many looks
-like.
+Unconfirmed on spot, because only the same socket of futures was recorded (2026-09): whether a
+second subscription of a book starts with a snapshot again, and the answer to too many requests.
 """
 
 from collections.abc import Sequence

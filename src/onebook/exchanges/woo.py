@@ -4,16 +4,16 @@ Pages: https://developer.woox.io/api-reference/endpoint/websocket/ORDERBOOK10 (`
 levels, pushed every 200 ms); `websocket_introduction`, `subscribe`, `Unsubscribe`,
 `public_data/orderbook` beside it.
 
-**The book contains retail-only orders (RPI)**, which match orders made in WOO X's own apps and copy
-trading, and never an order by API: on perpetuals, where both books were recorded, the one with them
-was 11 ppm wide and the one without them 3,652. The channel without them, `orderbookupdate`, is
-accepted for spot and sends nothing (the maintainers of ccxt found so, pull request 29578 of
-2026-08), so it cannot be followed. Exclude WOO X to trade by API (`["all", "-woo"]`).
+**The book contains retail-only orders (RPI)**. They match orders from WOO X's own apps and copy
+trading, but never orders by API. In recordings of perpetuals the spread with them was 11 ppm, and
+3,652 ppm without them. The channel without them, `orderbookupdate`, accepts subscriptions for spot
+but sends nothing (found by the maintainers of ccxt, pull request 29578 of 2026-08), so it cannot be
+followed. To trade by API, exclude WOO X (`["all", "-woo"]`).
 
-Sequencing: each frame has the whole book, so a lost frame does no harm. A book without a frame
-for 15 s is started by REST, and one without a frame for minutes is compared with REST;
-`rpi=true` asks for the book with the same orders. A body and a frame name the time of the book's
-last change, so that the older of the two is dropped.
+Sequencing: each frame has the whole book, so a lost frame does no harm. If no frame arrives within
+15 s of the subscription, the book starts from REST; after minutes without a frame it is compared
+with REST. `rpi=true` requests the book with the same orders. REST bodies and frames contain the
+time of the book's last change, so that the older of the two is dropped.
 
 Frames:
 
@@ -26,18 +26,18 @@ Frames:
     {"topic":"orderbook10@SPOT_BTC_USDT","ts":1790137719008,"data":{"ts":1790137718138,
      "bids":[["87062","13.89220"]],"asks":[["87063","4.53491"]],"s":"SPOT_BTC_USDT"}}
 
-The answer lists the accepted topics: unknown pairs and topics that are already subscribed are
-absent. An unknown command is refused as a request of too many topics is. The time of a frame is
-that of its data, when the book was made; the outer `ts` is when it was sent. The levels of a REST
-body are objects:
+The answer lists the accepted topics, without unknown pairs and topics that are already subscribed.
+Unknown commands and requests with too many topics get the same refusal. The inner `ts` of a frame
+is the time of the book, which is used; the outer `ts` is when the frame was sent. The levels of a
+REST body are objects:
 {"success":true,"timestamp":1751620923344,"data":{"asks":[{"price":"2","quantity":"1"}],"bids":[]}}
 
-The page allows 20 topics in a request, the wire took 10; a socket was closed after 60 s without a
-frame of ours, although the page says that nothing need be sent; a protocol ping was enough. These
-and the frames above were recorded in 2026-09 on perpetuals, which share the socket
-(nemanull/arbitrage-observatory, its profile of the exchange). ccxt's `woo` (4.5.90) still follows
-the socket of v1; its source for v3 (that pull request) sends and reads the same for spot. ccxt's id
-is `woo`, so that this is its name here.
+The page allows 20 topics in a request, but the exchange accepted only 10. A socket was closed after
+60 s without a frame from the client, although the page says that the client need not send anything;
+a protocol ping kept it open. These limits and the frames above were recorded in 2026-09 on
+perpetuals, which use the same socket (nemanull/arbitrage-observatory, its profile of the exchange).
+ccxt's `woo` (4.5.90) still uses the v1 socket; its source for v3 (the pull request above) sends and
+reads the same frames for spot. The name here is ccxt's id, `woo`.
 
 Confirmed:
 
@@ -46,9 +46,9 @@ Confirmed:
     ping, limits: 2026-09-22, recorded: arbitrage-observatory, on the same socket
     sequence: 2026-09-22, page: ORDERBOOK10, each frame is a snapshot
 
-Unconfirmed: which levels of a frame are retail-only orders, so that a level may not be there for an
-order by API; frames of spot, which were not recorded; whether a frame comes at the subscription or
-with the next change; the answer to too many requests.
+Unconfirmed: which levels of a frame are retail-only orders, and so not available by API; frames of
+spot, which were not recorded; whether the first frame arrives at the subscription or with the next
+change; the answer to too many requests.
 """
 
 from collections.abc import Sequence

@@ -103,6 +103,8 @@ Id = str | int | float | None
 
 NAMES_MAX: Final = 256  # exchange names in one message
 SYMBOL_CHARACTERS_MAX: Final = 64
+# Shorter than a key or token: each message of a view repeats its name.
+VIEW_NAME_CHARACTERS_MAX: Final = 32
 
 
 MessageId = Annotated[
@@ -116,6 +118,15 @@ Symbol = Annotated[
         "BTC/USDT",
         f'a pair such as "BTC/USDT", of at most {SYMBOL_CHARACTERS_MAX} characters',
         max_length=SYMBOL_CHARACTERS_MAX,
+    ),
+]
+ViewName = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=VIEW_NAME_CHARACTERS_MAX)] | None,
+    about(
+        "The client's name of one of its views of the symbol, so that a connection can have "
+        "several; repeated in everything about that view. Absent: the one without a name.",
+        "top",
+        f"text of 1 to {VIEW_NAME_CHARACTERS_MAX} characters",
     ),
 ]
 ExchangeNames = Annotated[list[str], Meta(max_length=NAMES_MAX)] | Literal["all"]
@@ -143,6 +154,12 @@ class Identified(Struct):
     id: MessageId = None
 
 
+class Addressed(Struct):
+    """The view that a client message is about; all other fields are ignored."""
+
+    view: ViewName = None
+
+
 class Head(Identified, kw_only=True):
     """Fields of every client message: its type or action, and an optional id."""
 
@@ -164,6 +181,7 @@ class SubscribeAggregated(
 
     symbol: Symbol
     exchanges: Exchanges = "all"
+    view: ViewName = None
     id: MessageId = None
 
 
@@ -172,6 +190,7 @@ class GetAggregatedOrderbook(ViewChanges):  # type: ignore[misc]
 
     symbol: Symbol
     exchanges: Exchanges | UnsetType = UNSET
+    view: ViewName = None
     id: MessageId = None
 
 
@@ -179,6 +198,7 @@ class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
     """End the subscription of a symbol."""
 
     symbol: Symbol
+    view: ViewName = None
     id: MessageId = None
 
 
@@ -189,6 +209,7 @@ class Resync(Struct, tag="resync"):
     """
 
     symbol: Symbol
+    view: ViewName = None
     id: MessageId = None
 
 

@@ -37,16 +37,21 @@ class VerifyKey(Struct, frozen=True):
 
 
 class OpenView(Struct, frozen=True):
-    """Subscribe to a stream; it replaces `previous`, the symbol's stream until now."""
+    """Subscribe to a stream; it replaces `previous`, the stream of that view until now.
+
+    Here and below, `view` is the client's name of the view, None for the one without a name.
+    """
 
     key: StreamKey
     previous: StreamKey | None
+    view: str | None = None
 
 
 class CloseView(Struct, frozen=True):
     """Unsubscribe from a stream."""
 
     key: StreamKey
+    view: str | None = None
 
 
 class FetchBook(Struct, frozen=True):
@@ -54,6 +59,7 @@ class FetchBook(Struct, frozen=True):
 
     key: StreamKey
     message_id: Id
+    view: str | None = None
 
 
 class ResendBook(Struct, frozen=True):
@@ -61,6 +67,7 @@ class ResendBook(Struct, frozen=True):
 
     key: StreamKey
     message_id: Id
+    view: str | None = None
 
 
 class RunAction(Struct, frozen=True):

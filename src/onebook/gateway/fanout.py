@@ -1,9 +1,9 @@
 """Fan-out of stream updates: one frame for all clients of a stream, one write each, no queue.
 
-Publishing is synchronous. A frame is built once for all uncompressed and once for all compressed
-clients of a stream; each client costs one attribute test and, at the end of the tick, one write.
-Slow consumers are conflated: they are skipped and get the newest book when they read again, so that
-no client delays another.
+Publishing is synchronous. A frame is built once for all clients of a stream that need the same
+bytes: compressed or not, and with the same name of the view. Each client costs one attribute test
+and, at the end of the tick, one write. Slow consumers are conflated: they are skipped and get the
+newest book when they read again, so that no client delays another.
 
 A transport's write costs about as much as the system call below it, and an attribute of a Python
 object a tenth of that. The compiled version (`_direct.pyx`) therefore keeps the fields in one
@@ -19,11 +19,12 @@ send is legal only while the transport's buffer is empty. Code that writes to th
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from onebook import sockets
 from onebook.config import GatewaySettings
 from onebook.gateway import frames, metrics
+from onebook.gateway.messages import with_view
 from onebook.streams import Stream
 
 IPPROTO_TCP: Final = 6
@@ -208,31 +209,37 @@ class ClientOutput(Peer):
             self.transport.close()
 
 
+class FrameVariant(NamedTuple):
+    """How the frames of a stream differ between its clients."""
+
+    packed: bool
+    view: str | None  # the client's name of the view
+
+    def build(self, payload: bytes) -> bytes:
+        """Frame a message of the stream."""
+        named = with_view(payload, self.view)
+        return frames.deflated_frame(named) if self.packed else frames.text_frame(named)
+
+
 class StreamSubscribers:
     """The clients of one stream, and its newest book as a frame for new and slow clients."""
 
-    __slots__ = ("_frames", "_number", "packed", "plain")
+    __slots__ = ("_frames", "_number", "by_form")
 
     def __init__(self) -> None:
-        # In order of arrival, which is roughly the order of their sockets in kernel memory.
-        self.plain: dict[ClientOutput, None] = {}
-        self.packed: dict[ClientOutput, None] = {}
+        # Clients in order of arrival: roughly the order of their sockets in kernel memory.
+        self.by_form: dict[FrameVariant, dict[ClientOutput, None]] = {}
         self._number = 0
-        self._frames: dict[bool, bytes] = {}
+        self._frames: dict[FrameVariant, bytes] = {}
 
-    def of(self, client: ClientOutput) -> dict[ClientOutput, None]:
-        """The clients that receive the same frame as this one."""
-        return self.packed if client.packed else self.plain
-
-    def whole(self, stream: Stream, *, packed: bool) -> bytes:
+    def whole(self, stream: Stream, form: FrameVariant) -> bytes:
         """The newest book as one frame, built once for all clients."""
         if self._number != stream.update_number:
             self._number = stream.update_number
             self._frames = {}
-        frame = self._frames.get(packed)
+        frame = self._frames.get(form)
         if frame is None:
-            build = frames.deflated_frame if packed else frames.text_frame
-            frame = self._frames[packed] = build(stream.full())
+            frame = self._frames[form] = form.build(stream.full())
         return frame
 
 
@@ -249,7 +256,8 @@ class Fanout:
         self._join_bytes_max = join_bytes_max
         self._monotonic = monotonic
         self._subscribers: dict[Stream, StreamSubscribers] = {}
-        self._missed: dict[ClientOutput, set[Stream]] = {}  # updates of a client that is behind
+        # Updates of a client that is behind, by stream and the client's name of the view.
+        self._missed: dict[ClientOutput, set[tuple[Stream, str | None]]] = {}
         self._touched: list[ClientOutput] = []
         self._published: list[Stream] = []
 
@@ -275,51 +283,51 @@ class Fanout:
     def _broadcast(
         self, subscribers: StreamSubscribers, missed: Stream | None, payload: bytes
     ) -> None:
-        if subscribers.plain:
-            self._spread(subscribers.plain, missed, frames.text_frame(payload))
-        if subscribers.packed:
-            self._spread(subscribers.packed, missed, frames.deflated_frame(payload))
+        for form, peers in subscribers.by_form.items():
+            frame = form.build(payload)
+            size = frames.payload_length(frame)
+            behind = spread(peers, frame, size, self._touched, self._join_bytes_max)
+            if missed is not None:
+                for client in behind:
+                    self._skip(client, missed, form.view)
 
-    def _spread(self, peers: dict[ClientOutput, None], missed: Stream | None, frame: bytes) -> None:
-        size = frames.payload_length(frame)
-        behind = spread(peers, frame, size, self._touched, self._join_bytes_max)
-        if missed is not None:
-            for client in behind:
-                self._skip(client, missed)
-
-    def _skip(self, client: ClientOutput, stream: Stream) -> None:
+    def _skip(self, client: ClientOutput, stream: Stream, view: str | None) -> None:
         self.conflated_total += 1
-        self._missed.setdefault(client, set()).add(stream)
+        self._missed.setdefault(client, set()).add((stream, view))
 
     # Subscribers
 
-    def join(self, client: ClientOutput, stream: Stream) -> None:
+    def join(self, client: ClientOutput, stream: Stream, view: str | None = None) -> None:
         """Subscribe a client; the newest book is sent to it if there is one."""
         subscribers = self._subscribers.get(stream)
         if subscribers is None:
             subscribers = self._subscribers[stream] = StreamSubscribers()
-        subscribers.of(client)[client] = None
+        form = FrameVariant(client.packed, view)
+        subscribers.by_form.setdefault(form, {})[client] = None
         if not stream.update_number:
             return
         if client.behind:
-            self._skip(client, stream)
+            self._skip(client, stream, view)
         else:
-            client.write(subscribers.whole(stream, packed=client.packed))
+            client.write(subscribers.whole(stream, form))
 
-    def leave(self, client: ClientOutput, stream: Stream) -> None:
+    def leave(self, client: ClientOutput, stream: Stream, view: str | None = None) -> None:
         """Unsubscribe a client."""
-        subscribers = self._subscribers[stream]
-        subscribers.of(client).pop(client, None)
-        if not (subscribers.plain or subscribers.packed):
+        by_form, form = self._subscribers[stream].by_form, FrameVariant(client.packed, view)
+        peers = by_form.get(form, {})
+        peers.pop(client, None)
+        if not peers:
+            by_form.pop(form, None)
+        if not by_form:
             del self._subscribers[stream]
         missed = self._missed.get(client)
         if missed is not None:
-            missed.discard(stream)
+            missed.discard((stream, view))
             if not missed:
                 del self._missed[client]
 
-    def missed(self, client: ClientOutput) -> frozenset[Stream]:
-        """The streams of which a slow consumer has missed updates."""
+    def missed(self, client: ClientOutput) -> frozenset[tuple[Stream, str | None]]:
+        """The streams of which a slow consumer has missed updates, each with the view's name."""
         return frozenset(self._missed.get(client, ()))
 
     def forget(self, client: ClientOutput) -> None:
@@ -330,8 +338,8 @@ class Fanout:
         """Send a client that reads again the newest books it missed, while it keeps up."""
         missed = self._missed.get(client)
         while missed and not client.behind:
-            stream = missed.pop()
-            whole = self._subscribers[stream].whole(stream, packed=client.packed)
-            client.write(whole)
+            stream, view = missed.pop()
+            form = FrameVariant(client.packed, view)
+            client.write(self._subscribers[stream].whole(stream, form))
         if not missed:
             self._missed.pop(client, None)

@@ -144,13 +144,19 @@ def encode(message: Struct, message_id: Id = None) -> bytes:
     return with_id(_encoder.encode(message), message_id)
 
 
-def encode_masked(message: Struct, message_id: Id) -> bytes:
+def encode_masked(message: Struct, message_id: Id, view: str | None = None) -> bytes:
     """Encode a message that quotes the client; keys and tokens in it are masked."""
-    return with_id(redact(_encoder.encode(message).decode()).encode(), message_id)
+    masked = redact(_encoder.encode(message).decode()).encode()
+    return with_view(with_id(masked, message_id), view)
 
 
 def encode_refusal(
-    refusal: CommandRefused, message_id: Id, wall_us: int, *, kind: ErrorType = "error"
+    refusal: CommandRefused,
+    message_id: Id,
+    wall_us: int,
+    *,
+    kind: ErrorType = "error",
+    view: str | None = None,
 ) -> bytes:
     """The error message of a refused command."""
     return encode_masked(
@@ -162,6 +168,7 @@ def encode_refusal(
             **refusal.extra,
         ),
         message_id,
+        view,
     )
 
 
@@ -185,3 +192,10 @@ def with_id(payload: bytes, message_id: Id) -> bytes:
     if message_id is None:
         return payload
     return b'%b,"id":%b}' % (payload[:-1], _encoder.encode(message_id))
+
+
+def with_view(payload: bytes, view: str | None) -> bytes:
+    """Add the client's name of the view to an encoded message about it."""
+    if view is None:
+        return payload
+    return b'%b,"view":%b}' % (payload[:-1], _encoder.encode(view))

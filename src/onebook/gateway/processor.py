@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
@@ -42,6 +42,7 @@ from onebook.gateway.messages import (
     encode_action_refusal,
     encode_masked,
     encode_refusal,
+    with_view,
 )
 from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
 from onebook.ratelimit import TokenBucket
@@ -93,7 +94,8 @@ class CommandProcessor:
         self.opened_by = b""  # fingerprint of the key's text
         self.session_id = ""
         self.fetching = 0  # unanswered requests for books
-        self.subscriptions: dict[str, StreamKey] = NONE_SUBSCRIBED
+        # By symbol and the client's name of the view.
+        self.subscriptions: dict[tuple[str, str | None], StreamKey] = NONE_SUBSCRIBED
         compatible = settings.reference_compatible
         self.stamp = without_zone if compatible else iso_us
         self.greeting = Greeting() if compatible else None
@@ -125,7 +127,7 @@ class CommandProcessor:
             handler, body = self._parse(text, head)
             effects = handler(self, body, now, latency_ms)
         except CommandRefused as refusal:
-            return (*warning, *self._refuse(refusal, head, now))
+            return (*warning, *self._refuse(refusal, head, now, _view_alone(text)))
         return (*warning, *effects)
 
     def authenticated(
@@ -151,10 +153,10 @@ class CommandProcessor:
 
     def move_views(self, key: Key) -> None:
         """Count the views of the connection for another key from now on."""
-        for view in self.subscriptions.values():
+        for (_, view), stream in self.subscriptions.items():
             assert self.key is not None
-            self.views.leave(self.key.key_id, view)
-            self.views.join(key.key_id, view)
+            self.views.leave(self.key.key_id, (stream, view))
+            self.views.join(key.key_id, (stream, view))
 
     # Before a handler
 
@@ -189,13 +191,15 @@ class CommandProcessor:
             raise CommandRefused("invalid_action", f"Unknown action {shown(action)}.")
         return decode(text, body)
 
-    def _refuse(self, refusal: CommandRefused, head: commands.Head, now: MessageTime) -> Effects:
+    def _refuse(
+        self, refusal: CommandRefused, head: commands.Head, now: MessageTime, view: str | None
+    ) -> Effects:
         subscribing = head.type == SUBSCRIBE and refusal.error in SUBSCRIPTION_ERRORS
         kind: ErrorType = "subscription_error" if subscribing else "error"
         if head.type is None and head.action is not None:
             payload = encode_action_refusal(refusal, head.id, now.wall_us)
         else:
-            payload = encode_refusal(refusal, head.id, now.wall_us, kind=kind)
+            payload = encode_refusal(refusal, head.id, now.wall_us, kind=kind, view=view)
         costly = self.key is None or refusal.error == "rate_limit_exceeded"
         if costly and self.limits.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood", payload)
@@ -244,17 +248,17 @@ class CommandProcessor:
 
     def _subscribe(self, body: commands.SubscribeAggregated, _: MessageTime, __: float) -> Effects:
         key, rejected = stream_key(self.directory, body.symbol, body.exchanges, body)
-        previous = self.subscriptions.get(key.symbol)
+        previous = self.subscriptions.get((key.symbol, body.view))
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
             raise CommandRefused(
                 "subscription_limit_exceeded",
                 f"A connection may have at most {self.settings.subscriptions_max} subscriptions.",
                 symbol=key.symbol,
             )
-        self._require_room(key, previous)
+        self._require_room(key, previous, body.view)
         if self.subscriptions is NONE_SUBSCRIBED:
             self.subscriptions = {}
-        self.subscriptions[key.symbol] = key
+        self.subscriptions[key.symbol, body.view] = key
         response = replies.SubscriptionResponse(
             symbol=key.symbol,
             exchanges=key.exchanges,
@@ -266,17 +270,19 @@ class CommandProcessor:
             options=options_of(key),
             expected_gb_per_30_days=self.directory.expected_gb(key),
         )
-        return (SendText(encode_masked(response, body.id)), OpenView(key, previous))
+        reply = SendText(encode_masked(response, body.id, body.view))
+        return (reply, OpenView(key, previous, body.view))
 
     def _unsubscribe(
         self, body: commands.UnsubscribeAggregated, _: MessageTime, __: float
     ) -> Effects:
-        key = self._subscribed(body.symbol)
-        del self.subscriptions[body.symbol]
+        key = self._subscribed(body.symbol, body.view)
+        del self.subscriptions[body.symbol, body.view]
         response = replies.UnsubscribeResponse(
             symbol=body.symbol, success=True, message=f"Unsubscribed from {body.symbol}."
         )
-        return (CloseView(key), SendText(encode(response, body.id)))
+        reply = SendText(with_view(encode(response, body.id), body.view))
+        return (CloseView(key, body.view), reply)
 
     def _fetch_book(
         self, body: commands.GetAggregatedOrderbook, _: MessageTime, __: float
@@ -288,11 +294,13 @@ class CommandProcessor:
                 "requests.",
                 symbol=body.symbol,
             )
-        subscribed = self.subscriptions.get(body.symbol)
-        return (FetchBook(requested_stream(self.directory, body, subscribed), body.id),)
+        subscribed = self.subscriptions.get((body.symbol, body.view))
+        requested = requested_stream(self.directory, body, subscribed)
+        return (FetchBook(requested, body.id, body.view),)
 
     def _resync(self, body: commands.Resync, _: MessageTime, __: float) -> Effects:
-        return (ResendBook(self._subscribed(body.symbol), body.id),)
+        key = self._subscribed(body.symbol, body.view)
+        return (ResendBook(key, body.id, body.view),)
 
     def _get_subscriptions(
         self, body: commands.GetSubscriptions, now: MessageTime, _: float
@@ -304,8 +312,9 @@ class CommandProcessor:
                 subscription_id=key.id,
                 options=options_of(key),
                 expected_gb_per_30_days=self.directory.expected_gb(key),
+                view=UNSET if view is None else view,
             )
-            for key in self.subscriptions.values()
+            for (_, view), key in self.subscriptions.items()
         ]
         reply = replies.SubscriptionsData(
             data=replies.SubscriptionsList(subscriptions=listed, total=len(listed)),
@@ -332,28 +341,30 @@ class CommandProcessor:
 
     # Subscriptions and views
 
-    def _require_room(self, view: StreamKey, previous: StreamKey | None) -> None:
+    def _require_room(self, key: StreamKey, previous: StreamKey | None, view: str | None) -> None:
         assert self.key is not None
         views_max = self.tiers.of(self.key.tier).views_max
-        if not self.views.has_room(self.key.key_id, view, views_max, instead_of=previous):
+        replaced = None if previous is None else (previous, view)
+        if not self.views.has_room(self.key.key_id, (key, view), views_max, instead_of=replaced):
             raise CommandRefused(
                 "subscription_limit_exceeded",
                 f"This key may have at most {views_max:,} different views at a time.",
-                symbol=view.symbol,
+                symbol=key.symbol,
             )
 
-    def _subscribed(self, symbol: str) -> StreamKey:
-        key = self.subscriptions.get(symbol)
+    def _subscribed(self, symbol: str, view: str | None) -> StreamKey:
+        key = self.subscriptions.get((symbol, view))
         if key is None:
+            named = "" if view is None else f" with the view {shown(view)}"
             raise CommandRefused(
                 "no_subscription",
-                f"This connection has no subscription to {shown(symbol)}.",
+                f"This connection has no subscription to {shown(symbol)}{named}.",
                 symbol=symbol,
             )
         return key
 
 
-NONE_SUBSCRIBED: Final[dict[str, StreamKey]] = {}  # shared, never written
+NONE_SUBSCRIBED: Final[dict[tuple[str, str | None], StreamKey]] = {}  # shared, never written
 WELCOME: Final = SendText(
     encode(replies.Welcome(message="Connected to Onebook; authenticate with your API key."))
 )
@@ -374,6 +385,7 @@ HANDLERS: Final[dict[str, Handler]] = {
 
 _HEAD = msgspec.json.Decoder(commands.Head)
 _ID = msgspec.json.Decoder(commands.Identified)
+_VIEW = msgspec.json.Decoder(commands.Addressed)
 
 
 def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
@@ -397,6 +409,14 @@ def _id_alone(text: str) -> Id:
     try:
         return _ID.decode(text).id
     except (msgspec.DecodeError, RecursionError):  # nested too deeply after the invalid field
+        return None
+
+
+def _view_alone(text: str) -> str | None:
+    """Read the view that a refused message is about; None if it names none."""
+    try:
+        return _VIEW.decode(text).view
+    except (msgspec.DecodeError, RecursionError):  # `ValidationError` is a `DecodeError`
         return None
 
 
@@ -492,30 +512,36 @@ def _rate_warning(decision: Decision, used: int, now: MessageTime) -> replies.Ra
     )
 
 
+NamedView = tuple[StreamKey, str | None]  # a stream, and the client's name of the view
+
+
 class KeyViews:
-    """Counts the distinct views per key across its connections, for the tier limit."""
+    """Counts the distinct views per key across its connections, for the tier limit.
+
+    Each name of a stream counts, because each costs a frame of its own for every update.
+    """
 
     def __init__(self) -> None:
-        self._counts: dict[str, dict[StreamKey, int]] = {}
+        self._counts: dict[str, dict[NamedView, int]] = {}
 
     def count(self, key_id: str) -> int:
         """Number of distinct views of a key."""
         return len(self._counts.get(key_id, ()))
 
     def has_room(
-        self, key_id: str, view: StreamKey, views_max: int, *, instead_of: StreamKey | None = None
+        self, key_id: str, view: NamedView, views_max: int, *, instead_of: NamedView | None = None
     ) -> bool:
         """Whether a key may subscribe to a view, in place of `instead_of`."""
         counts = self._counts.get(key_id, {})
         freed = instead_of is not None and counts.get(instead_of) == 1
         return view in counts or len(counts) - freed < views_max
 
-    def join(self, key_id: str, view: StreamKey) -> None:
+    def join(self, key_id: str, view: NamedView) -> None:
         """A connection of the key subscribes to the view."""
         counts = self._counts.setdefault(key_id, {})
         counts[view] = counts.get(view, 0) + 1
 
-    def leave(self, key_id: str, view: StreamKey) -> None:
+    def leave(self, key_id: str, view: NamedView) -> None:
         """A connection of the key unsubscribes from the view."""
         counts = self._counts[key_id]
         counts[view] -= 1

@@ -21,6 +21,11 @@ SubscriptionId = Annotated[
     str, about("Name of the view, the same for every client of it.", "sub_0123456789ab")
 ]
 UpdateNumber = Annotated[int, about("One more for each update of the view.", 1)]
+# The last member, which `messages.with_view` adds to the encoded message.
+View = Annotated[
+    str | UnsetType,
+    about("The client's name of the view; absent for the one without a name.", "top"),
+]
 
 
 AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
@@ -113,6 +118,7 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
     rejected: list[Rejected]
     options: Options
     expected_gb_per_30_days: ExpectedGb
+    view: View = UNSET
 
 
 class UnsubscribeResponse(Struct, tag="unsubscribe_response", frozen=True):
@@ -121,6 +127,7 @@ class UnsubscribeResponse(Struct, tag="unsubscribe_response", frozen=True):
     symbol: Symbol
     success: bool
     message: Text
+    view: View = UNSET
 
 
 class Subscription(Struct, frozen=True):
@@ -131,6 +138,7 @@ class Subscription(Struct, frozen=True):
     subscription_id: SubscriptionId
     options: Options
     expected_gb_per_30_days: ExpectedGb
+    view: View = UNSET
 
 
 class SubscriptionsList(Struct, frozen=True):
@@ -274,6 +282,7 @@ class Error(Struct, frozen=True, omit_defaults=True):
     retry_after: Annotated[int | UnsetType, about("Seconds.")] = UNSET
     current_limit: int | UnsetType = UNSET
     window: Literal["per_minute"] | UnsetType = UNSET
+    view: View = UNSET
 
 
 class ActionError(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
@@ -473,6 +482,7 @@ class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
     update_number: UpdateNumber
     timestamp: Timestamp
     data: BookData
+    view: View = UNSET
 
 
 class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
@@ -489,6 +499,7 @@ class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
     timestamp: Timestamp
     data: BookData
     checksum: Annotated[int, about(CHECKSUM_RULE, crc32(CHECKSUM_TEXT.encode()))]
+    view: View = UNSET
 
 
 class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
@@ -497,6 +508,7 @@ class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
     symbol: Symbol
     timestamp: Timestamp
     data: BookData
+    view: View = UNSET
 
 
 class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
@@ -550,6 +562,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
         str | UnsetType,
         about("The library that its book comes through; absent for all others.", "ccxt"),
     ] = UNSET
+    view: View = UNSET
 
 
 Exchange = Annotated[str, about("The exchange of the action.", "bybit")]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from onebook.gateway.effects import CloseView, FetchBook, OpenView, ResendBook
 from onebook.gateway.fanout import Fanout
+from onebook.gateway.messages import with_view
 from onebook.gateway.processor import NONE_SUBSCRIBED, KeyViews
 from onebook.gateway.registry import ClientPort
 from onebook.streams import StreamKey, Streams
@@ -18,28 +19,28 @@ class SubscriptionManager:
         self._views = views
 
     def open(self, client: ClientPort, effect: OpenView) -> None:
-        """Subscribe a client to a stream; it replaces the one it had for the symbol."""
+        """Subscribe a client to a stream; it replaces the one that the view had."""
         key = client.processor.key
         assert key is not None
         stream = self._streams.open(effect.key, key.key_id)
-        self._views.join(key.key_id, effect.key)
+        self._views.join(key.key_id, (effect.key, effect.view))
         if effect.previous is not None:
-            self._close(client, effect.previous)
-        self._fanout.join(client.output, stream)
+            self._close(client, effect.previous, effect.view)
+        self._fanout.join(client.output, stream, effect.view)
         for status in self._streams.marks(stream):
-            client.output.send_text(status)
+            client.output.send_text(with_view(status, effect.view))
 
     def close(self, client: ClientPort, effect: CloseView) -> None:
         """Unsubscribe a client from a stream."""
-        self._close(client, effect.key)
+        self._close(client, effect.key, effect.view)
 
-    def _close(self, client: ClientPort, view: StreamKey) -> None:
-        stream = self._streams.find(view)
-        self._fanout.leave(client.output, stream)
+    def _close(self, client: ClientPort, key: StreamKey, view: str | None) -> None:
+        stream = self._streams.find(key)
+        self._fanout.leave(client.output, stream, view)
         self._streams.close(stream)
         owner = client.processor.key
         assert owner is not None
-        self._views.leave(owner.key_id, view)
+        self._views.leave(owner.key_id, (key, view))
 
     def fetch(self, client: ClientPort, effect: FetchBook) -> None:
         """Send a book once, as soon as it is available."""
@@ -52,7 +53,7 @@ class SubscriptionManager:
             processor.fetching -= 1
             if cancel is not None:
                 waiting.discard(cancel)
-            client.output.send_text(payload)
+            client.output.send_text(with_view(payload, effect.view))
 
         before = processor.fetching
         cancel = self._streams.fetch(effect.key, answer, message_id=effect.message_id)
@@ -63,15 +64,15 @@ class SubscriptionManager:
         """Send the whole book of a subscription."""
         stream = self._streams.find(effect.key)
         self._streams.publish_now(stream)
-        client.output.send_text(stream.full_for(effect.message_id))
+        client.output.send_text(with_view(stream.full_for(effect.message_id), effect.view))
 
     def release(self, client: ClientPort) -> None:
         """End all subscriptions and unanswered requests of a client."""
         self._fanout.forget(client.output)
         processor = client.processor
         subscriptions, processor.subscriptions = processor.subscriptions, NONE_SUBSCRIBED
-        for view in subscriptions.values():
-            self._close(client, view)
+        for (_, view), key in subscriptions.items():
+            self._close(client, key, view)
         fetches, client.fetches = client.fetches, None
         for cancel in fetches or ():
             cancel()

@@ -5,7 +5,6 @@ Drives `Ownership` and `GatewayInterest`; `feeds.Supervisor` has the connections
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self
 
@@ -13,6 +12,7 @@ from msgspec import msgpack
 from msgspec.structs import replace
 from prometheus_client import Counter, Gauge
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import FeedSettings, NodeSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.exchanges.kit import Exchange
@@ -66,7 +66,7 @@ class FeedsNode:
         supervisor: Supervisor,
         settings: NodeSettings,
         feeds: FeedSettings,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.node = node
         self.presence = Presence(
@@ -182,7 +182,8 @@ class FeedsNode:
 
     def _answer_snapshot(self, payload: bytes) -> bytes:
         require_size(payload, KEY_BYTES_MAX)
-        return self._books.snapshot(key_of(payload.decode(errors="replace")), self._clock())
+        key = key_of(payload.decode(errors="replace"))
+        return self._books.snapshot(key, self._clock.monotonic())
 
     def _answer_live(self, payload: bytes) -> bytes:
         keys = _keys.read(payload)
@@ -302,7 +303,7 @@ class FeedsNode:
         """Open and close books by the live nodes and the gateways' subscriptions."""
         if not self.presence.members.connected:
             return
-        changes = self.ownership.update(self.interest, self._clock(), keys)
+        changes = self.ownership.update(self.interest, self._clock.monotonic(), keys)
         for key in changes.opened:
             self._open(key)
         self._close(changes.closed)
@@ -343,7 +344,7 @@ class FeedsNode:
                 )
                 if answer:
                     try:
-                        self.ownership.live_elsewhere(_keys.read(answer), self._clock())
+                        self.ownership.live_elsewhere(_keys.read(answer), self._clock.monotonic())
                     except WireError as error:
                         self.presence.refusals.refused("request", error, node)
         finally:

@@ -6,7 +6,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -16,6 +15,7 @@ from prometheus_client import Counter
 
 from onebook import metrics
 from onebook.books import Books
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import FeedSettings, NodeSettings
 from onebook.exchanges import EXCHANGES
 from onebook.feeds import Catalogue
@@ -235,7 +235,7 @@ class RemoteSupervisor:
         catalogue: RemoteCatalogue,
         settings: NodeSettings,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.node = node
         self.presence = Presence(
@@ -257,7 +257,7 @@ class RemoteSupervisor:
         self._swept_at = float("-inf")
         self.isolated = False
         self.on_isolated: Signal[[bool]] = Signal()
-        self._began_at = clock()
+        self._began_at = clock.monotonic()
         self._tasks = BackgroundTasks()
         self._lists = RemoteListReader(
             catalogue,
@@ -301,7 +301,7 @@ class RemoteSupervisor:
         followed = self._followed[BookKey(instrument.exchange, instrument.symbol)]
         followed.count -= 1
         if not followed.count:
-            followed.unused_since = self._clock()
+            followed.unused_since = self._clock.monotonic()
 
     def in_use(self) -> Collection[str]:
         """Return the exchanges that a feeds node has reported."""
@@ -322,9 +322,8 @@ class RemoteSupervisor:
     @property
     def ready(self) -> bool:
         """Whether clients may connect: not isolated, and the lists have arrived or are overdue."""
-        if not self._catalogue.complete and self._clock() - self._began_at < FIRST_LISTS_S:
-            return False
-        return not self.isolated
+        overdue = self._clock.monotonic() - self._began_at >= FIRST_LISTS_S
+        return (self._catalogue.complete or overdue) and not self.isolated
 
     # Received from feeds nodes
 
@@ -441,7 +440,7 @@ class RemoteSupervisor:
 
     def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
         """Execute a replica's effects."""
-        now = self._clock()
+        now = self._clock.monotonic()
         if not apply(effects, self._books, followed.instrument, now):
             followed.replica.refused()
         if not followed.replica.in_sync:

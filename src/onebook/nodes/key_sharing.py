@@ -8,13 +8,12 @@ its own connections only.
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Final, Self, TypeVar
 
 from msgspec import Meta, Struct, msgpack
 
-from onebook.clock import next_tick
+from onebook.clock import SYSTEM_CLOCK, Clock, next_tick
 from onebook.config import TierSettings
 from onebook.nodes.key_rates import ROUND_S, TAKEN_S_MAX, SharedRateLimiter
 from onebook.nodes.membership import NodeRole
@@ -96,7 +95,7 @@ class KeySharing:
         *,
         bus: NatsBus,
         tiers: TierSettings,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.rates = SharedRateLimiter(tiers, gateways=lambda: len(self._gateways()))
         self.peers = PeerConnections(presence.node)
@@ -163,7 +162,7 @@ class KeySharing:
         if tally.gateway not in self._gateways():
             refusals.unknown("keys")
             return
-        self.rates.received(tally.gateway, tally.taken, self._clock())
+        self.rates.received(tally.gateway, tally.taken, self._clock.monotonic())
         self.peers.received(tally)
         for key_id in tally.connections:
             if key_id in self._counts:
@@ -173,13 +172,13 @@ class KeySharing:
         """Publish the tokens taken each round, and all counts every `REFRESH_S`."""
         refreshed_at = float("-inf")
         while True:
-            now = self._clock()
-            await asyncio.sleep(next_tick(now, ROUND_S) - now)
+            now = self._clock.monotonic()
+            await self._clock.sleep(next_tick(now, ROUND_S) - now)
             try:
                 for page in _pages(self.rates.round()):
                     self._publish(KeyTally(gateway=self._presence.node, taken=page))
-                if self._clock() - refreshed_at >= REFRESH_S:
-                    refreshed_at = self._clock()
+                if self._clock.monotonic() - refreshed_at >= REFRESH_S:
+                    refreshed_at = self._clock.monotonic()
                     self._refresh()
             except Exception:
                 log.exception("Publishing counts of keys failed.")

@@ -1,13 +1,13 @@
 """Membership: the nodes that are alive, and which of them serves a book. Sans-I/O.
 
-A node is alive while its heartbeats come, and only as seen by a node whose own heartbeats come back
-to it in time: one that NATS does not reach knows nothing about the others. Heartbeats that come
-late do not count: books of the same node are as late. Time is counted in ticks, so that the pauses
-of this process are not held against the others.
+A node is alive while its heartbeats arrive in time. Late heartbeats do not count, because books
+from that node are just as late. A node receives its own heartbeats too: if they stop coming back,
+it is cut off from NATS and considers no node alive. Timeouts are counted in ticks of limited
+length, so that a pause of this process does not expire the other nodes.
 
-Books are assigned by rendezvous hashing, so that all nodes agree without a leader: every node
-computes the same ranking from the same set of nodes. A node that leaves loses its books to the next
-of each ranking, and no other book moves (https://en.wikipedia.org/wiki/Rendezvous_hashing).
+Books are assigned by rendezvous hashing (https://en.wikipedia.org/wiki/Rendezvous_hashing): every
+node computes the same ranking from the same set of nodes, without a leader. If a node leaves, each
+of its books moves to the next node of the book's ranking, and no other book moves.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ from onebook.nodes.payloads import (
     WireVersion,
 )
 
-TICKS_MAX: Final = 3.0  # one tick counts as at most so many planned intervals
+TICKS_MAX: Final = 3.0  # a tick counts as this many planned intervals at most
 NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
 HEARTBEAT_BYTES_MAX: Final = 262_144  # clocks of NODES_MAX nodes, and states of all exchanges
 CLOCKS_KEPT_S: Final = 60.0  # how long the clock of a node that sends nothing is remembered
@@ -53,12 +53,11 @@ class NodeState(StrEnum):
 
 
 class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A node's report of itself, sent several times a second as a MessagePack map.
+    """The state of a node, which it publishes several times a second as a MessagePack map.
 
-    Members that a release does not know are ignored, so releases can add some. `sent_us` is the
-    node's own monotonic time. `clocks` has that of other nodes at the moment of sending, less what
-    their heartbeats took on their way here: a receiver finds its own there, and sees how long both
-    ways took, without comparing clocks.
+    Unknown members are ignored, so that releases can add some. `sent_us` is the sender's monotonic
+    time. `clocks` returns to each node its own `sent_us`, plus the time since it was received:
+    from it a node measures the round trip to the sender without comparing clocks.
     """
 
     node: NodeId
@@ -110,13 +109,13 @@ class Member:
 class Members:
     """The live nodes, including this one.
 
-    `strangers` are nodes of another wire version, `late` those whose heartbeats come late: not
-    members, but shown to operators.
+    `strangers` are nodes of another wire version, and `late` nodes whose heartbeats arrive late.
+    Neither are members; both are shown to operators.
 
     Args:
-        node: This node.
-        timeout_s: A node without a heartbeat for so long is dead.
-        tick_s: How often `tick` is called.
+        node: The id of this node.
+        timeout_s: Seconds without a heartbeat after which a node is dead.
+        tick_s: Seconds between calls of `tick`.
     """
 
     def __init__(self, node: int, *, timeout_s: float, tick_s: float) -> None:
@@ -147,7 +146,7 @@ class Members:
         return {node: member.heartbeat for node, member in self._late.items()}
 
     def clocks(self, now: float) -> dict[int, int]:
-        """The `clocks` of a heartbeat that is sent now."""
+        """The `clocks` for a heartbeat sent now."""
         self._clocks = {
             node: clock for node, clock in self._clocks.items() if now - clock[1] < CLOCKS_KEPT_S
         }
@@ -158,7 +157,7 @@ class Members:
 
     @property
     def isolated_s(self) -> float:
-        """Seconds for which they have not come back."""
+        """Seconds since a heartbeat of this node last came back in time."""
         return self._echo_age_s
 
     def received(self, heartbeat: NodeHeartbeat, now: float) -> bool:
@@ -199,7 +198,7 @@ class Members:
         )
 
     def _is_late(self, heartbeat: NodeHeartbeat, now: float) -> bool:
-        """Whether this heartbeat, and one of this node to its sender, were delayed."""
+        """Whether the round trip, from this node to the sender and back, exceeded the timeout."""
         mine_us = heartbeat.clocks.get(self.node)  # an earlier release, or a new node, has none
         return mine_us is not None and now - mine_us / 1e6 > self._timeout_s
 
@@ -248,7 +247,7 @@ class Members:
 
 
 def ranking(name: str, nodes: Iterable[int]) -> tuple[int, ...]:
-    """Order nodes for a name, the one that serves it first; the same wherever it is computed."""
+    """Rank nodes for a name, the serving node first; the same on every node."""
     encoded = name.encode()
     return tuple(sorted(nodes, key=lambda node: (_weight(encoded, node), node), reverse=True))
 

@@ -1,8 +1,8 @@
-"""nats-py's client, with publishing and callbacks that take no task for a message.
+"""nats-py's client, with synchronous publishing and synchronous subscription callbacks.
 
-nats-py passes each message through a queue to a task of its subscription, and its `publish` must be
-awaited. Where neither waits, that is more work than the message itself. Imported only where nats-py
-is installed.
+nats-py passes each message through a queue to a task of its subscription, and its `publish` is a
+coroutine. For callbacks that never wait, this costs more than the message itself. Imported only if
+nats-py is installed.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ class DirectClient(Client):
         """Call `delivered` with each message of a subject; it must not raise."""
 
         async def through_queue(message: Any) -> None:
-            """What nats-py calls should it not come through `_process_msg` any more."""
+            """Fallback, called by nats-py if a release of it bypasses `_process_msg`."""
             delivered(message.data, message.reply)
 
         through_queue.direct = delivered  # type: ignore[attr-defined]
         return await self.subscribe(subject, cb=through_queue)
 
     def publish_direct(self, subject: str, payload: bytes | bytearray) -> None:
-        """Have the flusher write a message: what `publish` does on a connection that works."""
+        """Queue a message for the flusher, as `publish` does on an open connection."""
         command, flushes = pub_cmd(subject, "", payload), self._flush_queue
         assert flushes is not None
         self._pending.append(command)
@@ -38,20 +38,20 @@ class DirectClient(Client):
             flushes.put_nowait(asyncio.Future())
 
     def abort(self) -> None:
-        """Close the socket at once, without what is unwritten."""
+        """Close the socket at once and drop unwritten data."""
         writer = getattr(self._transport, "_io_writer", None)  # WebSocket: its close has a timeout
         if writer is not None:
             writer.transport.abort()
 
     async def _attempt_reconnect(self) -> None:
-        """Connect again; nats-py would first wait until all is written, on a link that hangs."""
+        """Reconnect at once; nats-py would first wait for pending writes, even on a dead link."""
         self.abort()
         await super()._attempt_reconnect()
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
-        """A message was parsed: the hot path of a gateway."""
+        """Deliver a parsed message; this is the hot path of a gateway."""
         subscription = self._subs.get(sid)
         direct = getattr(getattr(subscription, "_cb", None), "direct", None)
         if direct is None:

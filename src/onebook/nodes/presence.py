@@ -4,7 +4,6 @@ import asyncio
 import logging
 import secrets
 import socket
-import time
 from collections.abc import Callable
 from os import getpid
 from typing import Final, Self
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from prometheus_client import Gauge
 
 from onebook import __version__
-from onebook.clock import next_tick
+from onebook.clock import SYSTEM_CLOCK, Clock, next_tick
 from onebook.config import NodeSettings
 from onebook.nodes import wire
 from onebook.nodes.membership import (
@@ -84,7 +83,7 @@ class Presence:
         bus: NatsBus,
         settings: NodeSettings,
         describe: Callable[[NodeHeartbeat], NodeHeartbeat],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.node = node
         self.subjects = Subjects(settings.cluster)
@@ -105,7 +104,7 @@ class Presence:
             role=role,
             wire=wire.VERSION,
             version=__version__,
-            started_ms=time.time_ns() // 1_000_000,
+            started_ms=clock.wall_ms(),
         )
 
     @property
@@ -152,7 +151,7 @@ class Presence:
     def become(self, state: NodeState) -> None:
         """Change the state of this node and publish it at once."""
         self._state = state
-        self._send_heartbeat(self._clock())
+        self._send_heartbeat(self._clock.monotonic())
 
     def _send_heartbeat(self, now: float) -> None:
         clocks = self.members.clocks(now) if self._me.role is NodeRole.FEEDS else {}
@@ -161,9 +160,9 @@ class Presence:
 
     async def _keep(self) -> None:
         """Send heartbeats and expire nodes, even if a callback fails."""
-        heartbeat_at = self._clock()
+        heartbeat_at = self._clock.monotonic()
         while True:
-            now = self._clock()
+            now = self._clock.monotonic()
             try:
                 if now >= heartbeat_at - TICK_S / 2:  # a timer may be early
                     heartbeat_at = next_tick(now, HEARTBEAT_INTERVAL_S)
@@ -174,7 +173,7 @@ class Presence:
                 self.on_tick(now)
             except Exception:
                 log.exception("A tick of the node's presence failed.")
-            await asyncio.sleep(next_tick(now, TICK_S) - self._clock())
+            await self._clock.sleep(next_tick(now, TICK_S) - self._clock.monotonic())
 
     def _received(self, payload: bytes, reply: str) -> None:
         try:
@@ -183,7 +182,7 @@ class Presence:
             self.refusals.refused("heartbeat", error, sender_of(payload))
             return
         strangers, late = self.members.strangers, self.members.late
-        if self.members.received(heartbeat, self._clock()):
+        if self.members.received(heartbeat, self._clock.monotonic()):
             self._changed()
         now_late = heartbeat.node in self.members.late.keys() - late.keys()
         if now_late and self.refusals.first("late", heartbeat.node):

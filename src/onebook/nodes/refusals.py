@@ -1,12 +1,12 @@
 """Refused messages of other nodes: counted by cause, logged once for each sender and cause."""
 
 import logging
-import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final, Literal, get_args
 
 from prometheus_client import Counter
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.nodes.payloads import RefusalCause, WireError
 
 log = logging.getLogger("onebook.nodes")
@@ -49,13 +49,13 @@ class FirstSightings:
 class Refusals:
     """Counts and logs messages of other nodes that this node refuses."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._sightings = FirstSightings()
 
     def first(self, what: str, node: int) -> bool:
         """Whether a line about a node is due: see `FirstSightings`."""
-        return self._sightings.first((what, node), self._clock())
+        return self._sightings.first((what, node), self._clock.monotonic())
 
     def unknown(self, message: Message) -> None:
         """Count a message of a node without heartbeats; just after a start this is any node."""
@@ -64,7 +64,7 @@ class Refusals:
     def refused(self, message: Message, error: WireError, sender: int | None) -> None:
         """Count a refused message; log the first of its sender and cause."""
         REFUSED.labels(message, error.cause).inc()
-        if self._sightings.first((message, sender, error.cause), self._clock()):
+        if self._sightings.first((message, sender, error.cause), self._clock.monotonic()):
             log.warning(
                 "Refused a message (%s) of %s: %s. More of the kind are only counted.",
                 message,

@@ -1,8 +1,8 @@
-"""Simulated Bitfinex, WebSocket 2 `book` channel: ids for names, signed amounts, counted frames.
+"""Simulated Bitfinex, WebSocket 2 `book` channel: channel ids, signed amounts, numbered frames.
 
-Each change is a frame of one level. What the `conf` of a client asks for is appended to its frames:
-the number of the frame on this connection, then its time. Heartbeats come for every channel each
-15 s, checksums of changed books somewhat more often than every 3 s.
+Each changed level is a frame of its own. Depending on the flags in the client's `conf`, the frame's
+number on this connection and its time are appended. Every channel gets a heartbeat each 15 s, and
+every changed book a checksum somewhat more often than every 3 s.
 https://docs.bitfinex.com/reference/ws-public-books, https://docs.bitfinex.com/docs/ws-general,
 https://docs.bitfinex.com/docs/ws-websocket-checksum
 """
@@ -47,21 +47,21 @@ PAIRS_PATH: Final = "/v2/conf/pub:list:pair:exchange"
 
 
 def status(system: str) -> str:
-    """The message that announces the start or end of maintenance."""
+    """The event that announces the start or end of maintenance."""
     over = system == "online"
     words = "Maintenance ended" if over else "Entering in Maintenance mode"
     return _event("info", code=20_061 if over else 20_060, msg=words)
 
 
 class Tail:
-    """Appends the fields of a client's flags to its frames, and counts the frames."""
+    """Appends number and time to the frames of a connection, as its flags require."""
 
     def __init__(self, flags: int) -> None:
         self.flags = flags
         self.number = 0
 
     def __call__(self, frame: str) -> str:
-        """Replace the time at the end of a frame by the fields of the client's flags."""
+        """Replace the time that ends a frame with the fields of the client's flags."""
         self.number += 1
         head, _, at = frame.removesuffix("]").rpartition(",")
         if not at.strip().isdecimal():
@@ -98,13 +98,13 @@ class Bitfinex(Dialect):
         self._natives = {each: native for native, each in self._ids.items()}
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The version, and whether the platform is operative."""
+        """Send the protocol version and the platform status."""
         session.form = Tail(0)
         platform = {"status": 1 if self._board.system == "online" else 0}
         return [_event("info", version=2, serverId="083bd8d4-aca7", platform=platform)]
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Ping, configure, subscribe, unsubscribe."""
+        """Answer ping, conf, subscribe and unsubscribe."""
         request = loaded(frame) or {}
         match request.get("event"):
             case "ping":
@@ -152,13 +152,13 @@ class Bitfinex(Dialect):
         return [_event("unsubscribed", status="OK", chanId=channel)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """Encode one level; its time is the last element, which `Tail` may replace."""
+        """Encode one changed level; the time at its end may be replaced by `Tail`."""
         bids = changes.bids[-1:]
         [row] = _rows(TextChanges(bids, [] if bids else changes.asks))
         return f"[{self._ids[channel.listing.native]},{row},{now.ms}]"
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Checksums of the books that changed since the last one, and heartbeats of all."""
+        """Send checksums of changed books, and heartbeats of all channels."""
         form = session.form
         if not isinstance(form, Tail):
             return []
@@ -174,7 +174,7 @@ class Bitfinex(Dialect):
         return [form(frame) for frame in frames]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The exchange pairs: a list of the one list that the path asks for."""
+        """Answer the list of pairs: a list with one list."""
         if path != PAIRS_PATH:
             return None
         return answered([[_pair(each) for each in self._board.listings.values()]])
@@ -201,7 +201,7 @@ def checksum(window: PublishedBook) -> int:
 
 
 def _rows(book: TextChanges) -> list[str]:
-    """Price, how many orders, amount; where none is left the amount's sign is the side."""
+    """Rows of price, number of orders, amount; in a removal the sign of the amount is the side."""
     return [*_side(book.bids, ""), *_side(book.asks, "-")]
 
 
@@ -215,7 +215,7 @@ def _side(levels: TextLevels, sign: str) -> list[str]:
 
 
 def _number(text: str) -> str:
-    """A number as JavaScript writes it: 0.0000015 is 0.0000015, 0.00000015 is 1.5e-7."""
+    """Format a number as JavaScript does: 0.0000015 stays, 0.00000015 becomes 1.5e-7."""
     if not text.lstrip("-").replace(".", "").isdecimal():
         return text
     value = Decimal(text)

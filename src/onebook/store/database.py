@@ -1,17 +1,15 @@
-"""One database: its address and engine, its transactions, its outages and errors.
+"""A SQLite or PostgreSQL database: engine, transactions, TLS, outages and errors.
 
-Every method is one transaction, which runs to its end even if the caller is cancelled: a driver
-that is cancelled in the middle may leave its transaction open, and with it SQLite's only write
-lock.
+Every method is one transaction, which runs to its end even if the caller is cancelled. A cancelled
+driver may leave its transaction open, and in SQLite an open transaction holds the only write lock.
 
 SQLite runs in WAL mode with `synchronous=FULL`, because usage is billed and a commit must survive
 a power cut (https://www.sqlite.org/wal.html, https://www.sqlite.org/pragma.html#pragma_synchronous).
-TLS to PostgreSQL has the parameters of its own clients in `store.url`
-(https://www.postgresql.org/docs/current/libpq-ssl.html): the driver knows them in an address of
-its own, and `ssl` for `sslmode`; programs such as pg_dump know them as variables. Drivers raise
-their own exceptions, wrapped by SQLAlchemy or not: SQLite's have an error name
-(https://www.sqlite.org/rescode.html), PostgreSQL's an SQLSTATE
-(https://www.postgresql.org/docs/current/errcodes-appendix.html).
+`store.url` takes libpq's TLS parameters (https://www.postgresql.org/docs/current/libpq-ssl.html);
+they are translated for the driver, which needs a separate address and calls `sslmode` `ssl`, and
+to environment variables for programs such as pg_dump. Exceptions of the drivers, whether SQLAlchemy
+wraps them or not, are recognized by SQLite's error name (https://www.sqlite.org/rescode.html) or
+PostgreSQL's SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 """
 
 import asyncio
@@ -21,7 +19,6 @@ import logging
 import os
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -42,6 +39,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.metrics import DATABASE_UNAVAILABLE
 from onebook.store.tables import facts
@@ -65,7 +63,7 @@ log = logging.getLogger("onebook.store")
 
 
 class Aggregate(Protocol):
-    """Some tables of a database with their methods."""
+    """Base of the stores: methods on some tables of a database."""
 
     database: "Database"
 
@@ -73,7 +71,7 @@ class Aggregate(Protocol):
 def whole(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[A, P], Coroutine[Any, Any, R]]:
-    """Run a method of an aggregate to its end in its own task, also if its caller is cancelled."""
+    """Decorate a method to run to its end in its own task, even if its caller is cancelled."""
 
     @functools.wraps(method)
     async def wrapped(aggregate: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -101,22 +99,22 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The file of a SQLite database."""
+        """The file of a SQLite database; None for PostgreSQL."""
         return None if self._file is None else self._file.path
 
     @property
     def name(self) -> str:
-        """What to call the database in the names of files about it."""
+        """Name of the database for use in file names."""
         return f"{self._engine.url.database}" if self._file is None else self._file.path.name
 
     async def close(self) -> None:
-        """Close the connections, once the work under way has ended."""
+        """Finish running transactions, then close the connections."""
         if self._running:
             await asyncio.wait(self._running, timeout=OPERATION_TIMEOUT_S)
         await self._engine.dispose()
 
     async def finish(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run work to its end, also if the caller is cancelled or waits no longer.
+        """Run work to its end, even if the caller is cancelled or times out.
 
         Raises:
             DatabaseUnavailable: It takes too long.
@@ -139,11 +137,11 @@ class Database:
             task.exception()  # retrieved here as well: the caller may have been cancelled
 
     def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A connection that reads; each statement sees what is committed by then."""
+        """Connection for reads; each statement sees the latest commits."""
         return self._begun(self._reads, READS)
 
     def writing(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A connection in a transaction that writes."""
+        """Connection in a write transaction."""
         return self._begun(self._writes, WRITES)
 
     @asynccontextmanager
@@ -159,7 +157,7 @@ class Database:
 
     @asynccontextmanager
     async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        """One transaction, its errors mapped.
+        """Run one transaction and map its errors.
 
         The file is checked before and after: commits to a deleted file are lost, and SQLite's own
         error would not name that cause.
@@ -184,11 +182,11 @@ class Database:
             self._file.check()
 
     async def rows(self, statement: Any) -> list[Row[Any]]:
-        """Run a statement that reads, as a whole; return its rows."""
+        """Run a read statement to its end; return its rows."""
         return await self.finish(self._rows(statement))
 
     async def row(self, statement: Any) -> Row[Any] | None:
-        """Run a statement that reads, as a whole; return its first row."""
+        """Run a read statement to its end; return its first row."""
         found = await self.rows(statement)
         return found[0] if found else None
 
@@ -219,9 +217,9 @@ class Database:
             raise ConfigError(error.reason) from error
 
     async def require_schema(self) -> None:
-        """Check that the schema is that of this release; an empty database gets it.
+        """Require the schema of this release; create it in an empty database.
 
-        Nothing is migrated: running nodes may be of the release before.
+        Does not migrate, because running nodes may still use the previous release.
 
         Raises:
             ConfigError: The schema is that of another release.
@@ -235,14 +233,14 @@ class Database:
             await self.upgrade(create=False)
 
     async def revisions(self) -> tuple[str | None, str]:
-        """The revision of the schema, None of an empty database, and that of this release."""
+        """The revision of the schema (None: empty database), and the revision of this release."""
         from onebook.store import migrate
 
         async with self._connected(self._reads) as connection:
             return await connection.run_sync(migrate.revisions)
 
     async def tables(self) -> list[str]:
-        """The tables of the database, of whatever program."""
+        """All tables of the database, including those of other programs."""
         async with self._connected(self._reads) as connection:
             return sorted(await connection.run_sync(lambda its: inspect(its).get_table_names()))
 
@@ -274,7 +272,7 @@ class FactStore:
 
     @whole
     async def setdefault(self, name: str, value: str) -> str:
-        """Store a fact unless there is one of this name; return the stored one."""
+        """Store a fact unless its name exists; return the stored value."""
         new = self.database.insert(facts).values(name=name, value=value).on_conflict_do_nothing()
         async with self.database.writing() as connection:
             await connection.execute(new)
@@ -292,7 +290,7 @@ class FactStore:
 
     @whole
     async def put(self, name: str, value: str) -> None:
-        """Store a fact in place of the one before."""
+        """Store or replace a fact."""
         new = self.database.insert(facts).values(name=name, value=value)
         put = new.on_conflict_do_update(
             index_elements=[facts.c.name], set_={"value": new.excluded.value}
@@ -302,12 +300,12 @@ class FactStore:
 
 
 def value_of(row: Row[Any], kind: type[T]) -> T:
-    """One row as the value it stands for, its texts turned into enums."""
+    """Convert a row to a value; texts become enums."""
     return convert(row, kind, from_attributes=True)
 
 
 def columns_of(value: Struct) -> dict[str, Any]:
-    """A value as the columns of its row."""
+    """Convert a value to the columns of its row."""
     return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
@@ -341,7 +339,7 @@ _UNUSABLE = "store.url must look like sqlite:///PATH or postgresql://USER@HOST/N
 
 
 def open_engine(text: str) -> AsyncEngine:
-    """Make the engine for an address; nothing connects yet.
+    """Create the engine for an address, without connecting.
 
     Raises:
         ConfigError: The address cannot be used. Its text is not repeated: it may hold a password.
@@ -389,14 +387,13 @@ def _postgres_engine(url: URL) -> AsyncEngine:
 
 
 def _pinged(connection: AdaptedConnection, _record: Any, _proxy: Any) -> None:
-    """Check that a connection of the pool answers, before it is used.
+    """Ping a pooled connection before use; without an answer, discard the whole pool.
 
-    Where one does not, none of the pool is used again. SQLAlchemy's own ping (pool_pre_ping) has
-    no timeout of its own, and one that times out fails its transaction and drops that connection
-    alone: after a loss of the network the others would be found one by one.
+    SQLAlchemy's own ping (pool_pre_ping) has no timeout, and drops only the connection that failed:
+    after a network outage each dead connection would fail one more transaction.
 
     Raises:
-        InvalidatePoolError: SQLAlchemy opens another one in its place.
+        InvalidatePoolError: No answer; SQLAlchemy then opens a new connection.
     """
     try:
         connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_TIMEOUT_S))
@@ -406,10 +403,10 @@ def _pinged(connection: AdaptedConnection, _record: Any, _proxy: Any) -> None:
 
 
 def _closed(connection: AdaptedConnection, _record: Any) -> None:
-    """Close a connection; SQLAlchemy's own close then finds it closed.
+    """Abort a connection before SQLAlchemy closes it.
 
-    That one waits 2 to 10 s for the server, which has nothing to answer with once it is away, and
-    closes the connections of a pool one after another.
+    SQLAlchemy's close waits 2 to 10 s for a server that may be gone, for one connection after
+    another.
     """
     try:
         connection.run_async(lambda driver: driver.close(timeout=CLOSE_TIMEOUT_S))
@@ -445,10 +442,10 @@ class DatabaseFile:
         self._identity: tuple[int, int] | None = None
 
     def create(self) -> None:
-        """Make the file, for its owner only, if there is none; -wal and -shm take its mode.
+        """Create a missing file with mode 0600, which -wal and -shm inherit.
 
         Raises:
-            ConfigError: It cannot be made.
+            ConfigError: The file cannot be created.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -458,7 +455,7 @@ class DatabaseFile:
             raise ConfigError(reason) from None
 
     def check(self) -> None:
-        """Compare the file at the path with the one that was opened first.
+        """Check that the path still names the file that was opened first.
 
         Raises:
             FileFault: It is missing, or another one.
@@ -481,16 +478,16 @@ class DatabaseFile:
 
 
 def _existing_only(_dialect: Any, _record: Any, args: list[Any], options: dict[str, Any]) -> None:
-    """Open without creating: a file that is missing is an error, never an empty database."""
+    """Do not create a missing file: it would become an empty database."""
     args[0] = f"file:{quote(args[0])}?mode=rw"
     options["uri"] = True
     options["async_creator_fn"] = _open_sqlite
 
 
 async def _open_sqlite(*args: Any, **options: Any) -> aiosqlite.Connection:
-    """Open a connection; if that fails, wait for the end of its thread.
+    """Open a connection; if that fails, wait until its thread has ended.
 
-    The driver abandons that thread, which then fails, on stderr, if it outlives the loop.
+    The driver abandons the thread, which prints an error to stderr if it outlives the loop.
     """
     connection = aiosqlite.connect(*args, **options)
     thread: Any = getattr(connection, "_thread", connection)  # before 0.22 it was the thread
@@ -532,15 +529,15 @@ _SSLMODE_ALIAS: Final = "ssl"
 
 
 def without_tls(url: URL) -> URL:
-    """The address without these words."""
+    """The address without the TLS parameters."""
     return url.difference_update_query((*TLS_VARIABLES, _SSLMODE_ALIAS))
 
 
 def tls_words(url: URL) -> dict[str, str]:
-    """These words of an address.
+    """The TLS parameters of an address.
 
     Raises:
-        ConfigError: One of them is not usable: an unknown mode, or a file that cannot be read.
+        ConfigError: A parameter is invalid: an unknown mode, or an unreadable file.
     """
     found = {name: str(value) for name, value in url.query.items() if name in TLS_VARIABLES}
     if _SSLMODE_ALIAS in url.query:
@@ -560,12 +557,12 @@ def tls_words(url: URL) -> dict[str, str]:
 
 
 def tls_address(words: dict[str, str]) -> str:
-    """The words as the address that the driver takes beside its other arguments."""
+    """The TLS parameters as the extra address that the driver takes."""
     return URL.create("postgresql", query=words).render_as_string()
 
 
 def tls_variables(words: dict[str, str]) -> dict[str, str]:
-    """The words as variables of PostgreSQL's own programs."""
+    """The TLS parameters as environment variables of libpq programs."""
     return {TLS_VARIABLES[name]: value for name, value in words.items()}
 
 
@@ -585,19 +582,19 @@ def _has_ca(words: dict[str, str]) -> bool:
 
 
 class Outage:
-    """Whether the database is available, from the results of all operations.
+    """Detects the begin and end of a database outage from the results of all operations.
 
-    Reads may succeed while writes fail (a locked file, a full disk), so an outage ends when each
-    kind of work that failed has succeeded again; a write that succeeds stands for reads as well.
+    Reads may succeed while writes fail (a locked file, a full disk). An outage therefore ends only
+    when every kind of operation that failed has succeeded again; a successful write also counts as
+    a read.
 
-    Work that was under way when the database went away may still succeed, and work that began
-    during an outage may fail after its end. Neither shows how the database is now: a success ends
-    an outage only if its work began after the newest failure, and a failure begins one only if its
-    work began after the end of the one before.
+    Results of operations that overlap a change are ignored: a success ends an outage only if its
+    operation began after the latest failure, and a failure begins an outage only if its operation
+    began after the end of the previous outage.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._failing: set[Kind] = set()
         self._began_s = 0.0
         self._events = 0
@@ -605,15 +602,15 @@ class Outage:
         self._ended_at = 0  # the event of the newest end
 
     def began(self) -> int:
-        """Note that work begins; its result is reported with the returned value."""
+        """Note that an operation begins; pass the returned value with its result."""
         return self._events
 
     def failed(self, kind: Kind, reason: str, began: int) -> None:
-        """Note that work of a kind failed."""
+        """Note that an operation of a kind failed."""
         if not self._failing:
             if began < self._ended_at:
                 return
-            self._began_s = self._monotonic()
+            self._began_s = self._clock.monotonic()
             log.error("The database is unavailable: %s", reason)
         self._events += 1
         self._failed_at = self._events
@@ -621,7 +618,7 @@ class Outage:
         DATABASE_UNAVAILABLE.set(1)
 
     def succeeded(self, kind: Kind, began: int) -> None:
-        """Note that work of a kind succeeded."""
+        """Note that an operation of a kind succeeded."""
         if not self._failing or began < self._failed_at:
             return
         if kind == WRITES:
@@ -632,7 +629,7 @@ class Outage:
             self._events += 1
             self._ended_at = self._events
             DATABASE_UNAVAILABLE.set(0)
-            lasted_s = self._monotonic() - self._began_s
+            lasted_s = self._clock.monotonic() - self._began_s
             log.info("The database is available again after %.1f s.", lasted_s)
 
 
@@ -640,7 +637,7 @@ SHM_BYTES: Final = 1 << 15  # the least size of a database's -shm file
 
 
 class FileFault(OSError):
-    """The file of a SQLite database is not the one it should be; its text is the reason."""
+    """The file of a SQLite database is missing or was replaced; the message is the reason."""
 
 
 _SQLITE: Final = (
@@ -676,7 +673,7 @@ _CONNECTING: Final = {
 
 @asynccontextmanager
 async def database_errors(url: URL) -> AsyncIterator[None]:
-    """Map what drivers raise to `DatabaseUnavailable`; a violated constraint passes through."""
+    """Map exceptions of drivers to `DatabaseUnavailable`, except violated constraints."""
     try:
         yield
     except IntegrityError:
@@ -688,7 +685,7 @@ async def database_errors(url: URL) -> AsyncIterator[None]:
 
 
 def reason_of(error: BaseException, url: URL) -> str:
-    """Describe an error of the database, without the password."""
+    """Describe a database error, without the password."""
     if isinstance(error, FileFault):
         return str(error)
     if url.get_backend_name() == "sqlite":
@@ -715,9 +712,9 @@ def _sqlite_reason(error: BaseException, path: str) -> str:
 
 
 def _denied(path: str) -> str:
-    """Which of the files of a database, or its folder, this account may not write.
+    """The database file, companion file or folder that this account may not write.
 
-    SQLite makes the -wal and -shm files with the mode that the database has then, and they keep it.
+    SQLite creates the -wal and -shm files with the database's mode, and does not change them later.
     """
     for beside in ("", "-wal", "-shm"):
         file = path + beside
@@ -773,7 +770,7 @@ def _tls_reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and what it came from: SQLAlchemy's `orig`, causes, members of a group."""
+    """An exception and its causes: `__cause__`, SQLAlchemy's `orig`, members of a group."""
     seen: list[BaseException] = [error]
     for each in seen:
         yield each

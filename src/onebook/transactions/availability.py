@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.errors import ConfigError, OnebookError
 from onebook.transactions.adapter import Environment, FailureReason
 from onebook.transactions.exchange import ExchangeAdapter
@@ -42,25 +43,25 @@ class AvailabilityCache:
     Args:
         adapters: By the names of their exchanges.
         stored: Returns the stored credentials of an exchange environment, None if absent.
-        now_s: Monotonic seconds.
+        clock: Monotonic time.
     """
 
     def __init__(
         self,
         adapters: Mapping[str, ExchangeAdapter],
         stored: Callable[[str, Environment], Awaitable[object | None]],
-        now_s: Callable[[], float],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._adapters = adapters
         self._stored = stored
-        self._now_s = now_s
+        self._clock = clock
         self._found = dict.fromkeys(adapters, Availability.UNKNOWN)
         self._found_at_s = float("-inf")
         self._lookup: asyncio.Task[None] | None = None
 
     async def all(self) -> dict[str, Availability]:
         """The availability of every exchange now."""
-        if self._lookup is None and self._now_s() - self._found_at_s >= LOOKUP_INTERVAL_S:
+        if self._lookup is None and self._clock.monotonic() - self._found_at_s >= LOOKUP_INTERVAL_S:
             self._lookup = asyncio.create_task(self._refresh(), name="availability")
         if self._lookup is not None:
             done, _ = await asyncio.wait((self._lookup,), timeout=LOOKUP_TIMEOUT_S)
@@ -78,7 +79,7 @@ class AvailabilityCache:
             await asyncio.gather(self._lookup, return_exceptions=True)
 
     async def _refresh(self) -> None:
-        now_s = self._now_s()
+        now_s = self._clock.monotonic()
         try:
             self._found = {name: await self._state(name) for name in self._adapters}
             self._found_at_s = now_s

@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
@@ -65,29 +65,34 @@ def writer(form: str, path: Path, *, exchange: str) -> Writer:
         InvalidRequest: There is no such form, what it needs is not installed, or there can be no
             such file.
     """
-    make = FORMS.get(form)
-    if make is None:
+    found = FORMS.get(form)
+    if found is None:
         raise InvalidRequest(f"There is no format {form!r}; there are {', '.join(FORMS)}.")
     try:
-        return make(path, exchange)
+        return found.make(path, exchange)
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from None
 
 
-def form_of(path: Path) -> str:
-    """The form of a file name's ending.
+def form_of(path: Path, given: str = "") -> str:
+    """The form of a file: the given one, or that of the ending of its name.
 
     Raises:
-        InvalidRequest: Unknown ending.
+        InvalidRequest: Neither says it, or they contradict each other.
     """
     ending = path.suffix.lower()
-    form = ENDINGS.get(ending)
-    if form is None:
+    usual = ENDINGS.get(ending)
+    if not given and usual is None:
+        found = f"unknown ending {ending!r}" if ending else "a name without an ending"
         raise InvalidRequest(
-            f"{path.name}: unknown ending {ending!r}; use {', '.join(filter(None, ENDINGS))}, or "
-            f"--format with one of {', '.join(FORMS)}."
+            f"{path.name}: {found}; use {', '.join(ENDINGS)}, or --format with one of "
+            f"{', '.join(FORMS)}."
         )
-    return form
+    if given in FORMS and usual is not None and FORMS[given].ending != FORMS[usual].ending:
+        raise InvalidRequest(
+            f"{path.name}: a file of format {given} ends in {FORMS[given].ending}, not {ending}."
+        )
+    return given or str(usual)
 
 
 class JsonLines:
@@ -231,19 +236,23 @@ def _harmless(cell: str | int | None) -> str | int | None:
     return cell
 
 
-ENDINGS: Final = {  # of file names; a name without one is of JSON lines
-    "": "jsonl",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-}
-FORMS: Final[dict[str, Callable[[Path, str], Writer]]] = {
-    "jsonl": lambda path, _: JsonLines(path),
-    "csv": lambda path, _: CsvTable(path, COLUMNS, lambda record: [flat(record)]),
-    "koinly": lambda path, _: CsvTable(path, KOINLY, koinly),
-    "cointracking": lambda path, exchange: CsvTable(
-        path, COINTRACKING, lambda record: cointracking(record, exchange)
+class Form(NamedTuple):
+    """A form of files: the ending of their names, and what makes their writer."""
+
+    ending: str
+    make: Callable[[Path, str], Writer]
+
+
+FORMS: Final = {
+    "jsonl": Form(".jsonl", lambda path, _: JsonLines(path)),
+    "csv": Form(".csv", lambda path, _: CsvTable(path, COLUMNS, lambda record: [flat(record)])),
+    "koinly": Form(".csv", lambda path, _: CsvTable(path, KOINLY, koinly)),
+    "cointracking": Form(
+        ".csv",
+        lambda path, exchange: CsvTable(
+            path, COINTRACKING, lambda record: cointracking(record, exchange)
+        ),
     ),
-    "parquet": lambda path, _: Parquet(path),
+    "parquet": Form(".parquet", lambda path, _: Parquet(path)),
 }
+ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}

@@ -117,7 +117,7 @@ class Transactions:
         self._settings = settings or TransactionSettings()
         self._clock = clock
         self._running: Counter[str] = Counter()
-        self.availability = AvailabilityCache(self._adapters, vault.get, clock.monotonic)
+        self.availability = AvailabilityCache(self._adapters, vault.get, clock)
 
     @property
     def exchanges(self) -> tuple[AdapterEntry, ...]:

@@ -170,7 +170,16 @@ export class Rate {
     this.#times.push(at);
   }
   perSecond(now) {
-    while (this.#times.length && this.#times[0] < now - this.windowMs) this.#times.shift();
+    this.#forget(now);
     return this.#times.length / (this.windowMs / 1_000);
+  }
+  /** The same between the first and the last of them; 0 of fewer than three. */
+  between(now) {
+    this.#forget(now);
+    if (this.#times.length < 3) return 0;
+    return (this.#times.length - 1) / ((this.#times.at(-1) - this.#times[0]) / 1_000);
+  }
+  #forget(now) {
+    while (this.#times.length && this.#times[0] < now - this.windowMs) this.#times.shift();
   }
 }

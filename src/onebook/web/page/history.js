@@ -118,7 +118,7 @@ export class History {
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
       scales: { x: { time: true }, mid: {}, spread: {} },
-      axes: [{ ...axis, size: 22, space: 70, values: (_, times) => times.map((each) => new Date(each * 1_000).toLocaleTimeString()) }, { ...axis, scale: "mid", size: 62, space: 30, values: (_, mids) => texts(mids) }, { show: false, scale: "spread" }],
+      axes: [{ ...axis, size: 22, space: 70, values: (_, times) => times.map((each) => new Date(each * 1_000).toLocaleTimeString([], { hour12: false })) }, { ...axis, scale: "mid", size: 62, space: 30, values: (_, mids) => texts(mids) }, { show: false, scale: "spread" }],
       series: [{}, line("mid", "--ink"), line("spread", "--ask", [2, 3])],
       hooks: { setCursor: [() => this.#report()] },
     };

@@ -206,7 +206,7 @@ export class Panel {
     this.#updatedAt = now();
     this.#lateMs = lateMs;
     this.rate.add(this.#updatedAt);
-    this.#busy = this.rate.perSecond(this.#updatedAt) >= BUSY_PER_S;
+    this.#busy = this.rate.between(this.#updatedAt) >= BUSY_PER_S;
     this.#lost = false;
     this.showAge();
     this.draw();
