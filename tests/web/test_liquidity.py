@@ -232,7 +232,8 @@ async def test_a_step_is_round_and_a_multiple_of_that_of_the_levels() -> None:
             assert step / unit == pytest.approx(round(step / unit))
         if unit != 3:
             digit = step / 10 ** math.floor(math.log10(step) + 1e-9)
-            assert min(abs(digit - each) for each in (1, 2, 5)) < 1e-6 or unit > least
+            digits = (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if unit else (1, 2, 5, 10)
+            assert min(abs(digit - each) for each in digits) < 1e-6
 
 
 async def test_the_colour_scale_grows_at_once_and_fades_slowly() -> None:
