@@ -6,7 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, is_typeddict
+from typing import Any, NamedTuple, Unpack, get_args, get_origin, is_typeddict
 
 from onebook import client
 from reference.code_pages import page, table
@@ -112,6 +112,9 @@ def kind(annotation: Any) -> str:
     """A type as a reader writes it, without the modules of its names."""
     if annotation is inspect.Parameter.empty:
         return ""
+    if get_origin(annotation) is Unpack:
+        (annotation,) = get_args(annotation)
+        return f"`{annotation.__name__}`"
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return f"`{HOME.sub('', text)}`"
 
