@@ -89,7 +89,7 @@ async def copied(page, base):
 @pytest.mark.parametrize(
     ("word", "place"),
     [
-        ("fill", "/docs/guides/library"),
+        ("fill", "/docs/reference/python"),
         ("library", "/docs/guides/library"),
         ("prometheus", "/docs/reference/metrics"),
         ("systemd", "/docs/guides/operate"),
