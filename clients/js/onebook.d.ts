@@ -2,8 +2,11 @@
 
 /** What the client throws: `code` for programs, the message for people. */
 export class ServiceError extends Error {
+  /** For programs, as in the reference of errors; `message` is for people. */
   readonly code: string;
+  /** Other fields of the error, such as `suggestedSymbols`. */
   readonly details: Record<string, unknown>;
+  /** Seconds after which the service wants to be asked again. */
   readonly retryAfterS: number | null;
   constructor(
     code: string,
@@ -20,6 +23,7 @@ export class Unavailable extends ServiceError {}
 export interface Problem {
   code: string;
   message: string;
+  /** Seconds until the client tries again. */
   retryInS: number;
 }
 
@@ -41,7 +45,9 @@ export interface MarketStats {
 /** One price; numbers are decimal text, exactly as the service prints them. */
 export interface Level {
   price: string;
+  /** The exact sum over the exchanges. */
   amount: string;
+  /** Who has this price; empty with `levels: "array"` without `split`. */
   exchanges: string[];
   /** Parallel to `exchanges`; empty without the option `split`. */
   amounts: string[];
@@ -50,14 +56,22 @@ export interface Level {
 /** What buying or selling one size would cost. */
 export interface Filled {
   by: "amount" | "notional";
+  /** As it was asked for. */
   size: string;
+  /** Of the base currency. */
   amount: string;
+  /** What `amount` costs or brings, of the quote currency. */
   notional: string;
   average: string | null;
+  /** The last price that is needed. */
   worst: string | null;
+  /** How many prices are needed. */
   levels: string;
+  /** Whether these books hold the size. */
   complete: boolean;
+  /** Exchanges whose book is not known as far as `worst`: the real cost may be lower. */
   uncovered: string[];
+  /** By exchange, the largest amount first. */
   split: { exchange: string; amount: string; notional: string }[];
 }
 
@@ -67,8 +81,11 @@ export class View {
   /** Your name of a second view of the symbol; null for the one without a name. */
   view: string | null;
   live: boolean;
+  /** Why it is not live. */
   problem: Problem | null;
+  /** Best first. */
   bids: Level[];
+  /** Best first. */
   asks: Level[];
   /** Empty while the view is not live. */
   marketStats: Partial<MarketStats>;
@@ -86,11 +103,16 @@ export class View {
   fill: { buy?: Filled[]; sell?: Filled[] };
   /** ISO 8601, UTC, microseconds. */
   timestamp: string;
+  /** One more for each update of the view. */
   updateNumber: number;
   constructor(symbol: string, view?: string | null);
+  /** Take in an update, delta or status, parsed by `parseExact`; false where a resync is needed. */
   apply(message: Record<string, any>): boolean;
+  /** Empty the view. */
   lose(problem: Problem | null): void;
+  /** The checksum of a delta, of the levels as they are. */
   checksum(): number;
+  /** A view that does not change with the next update. */
   copy(): View;
 }
 
@@ -139,9 +161,11 @@ export interface WatchOptions extends BookOptions {
 export interface ClientOptions {
   /** A constructor like the browser's; needed where there is no global one. */
   WebSocket?: new (url: string) => unknown;
+  /** Instead of the global one. */
   fetch?: typeof fetch;
   /** Attempts of a REST request that may succeed later; 5 by default. */
   attemptsMax?: number;
+  /** Instead of `Math.random`, for the jitter of retries. */
   random?: () => number;
 }
 
