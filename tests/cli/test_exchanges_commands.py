@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from longtail import without_connector
-from onebook.cli.codes import Codes
 from onebook.cli.exchanges import check_list
 from onebook.cli.main import app
 from onebook.config import FeedSettings
@@ -54,17 +53,6 @@ def test_list_names_every_exchange():
         assert each.display in text
     listed = json.loads(run("list", "--json").output)
     assert {row["exchange_name"] for row in listed} == set(EXCHANGES)
-
-
-def test_list_has_the_codes_that_watch_shows():
-    codes = Codes()
-    listed = json.loads(run("list", "--json").output)
-    assert {row["exchange_name"]: row["code"] for row in listed} == {
-        name: codes.of(name) for name in EXCHANGES
-    }
-    assert re.search(r"^bithumb +Bithumb +BIH ", run("list").output, re.MULTILINE)
-    assert json.loads(run("show", "bithumb", "--json").output)["code"] == "BIH"
-    assert re.search(r"^code +BIH$", run("show", "bithumb").output, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", EXCHANGES)

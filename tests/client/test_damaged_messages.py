@@ -214,7 +214,7 @@ async def test_an_answer_of_the_python_client_is_right_or_an_exception(service):
         async with AsyncOnebook(service.url, f"reply {number}") as client:
             try:
                 if kind == "get_aggregated_orderbook":
-                    return shown(await client.order_book(**QUESTIONS[kind]))
+                    return shown(await client.snapshot(**QUESTIONS[kind]))
                 return await (client.pairs if kind == "get_pairs" else client.exchanges)()
             except ServiceError as error:
                 return error.code

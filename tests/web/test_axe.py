@@ -53,6 +53,16 @@ async def states(page: Page, address: str, market: Market) -> AsyncIterator[str]
     for name in ("kraken", "okx"):
         await page.run(f"document.querySelector('.pick[value={name}]').click()")
     yield "settings"
+    for symbol in ("BTC/USDT", "ETH/USDT"):
+        await page.run(
+            f"(() => {{ const form = document.querySelector('.alert-form');"
+            f" form.elements.symbol.value = '{symbol}'; form.elements.kind.value = 'lost';"
+            " form.requestSubmit(); })()"
+        )
+    market.stale["okx"] = "gap"
+    await page.until("document.querySelectorAll('.alert-fired li').length")
+    del market.stale["okx"]
+    yield "alerts"
     await page.run("document.querySelector('#drawer-close').click()")
     await page.run("document.querySelector('.scroller').focus()")
     await page.run("document.querySelector('.asks tr:last-child td').click()")

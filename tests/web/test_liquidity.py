@@ -232,7 +232,8 @@ async def test_a_step_is_round_and_a_multiple_of_that_of_the_levels() -> None:
             assert step / unit == pytest.approx(round(step / unit))
         if unit != 3:
             digit = step / 10 ** math.floor(math.log10(step) + 1e-9)
-            assert min(abs(digit - each) for each in (1, 2, 5)) < 1e-6 or unit > least
+            digits = (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if unit else (1, 2, 5, 10)
+            assert min(abs(digit - each) for each in digits) < 1e-6
 
 
 async def test_the_colour_scale_grows_at_once_and_fades_slowly() -> None:
@@ -272,3 +273,11 @@ async def test_memory_does_not_grow_with_time() -> None:
       return { early, events: map.events.length, first: map.last - map.first };"""
     found = await run("liquidity.js", NAMES, script, book([(99, 1)], [(101, 1)]))
     assert found == {"early": 200, "events": 200, "first": 599}
+
+
+async def test_a_book_whose_sides_cross_altogether_has_a_step() -> None:
+    """Both sides lie beyond the mid, so that the book reaches less than nowhere."""
+    crossed = book([(105.0, 1.0), (104.0, 2.0)], [(95.0, 1.0), (96.0, 2.0)])
+    given = {"rows": 16, "percent": None, "events": [["add", 0, crossed, [], 0]]}
+    found = await run("liquidity.js", NAMES, FEED + "return map.step;", given)
+    assert found > 0

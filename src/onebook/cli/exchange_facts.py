@@ -6,7 +6,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
-from onebook.cli.codes import CODES
 from onebook.core import ChecksumLayout
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import BookChannel, Exchange, Limit, LossDetection, Scope
@@ -30,7 +29,6 @@ WINDOWS: Final = {1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h"}
 COLUMNS: Final = (
     "exchange_name",
     "display_name",
-    "code",
     "quality",
     "via",
     "depth",
@@ -76,7 +74,6 @@ def row(exchange: Exchange) -> tuple[str, ...]:
     return (
         exchange.name,
         exchange.display,
-        CODES.of(exchange.name),
         quality(exchange).level,
         exchange.via or "own",
         str(exchange.depth or "all"),
@@ -93,7 +90,6 @@ def listed(exchange: Exchange) -> dict[str, Any]:
     return {
         "exchange_name": exchange.name,
         "display_name": exchange.display,
-        "code": CODES.of(exchange.name),
         "quality": quality(exchange).level,
         "via": exchange.via or "own",
         "depth": exchange.depth,
@@ -156,7 +152,6 @@ def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
     heartbeat_s = exchange.heartbeat_max_s
     return [
         ("exchange_name", exchange.name),
-        ("code", CODES.of(exchange.name)),
         ("via", exchange.via or "own"),
         ("former_names", ", ".join(exchange.former_names) or "-"),
         ("ws_url", exchange.ws_url or "-"),

@@ -60,12 +60,12 @@ def list_exchanges(
 
     A narrow terminal shows only the first columns; `show` prints all of them.
 
-    `code`: abbreviation in a narrow `onebook watch`. `quality`: evidence for the connector, from
-    bronze to gold; see docs/reference/exchanges for the rules. `via`: "ccxt" for exchanges of the
-    setting feeds.ccxt.exchanges, which are only as exact as ccxt, otherwise "own". `depth`: levels
-    per side. `lost_frame`: how a lost frame is detected. `heartbeat_s`: seconds without data or
-    heartbeat before a connection is considered dead. `quiet_s`: seconds without data before a book
-    is stale. `times`: whether the data contains the exchange's timestamps.
+    `quality`: evidence for the connector, from bronze to gold; see docs/reference/exchanges for the
+    rules. `via`: "ccxt" for exchanges of the setting feeds.ccxt.exchanges, which are only as exact
+    as ccxt, otherwise "own". `depth`: levels per side. `lost_frame`: how a lost frame is detected.
+    `heartbeat_s`: seconds without data or heartbeat before a connection is considered dead.
+    `quiet_s`: seconds without data before a book is stale. `times`: whether the data contains the
+    exchange's timestamps.
 
     Example: onebook exchanges list
     """

@@ -1,7 +1,8 @@
 """The ladder of `onebook watch` as lines of text, with aligned columns that are never cut.
 
-If the width is too small, the attribution is shortened first (names with amounts, names, codes,
-none), then the bar is left out; prices and amounts never are. Pure.
+If the width is too small, the attribution is shortened first (names with amounts, names, the
+largest exchanges and the number of others, none), then the bar is left out; prices and amounts
+never are. Pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,8 +12,7 @@ from typing import Final
 
 from rich.text import Text
 
-from onebook.cli.codes import CODES
-from onebook.client import BookView, ViewLevel
+from onebook.client import BookLevel, BookView
 
 GAP: Final = 2
 BAR_CELLS: Final = 18
@@ -40,30 +40,27 @@ def problem_text(view: BookView) -> str:
     return f"{view.problem}{again}"
 
 
-def _amounts(level: ViewLevel) -> str:
+def _amounts(level: BookLevel) -> str:
     parts = zip(level.exchanges, level.amounts, strict=True)
     return "  ".join(f"{name} {amount:f}" for name, amount in parts)
 
 
-def _names(level: ViewLevel) -> str:
+def _names(level: BookLevel) -> str:
     return " ".join(level.exchanges)
 
 
-def _codes(level: ViewLevel) -> str:
-    return " ".join(map(CODES.of, level.exchanges))
-
-
-def _some_codes(level: ViewLevel, *, cells: int) -> str:
-    """As many codes as fit, then the number of further exchanges."""
-    codes = [CODES.of(name) for name in level.exchanges]
-    for shown in range(len(codes), 0, -1):
-        more = f" +{len(codes) - shown}" if shown < len(codes) else ""
-        if len(text := " ".join(codes[:shown]) + more) <= cells:
+def _largest(level: BookLevel, *, cells: int) -> str:
+    """As many names as fit, by amount, then the number of further exchanges."""
+    parts = zip(level.amounts, level.exchanges, strict=True)
+    names = [name for _, name in sorted(parts, key=lambda part: -part[0])]
+    for shown in range(len(names), 0, -1):
+        more = f" +{len(names) - shown}" if shown < len(names) else ""
+        if len(text := " ".join(names[:shown]) + more) <= cells:
             return text
-    return f"+{len(codes)}"
+    return f"+{len(names)}"
 
 
-FORMS: Final[tuple[Callable[[ViewLevel], str], ...]] = (_amounts, _names, _codes)
+FORMS: Final[tuple[Callable[[BookLevel], str], ...]] = (_amounts, _names)
 
 
 class Ladder:
@@ -114,7 +111,7 @@ class Ladder:
             drawn.append(self._middle_line(middle))
         return drawn
 
-    def _layout(self) -> tuple[int, Callable[[ViewLevel], str] | None]:
+    def _layout(self) -> tuple[int, Callable[[BookLevel], str] | None]:
         """The width of the bar and the form of the attribution."""
         if self.width is None:
             return 0, FORMS[0]
@@ -125,7 +122,7 @@ class Ladder:
                     return cells, form
         room = left - BAR_CELLS_MIN - 2 * GAP
         if room >= SOME_CELLS_MIN:
-            return BAR_CELLS_MIN, partial(_some_codes, cells=room)
+            return BAR_CELLS_MIN, partial(_largest, cells=room)
         cells = min(BAR_CELLS, left - GAP)
         return (cells if cells >= BAR_CELLS_MIN else 0), None
 

@@ -1,6 +1,7 @@
 // The first page: a key and a choice become subscriptions; what comes back is shown as it is.
 
 import { Onebook } from "../client/onebook.js";
+import { Alerts } from "./alerts.js";
 import { Choice } from "./choice.js";
 import { Lateness, now } from "./clock.js";
 import { Drawer } from "./drawer.js";
@@ -15,6 +16,7 @@ const AGES_EVERY_MS = 200;
 const FIGURES_EVERY_MS = 500;
 const HIDDEN_AFTER_MS = 10_000; // a tab that was hidden for so long gets few updates
 const HIDDEN_INTERVAL_MS = 60_000; // the longest that the service takes
+const HIDDEN_WATCHED_MS = 1_000; // of a symbol with an alert
 const INSIDE = ["inside", "bars", "add", "settings", "panels"]; // shown while there is a session
 const KEY_SLOT = "onebook.key";
 const LATE_MS = 1_000; // what looks so late is checked by a ping
@@ -41,6 +43,11 @@ const choice = new Choice(at, {
   changed: (names) => ((state.exchanges = names), changed()),
   found: (text) => panels.forEach((panel) => panel.members.filter(text)),
   recoloured: () => panels.forEach((panel) => panel.recolour()),
+});
+
+const alerts = new Alerts(document.querySelector("#alerts .alerts"), {
+  symbol: () => panels[0].wanted.symbol,
+  notice: (text) => notice(text),
 });
 
 let session = null;
@@ -195,7 +202,8 @@ const site = {
   unsubscribe: (symbol) => session?.unsubscribe(symbol),
   has: (symbol) => session?.has(symbol) ?? false,
   orderBook: (symbol, options) => session.orderBook(symbol, { exchanges: chosen(), ...options }),
-  options: () => ({ exchanges: chosen(), depth: state.rows, intervalMs: hidden ? HIDDEN_INTERVAL_MS : 1_000 / state.rate }),
+  options: (symbol) => ({ exchanges: chosen(), depth: state.rows, intervalMs: intervalOf(symbol) }),
+  check: (symbol, facts, nowMs) => alerts.check(symbol, facts, nowMs),
   feeOf: fees.of,
   counts: () => counts,
   readPairs() {
@@ -220,6 +228,11 @@ const site = {
     panels[0].find(".symbol").focus();
   },
 };
+
+function intervalOf(symbol) {
+  if (!hidden) return 1_000 / state.rate;
+  return alerts.watches(symbol) ? HIDDEN_WATCHED_MS : HIDDEN_INTERVAL_MS;
+}
 
 function addPanel(wanted) {
   const panel = new Panel(at("panel"), wanted, site);

@@ -1,5 +1,6 @@
 // The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It has its own
-// book, in bins that reach as far as the reader chose, which is requested once a second while the chart is in sight. A
+// book, in bins that reach as far as the reader chose, which is requested once a second while it or the heat map is in
+// sight, and less often otherwise. A
 // crosshair moves by mouse, finger and keys; a zoom outlives updates. A wheel zooms only with Ctrl, which is also what
 // a pinch of a touchpad comes as, or while the chart has the focus: otherwise it scrolls the page.
 
@@ -13,6 +14,7 @@ import { mark, write } from "./write.js";
 const AXIS_FONT = "11px system-ui, sans-serif";
 const BINS = 200; // at least so many a side, up to 2.5 times as many
 const EVERY_MS = 1_000;
+const UNSEEN_EVERY_MS = 5_000; // for the heat map, which begins before it is seen
 const OLD_MS = 3_000; // without a newer book the chart is grey
 const ALL_PERCENT = 25; // as far as "all" reaches: the bins of the widest range
 const LEVELS_MAX = 500; // what the service gives at most
@@ -47,11 +49,11 @@ export class Depth {
   #zoom = null; // {min, max} of the distances in sight; null shows the range
 
   /**
-   * `ask(options)` promises a view of the book of the panel, or rejects; `changed(range)` is called where the reader
-   * chose another range.
+   * `ask(options)` promises a view of the book of the panel, or rejects; `received(book, step)` takes each one,
+   * `awaited()` is true while they are seen elsewhere; `changed(range)` is called where the reader chose another range.
    */
-  constructor(root, { range, ask, changed }) {
-    this.ask = ask;
+  constructor(root, { range, ask, received, awaited, changed }) {
+    Object.assign(this, { ask, received, awaited });
     this.#range = range;
     const element = (this.#element = root.querySelector(".depth"));
     this.#text = root.querySelector(".depth-text");
@@ -89,20 +91,22 @@ export class Depth {
   /** Request a newer book where it is due and can be seen; `mid` is that of the exact book. */
   follow(nowMs, mid) {
     mark(this.#element, "data-old", nowMs - this.#shownMs < OLD_MS ? "no" : "yes");
-    const seen = this.#sight.visible || !this.#chart;
-    if (this.#asking || !mid || !seen || nowMs - this.#askedMs < EVERY_MS - 1) return;
+    const everyMs = this.#sight.visible || !this.#chart || this.awaited() ? EVERY_MS : UNSEEN_EVERY_MS;
+    if (this.#asking || !mid || nowMs - this.#askedMs < everyMs - 1) return;
     this.#asking = true;
     this.#askedMs = nowMs;
     const serial = this.#serial;
-    this.ask({ ...reaching(this.#range, mid), levels: "array", coverage: true, interval_ms: EVERY_MS, split: false, ages: false, fill: null })
-      .then((view) => view && serial === this.#serial && this.#show(readBook(view), mid, nowMs), () => {})
+    const reach = reaching(this.#range, mid);
+    this.ask({ ...reach, levels: "array", coverage: true, interval_ms: EVERY_MS, split: false, ages: false, fill: null })
+      .then((view) => view && serial === this.#serial && this.#show(readBook(view), mid, nowMs, Number(reach.group)), () => {})
       .finally(() => (this.#asking = false));
   }
 
-  #show(book, mid, nowMs) {
+  #show(book, mid, nowMs, step) {
     this.#book = book;
     this.#mid = mid;
     this.#shownMs = nowMs;
+    this.received(book, step);
     this.#draw();
   }
 

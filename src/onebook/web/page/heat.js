@@ -21,9 +21,11 @@ const LANES = 9; // CSS pixels below the prices, for what is marked along the ti
 const LEAST_MARK = 2; // of width
 const LINE = 1.25; // width of the best prices
 const FOOT = 16; // for the times
+const FAR_MS = 6_000; // that a book which reaches further is shown without a newer one
 const LABEL_EVERY = 36;
 const LABEL_FONT = 11;
 const SAY_EVERY_MS = 5_000; // the text alternative
+const HINT = "Point at a cell or use the arrow keys; + and − change the time.";
 const KEYS = "Arrow keys move the crosshair, plus and minus change the time shown, Escape removes the crosshair.";
 
 export class Heat {
@@ -47,13 +49,15 @@ export class Heat {
   #span = null; // columns that were chosen
   #shown = 0; // columns of the axis that is drawn
   #cursor = null; // {back, bin}: columns before the newest one, and the bin
+  #far = null; // {book, unit, nowMs}: the last book that reaches further
   #base = "";
   #quote = "";
   #saidMs = -Infinity;
   #sight;
 
   /** `text` says what is pointed at, `spoken` the same to those who move by keys. */
-  constructor(element, text, spoken) {
+  constructor(element, text, spoken, range = "all") {
+    this.range = range;
     this.#element = element;
     this.#text = text;
     this.#spoken = spoken;
@@ -74,19 +78,31 @@ export class Heat {
     [this.#base, this.#quote] = symbol.split("/");
   }
 
-  /** Per cent of the mid on each side; null shows the book as far as it goes. */
-  set percent(percent) {
-    this.liquidity.percent = percent;
+  /** Per cent of the mid on each side, or "all": as far as the book goes. */
+  set range(range) {
+    this.liquidity.percent = range === "all" ? null : Number(range);
+  }
+
+  /** Whether it can be seen. */
+  get visible() {
+    return this.#sight.visible;
+  }
+
+  /** A book that reaches further, in bins of `unit`: its levels are shown with the best prices of the next updates. */
+  reach(book, unit, nowMs) {
+    this.#far = { book, unit, nowMs };
   }
 
   /** Take in a book; `left` are the exchanges that are not in it, `unit` the step of its levels. */
   add(book, left, nowMs, unit = 0) {
-    this.liquidity.add(book, left, nowMs, unit);
+    const far = this.#far && nowMs - this.#far.nowMs < FAR_MS ? this.#far : { book, unit };
+    this.liquidity.add({ ...far.book, stats: book.stats }, left, nowMs, far.unit);
     if (this.#sight.visible) this.#draw();
   }
 
   /** The prices are withdrawn. */
   gap(nowMs) {
+    this.#far = null;
     this.liquidity.gap(nowMs);
     this.#draw();
   }
@@ -104,7 +120,7 @@ export class Heat {
 
   clear() {
     this.liquidity.clear();
-    this.#cursor = null;
+    this.#cursor = this.#far = null;
     this.#saidMs = -Infinity;
     write(this.#text, "");
     this.#draw();
@@ -141,16 +157,16 @@ export class Heat {
   }
 
   #colours() {
-    const [ground, unknown] = ["--card", "--unknown"].map((name) => rgba(colour(this.#element, name)));
+    const text = (name) => colour(document.body, name); // the panel's own are grey while it is not live
+    const [ground, unknown] = ["--card", "--unknown"].map((name) => rgba(text(name)));
     const shades = (side) => {
-      const [faint, full] = [`--${side}-bar`, `--${side}`].map((name) => rgba(colour(this.#element, name)));
+      const [faint, full] = [`--${side}-bar`, `--${side}`].map((name) => rgba(text(name)));
       // From the ground to the colour of a bar in the first half, from there to that of the text.
       return Array.from({ length: SHADES }, (_, at) => {
         const place = (at + 1) / SHADES;
         return packed(place < 0.5 ? mixed(ground, faint, place * 2) : mixed(faint, full, place * 2 - 1));
       });
     };
-    const text = (name) => colour(this.#element, name);
     return {
       bids: shades("bid"),
       asks: shades("ask"),
@@ -308,7 +324,7 @@ export class Heat {
     if (!liquidity.step) return;
     context.font = `${LABEL_FONT * scale}px system-ui, sans-serif`;
     context.fillStyle = this.#inks.soft;
-    const step = stepOf((liquidity.step * LABEL_EVERY * scale) / bin, liquidity.step);
+    const step = stepOf((liquidity.step * LABEL_EVERY * scale) / bin);
     const places = decimals([step], PRICE_DECIMALS_MAX);
     const top = (this.#lowest + this.#bins) * liquidity.step;
     const prices = [];
@@ -349,7 +365,7 @@ export class Heat {
   #point(x, y) {
     const { width, height, bin } = this.#plot;
     const back = this.span - 1 - Math.floor((x * this.#scale * this.span) / width);
-    const row = Math.floor((height - y * this.#scale) / bin);
+    const row = Math.ceil((height - y * this.#scale) / bin) - 1; // a border belongs to the bin below it
     this.#move(back >= 0 && row < this.#bins ? { back, bin: this.#lowest + Math.max(0, row) } : null);
   }
 
@@ -435,7 +451,7 @@ export class Heat {
   #legend() {
     const { liquidity } = this;
     if (!liquidity.step || !liquidity.top) return "";
-    return `Amounts within ${sixDigits(liquidity.step).replace(/\.?0+$/, "")} ${this.#quote}; brightest from ${sixDigits(liquidity.top).replace(/\.?0+$/, "")} ${this.#base}.`;
+    return `Amounts within ${sixDigits(liquidity.step).replace(/\.?0+$/, "")} ${this.#quote}; brightest from ${sixDigits(liquidity.top).replace(/\.?0+$/, "")} ${this.#base}. ${HINT}`;
   }
 
   /** The text alternative: where most stood, where the price went, and what is marked. */

@@ -215,7 +215,7 @@ export class Liquidity {
   #suit(mid, reach, unit, nowMs) {
     const far = (mid * (this.#percent ?? RANGE_MAX_PERCENT)) / 100;
     const half = this.#percent === null ? Math.min(reach, far) : far;
-    const least = (2 * half) / this.#rows || mid * 1e-6;
+    const least = half > 0 ? (2 * half) / this.#rows : mid * 1e-6; // crossed sides may reach nowhere
     const whole = multiple(this.step, unit);
     const suits = this.step && whole && stepOf(least / SLACK, unit) <= this.step && stepOf(least * SLACK, unit) >= this.step;
     if (suits && this.#unsuitedMs !== -Infinity) {
@@ -277,11 +277,11 @@ export class Liquidity {
   }
 }
 
-/** A round step that is at least so large, and a multiple of `unit` unless that is 0. */
+/** A round step that is at least so large; of levels in bins of `unit` a multiple of that, else few would share a bin. */
 export function stepOf(least, unit = 0) {
   const exponent = Math.floor(Math.log10(Math.max(least, unit)));
   for (let power = exponent; power <= exponent + 2; power += 1) {
-    for (const digit of [1, 2, 5]) {
+    for (const digit of unit ? [1, 1.5, 2, 3, 4, 5, 6, 8] : [1, 2, 5]) {
       const step = Number(`${digit}e${power}`);
       if (step >= least * (1 - NUDGE) && step >= unit * (1 - NUDGE) && multiple(step, unit)) return step;
     }

@@ -2,6 +2,7 @@
 // their data is, and their share of each side.
 
 import { shareOf } from "./book.js";
+import { Delays, Sparkline } from "./delays.js";
 import { quoteAge } from "./format.js";
 import { dress, swatch } from "./palette.js";
 import { write } from "./write.js";
@@ -18,6 +19,7 @@ export class Members {
   #wanted = "";
   #book = null; // whose shares are not written yet
   #known = true; // the states are those of now
+  #delays = new Delays();
 
   constructor(body, summary) {
     this.#body = body;
@@ -31,6 +33,7 @@ export class Members {
   begin(accepted, rejected, { keep = false } = {}) {
     const before = keep ? new Map(this.#rows) : new Map();
     this.#rows.clear();
+    if (!keep) this.#delays.clear();
     this.#book = null;
     this.#body.replaceChildren();
     for (const exchange of accepted) {
@@ -83,8 +86,11 @@ export class Members {
    * What `exchange_status` said stands until an update has left the exchange out, because one from
    * before may be drawn after it.
    */
-  show(book, left) {
+  show(book, left, lateMs, nowMs) {
     this.#book = book;
+    const delays = { ...book.ages };
+    for (const exchange of left) delete delays[exchange];
+    this.#delays.add(delays, lateMs, nowMs);
     for (const [exchange, row] of this.#rows) {
       const absent = left.includes(exchange);
       if (absent && row.state === "live") this.#write(row, "stale", "left out of the book");
@@ -104,6 +110,7 @@ export class Members {
       if (sides) [row.bids, row.asks].forEach((cell, at) => write(cell, percent(sides[at].of(exchange))));
       const shown = this.#known && row.state === "live" && row.ageMs !== undefined;
       write(row.age, shown ? quoteAge(row.ageMs + sinceMs) : "–");
+      row.delay.show(this.#delays, exchange);
     }
   }
 
@@ -118,7 +125,8 @@ export class Members {
     const element = this.#body.insertRow();
     const [name, status] = [0, 1].map(() => element.insertCell());
     const age = figure(element.insertCell());
-    element.insertCell().className = "delay"; // its sparkline over time
+    const cell = Object.assign(element.insertCell(), { className: "delay" });
+    const delay = new Sparkline(cell);
     const [bids, asks] = [0, 1].map(() => figure(element.insertCell()));
     const colour = swatch();
     dress(colour, exchange);
@@ -126,7 +134,7 @@ export class Members {
     whole.className = "name";
     whole.append(colour, exchange);
     name.append(whole);
-    const row = { element, colour, status, age, bids, asks, ageMs: undefined, state: "", seenOut };
+    const row = { element, colour, status, age, delay, bids, asks, ageMs: undefined, state: "", seenOut };
     element.dataset.exchange = exchange;
     element.hidden = !exchange.includes(this.#wanted);
     this.#rows.set(exchange, row);

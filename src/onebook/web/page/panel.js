@@ -1,7 +1,7 @@
 // One symbol: its subscription, and every card that shows its book.
 
 import { now } from "./clock.js";
-import { imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
+import { crossings, imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
@@ -45,7 +45,8 @@ export class Panel {
   /**
    * @param wanted {symbol, group, size, by}: what to show
    * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol)`, `has(symbol)` of its
-   *   session, and `orderBook(symbol, options)`; `options()`, `feeOf`, `counts()`, `readPairs()`, `notice(text, names, panel)`,
+   *   session, and `orderBook(symbol, options)`; `options(symbol)`, `feeOf`,
+   *   `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
    *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
   constructor(template, wanted, site) {
@@ -59,10 +60,16 @@ export class Panel {
     this.depth = new Depth(find(".deep"), {
       range: wanted.range,
       ask: (options) => site.orderBook(this.subscribed, options),
-      changed: (range) => (Object.assign(this.wanted, { range }), site.changed()),
+      received: (book, step) => this.heat.reach(book, step, now()),
+      awaited: () => this.heat.visible,
+      changed: (range) => {
+        Object.assign(this.wanted, { range });
+        this.heat.range = range;
+        site.changed();
+      },
     });
     this.history = new History(find(".history"), find(".history-text"));
-    this.heat = new Heat(find(".heat-map"), find(".heat-text"), find(".heat-spoken"));
+    this.heat = new Heat(find(".heat-map"), find(".heat-text"), find(".heat-spoken"), wanted.range);
     this.members = new Members(find(".members tbody"), find(".members-sum"));
     this.crossed = new Crossed(find(".crossings"), site.feeOf);
     this.cost = new Cost(find(".cost"), {
@@ -112,7 +119,7 @@ export class Panel {
 
   /** Ask for the symbol. The one that is shown stays subscribed until the new one is accepted. */
   subscribe() {
-    const { exchanges, depth, intervalMs } = this.#site.options();
+    const { exchanges, depth, intervalMs } = this.#site.options(this.wanted.symbol);
     if (exchanges !== "all" && !exchanges.length) return this.#leaveNone();
     const { symbol, group, size, by } = this.wanted;
     const before = this.#asked;
@@ -210,6 +217,7 @@ export class Panel {
     this.#lost = false;
     this.showAge();
     this.draw();
+    if (document.hidden) this.#read(this.#updatedAt); // no frame comes, and alerts wait for none
   }
 
   status(message) {
@@ -267,7 +275,7 @@ export class Panel {
   /** Read the newest update, draw charts and see which rows are in sight. */
   measure(nowMs) {
     const fresh = this.#unread !== null;
-    if (fresh) this.#read();
+    if (fresh) this.#read(nowMs);
     if (!this.#book) return;
     this.ladder.place(this.#site.options().depth);
     if (!fresh) return;
@@ -275,10 +283,13 @@ export class Panel {
     this.heat.add(this.#book, this.#left, nowMs, this.#book.binned ? Number(this.wanted.group) : 0);
   }
 
-  #read() {
-    this.#book = readBook(this.#unread);
+  #read(nowMs) {
+    const book = (this.#book = readBook(this.#unread));
     this.#left = this.#unread.staleExchanges;
     this.#unread = null;
+    const { mid_price: mid, spread_percent: spread } = book.stats;
+    const best = () => (book.binned ? undefined : (crossings(book, this.#site.feeOf)[0] ?? null)); // bins hide them
+    this.#site.check(this.subscribed, { live: this.#live, mid, spread, left: this.#left, best }, nowMs);
   }
 
   /** Write what differs. */
@@ -289,7 +300,7 @@ export class Panel {
     this.ladder.show(book, nowMs);
     if (this.#withdrawn) return;
     const price = this.#pricer(book, nowMs);
-    this.members.show(book, this.#left);
+    this.members.show(book, this.#left, this.#lateMs, nowMs);
     this.crossed.show(book, price, this.#updatedAt - this.#lateMs);
     this.crossed.showFigures(nowMs, this.#live);
     this.cost.show(book, price);
@@ -345,7 +356,7 @@ export class Panel {
   showAge() {
     const silentMs = now() - this.#updatedAt;
     const ageMs = silentMs + this.#lateMs;
-    const oldMs = Math.max(OLD_MS, 1.5 * this.#site.options().intervalMs);
+    const oldMs = Math.max(OLD_MS, 1.5 * this.#site.options(this.wanted.symbol).intervalMs);
     if (this.#busy && silentMs >= Math.max(LOST_MS, oldMs)) this.#lost = true;
     const shown = this.#linked && this.answering && !this.#lost && this.#updatedAt > 0;
     const live = shown && ageMs < oldMs;

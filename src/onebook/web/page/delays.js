@@ -1,0 +1,115 @@
+// The delay of each exchange over the last ten minutes: how old its data was at most in each few seconds. Without a
+// document but for `Sparkline`, which draws one exchange's in a cell.
+
+import { quoteAge } from "./format.js";
+import { mark } from "./write.js";
+
+export const EVERY_MS = 5_000; // a point
+export const POINTS = 120; // ten minutes
+export const POINTS_MIN = 24; // that a line has at least, however short the time is
+export const EXCHANGES_MAX = 100; // that are remembered
+const [LEAST_MS, MOST_MS] = [10, 60_000]; // from the lower to the upper edge, in equal steps of factors
+const HEIGHT = 20; // units of the picture; a point is one wide
+
+export class Delays {
+  newest = -1; // the number of the point of now
+  #oldest = 0; // and of the first one
+  #points = new Map(); // by exchange: POINTS ages, NaN without data; a ring by the number of the point
+
+  /** Take in the ages of an update that came so late; who is not among them has no data. */
+  add(ages, lateMs, nowMs) {
+    this.#advance(Math.floor(nowMs / EVERY_MS));
+    const at = this.newest % POINTS;
+    for (const [exchange, ageMs] of Object.entries(ages)) {
+      if (!this.#points.has(exchange)) {
+        if (this.#points.size >= EXCHANGES_MAX) continue;
+        this.#points.set(exchange, new Float32Array(POINTS).fill(NaN));
+      }
+      const points = this.#points.get(exchange);
+      const delayMs = ageMs + lateMs;
+      if (!(points[at] >= delayMs)) points[at] = delayMs;
+    }
+  }
+
+  #advance(newest) {
+    if (this.newest < 0) this.#oldest = newest;
+    const passed = this.newest < 0 ? 0 : Math.min(POINTS, newest - this.newest);
+    for (let back = 0; back < passed; back += 1) {
+      for (const points of this.#points.values()) points[(newest - back) % POINTS] = NaN;
+    }
+    this.newest = Math.max(this.newest, newest);
+  }
+
+  clear() {
+    this.#points.clear();
+    this.newest = -1;
+  }
+
+  /** How many points there are of any exchange. */
+  get length() {
+    return Math.max(POINTS_MIN, Math.min(POINTS, this.newest + 1 - this.#oldest));
+  }
+
+  /** The ages of an exchange, the oldest first; the last of them may still grow. */
+  of(exchange) {
+    const points = this.#points.get(exchange);
+    if (!points) return [];
+    const { length } = this;
+    return Array.from({ length }, (_, at) => points[(this.newest + 1 - length + at + POINTS) % POINTS]);
+  }
+}
+
+/** The median and the highest of the known ages; null if there are none. */
+export function figuresOf(ages) {
+  const known = ages.filter((age) => !Number.isNaN(age)).sort((a, b) => a - b);
+  return known.length ? { median: known[Math.floor((known.length - 1) / 2)], highest: known.at(-1) } : null;
+}
+
+/** The line of ages as an SVG path: the later at the right, the older data higher; without data it has a gap. */
+export function pathOf(ages) {
+  let path = "";
+  let drawn = false;
+  ages.forEach((age, x) => {
+    const known = !Number.isNaN(age);
+    if (known) path += `${drawn ? "L" : `M${x} ${heightOf(age)}L`}${x + 1} ${heightOf(age)}`; // a point alone is a line
+    drawn = known;
+  });
+  return path;
+}
+
+function heightOf(age) {
+  const part = Math.log(Math.min(Math.max(age, LEAST_MS), MOST_MS) / LEAST_MS) / Math.log(MOST_MS / LEAST_MS);
+  return Number((HEIGHT - 1 - (HEIGHT - 2) * part).toFixed(1));
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export class Sparkline {
+  #picture = document.createElementNS(SVG, "svg");
+  #path = document.createElementNS(SVG, "path");
+  #drawn = -1; // the newest point that is shown
+
+  constructor(cell) {
+    this.#picture.setAttribute("role", "img");
+    this.#picture.setAttribute("preserveAspectRatio", "none");
+    this.#picture.append(this.#path);
+    this.#say("no data yet");
+    cell.append(this.#picture);
+  }
+
+  /** Draw what is known of an exchange, once a point. */
+  show(delays, exchange) {
+    if (delays.newest === this.#drawn) return;
+    this.#drawn = delays.newest;
+    const ages = delays.of(exchange);
+    const figures = figuresOf(ages);
+    mark(this.#picture, "viewBox", `0 0 ${delays.length} ${HEIGHT}`);
+    mark(this.#path, "d", pathOf(ages));
+    this.#say(figures ? `median ${quoteAge(figures.median)}, highest ${quoteAge(figures.highest)}` : "no data");
+  }
+
+  #say(text) {
+    mark(this.#picture, "aria-label", `Delay of the last ten minutes: ${text}`);
+    this.#picture.parentElement?.setAttribute("title", text);
+  }
+}

@@ -1,0 +1,134 @@
+// When an alert fires; no document here. A rule fires once when its threshold is crossed, and again only after the value
+// has gone back by a margin, or the event has been away for a while. It is checked with live data only.
+
+import { decimals, fixed, PRICE_DECIMALS_MAX } from "./format.js";
+import { sizeOf, symbolOf } from "./state.js";
+
+export const KINDS = ["price", "spread", "crossing", "lost"];
+export const PRICE_MARGIN = 0.0005; // of the price that is waited for, away from it
+export const SPREAD_MARGIN = 0.1; // of the spread that is waited for, below it
+export const QUIET_MS = 5_000; // that a crossing or an absence must be over
+const PERCENT = /^-?\d{1,3}(\.\d{1,6})?$/;
+const EXCHANGE = /^[a-z0-9_]{1,32}$/;
+
+/**
+ * A rule of what was typed or stored, or null: {kind, symbol, value} with a `value` of text, empty for any exchange.
+ * Kinds are price (value), spread (at least, percent), crossing (above, percent after fees), lost (exchange).
+ */
+export function ruleOf({ kind, symbol, value }) {
+  const name = symbolOf(String(symbol ?? ""));
+  const text = String(value ?? "").trim();
+  const valid = {
+    price: sizeOf(text),
+    spread: PERCENT.test(text) && Number(text) > 0 ? text : null,
+    crossing: PERCENT.test(text || "0") ? text || "0" : null,
+    lost: !text || EXCHANGE.test(text.toLowerCase()) ? text.toLowerCase() : null,
+  }[kind];
+  return name && KINDS.includes(kind) && valid !== null ? { kind, symbol: name, value: valid } : null;
+}
+
+/** A rule in words. */
+export function worded({ kind, symbol, value }) {
+  return {
+    price: `${symbol} crosses ${plain(Number(value))}`,
+    spread: `${symbol} has a spread of ${value} % or more`,
+    crossing: `${symbol} is crossed by more than ${value} % after fees`,
+    lost: `${symbol} loses ${value || "an exchange"}`,
+  }[kind];
+}
+
+/** Fires when something begins, and again after it was over. */
+class Trigger {
+  #armed = null; // null before the first look: what is there already has not begun
+  #overMs = null; // since when it is over
+
+  /** `on`: it is there; `over`: it is surely not, which must last for `quietMs` before it may fire again. */
+  fires(on, over, nowMs, quietMs = 0) {
+    this.#armed ??= !on;
+    if (!over) this.#overMs = null;
+    else if (nowMs - (this.#overMs ??= nowMs) >= quietMs) this.#armed = true;
+    if (!on || !this.#armed) return false;
+    this.#armed = false;
+    return true;
+  }
+
+  /** Nothing is known for a while. */
+  pause() {
+    this.#overMs = null;
+  }
+}
+
+/** Watches one rule. */
+export class Watch {
+  #rule;
+  #triggers = new Map(); // by exchange; of other kinds one
+  #side = 0; // of the price: above (1) or below (-1)
+  #armed = true;
+  #seen = false; // a book, of which exchanges may be lost
+
+  constructor(rule) {
+    this.#rule = rule;
+  }
+
+  /**
+   * What to say now, a list. `facts` are those of an update: `live`, `mid` and `spread` (percent) or null, `best()` the
+   * best crossing or null, undefined if it is not known, and `left`, the exchanges that are not in the book.
+   */
+  check(facts, nowMs) {
+    if (!facts.live) {
+      for (const trigger of this.#triggers.values()) trigger.pause();
+      return [];
+    }
+    return this[this.#rule.kind](facts, nowMs);
+  }
+
+  price({ mid }) {
+    const value = Number(this.#rule.value);
+    if (mid == null) return [];
+    const side = Math.sign(mid - value);
+    const crossed = this.#armed && this.#side !== 0 && side !== this.#side;
+    const way = this.#side < 0 ? "rose" : "fell";
+    // Far enough from the threshold, on whichever side, the next crossing counts.
+    if (this.#side === 0 || Math.abs(mid - value) >= value * PRICE_MARGIN) [this.#side, this.#armed] = [side, true];
+    else if (crossed) this.#armed = false;
+    return crossed ? [`${this.#rule.symbol} ${way} to ${plain(mid)} (alert at ${plain(value)})`] : [];
+  }
+
+  spread({ spread }, nowMs) {
+    const value = Number(this.#rule.value);
+    if (spread == null) return [];
+    if (!this.#trigger("").fires(spread >= value, spread < value * (1 - SPREAD_MARGIN), nowMs)) return [];
+    return [`${this.#rule.symbol}: the spread is ${spread.toFixed(4)} %`];
+  }
+
+  crossing({ best }, nowMs) {
+    const pair = best();
+    if (pair === undefined) return [];
+    const percent = pair ? (100 * pair.left) / pair.buy.price : -Infinity;
+    const on = percent > Number(this.#rule.value);
+    if (!this.#trigger("").fires(on, !on, nowMs, QUIET_MS)) return [];
+    return [`${this.#rule.symbol} is crossed: buy on ${pair.buy.exchange}, sell on ${pair.sell.exchange}, ${percent.toFixed(4)} % after fees`];
+  }
+
+  lost({ left }, nowMs) {
+    const { symbol, value } = this.#rule;
+    const gone = new Set(value ? left.filter((name) => name === value) : left);
+    const fired = [...new Set([...gone, ...this.#triggers.keys()])].filter((name) => {
+      // An exchange that was in the book until now has none: it was there.
+      if (this.#seen && !this.#triggers.has(name)) this.#trigger(name).fires(false, true, nowMs);
+      return this.#trigger(name).fires(gone.has(name), !gone.has(name), nowMs, QUIET_MS);
+    });
+    this.#seen = true;
+    return fired.length ? [`${symbol} lost ${fired.join(", ")}`] : [];
+  }
+
+  #trigger(name) {
+    if (!this.#triggers.has(name)) this.#triggers.set(name, new Trigger());
+    return this.#triggers.get(name);
+  }
+}
+
+/** A price with all its decimals. */
+function plain(price) {
+  return fixed(price, decimals([price], PRICE_DECIMALS_MAX));
+}
