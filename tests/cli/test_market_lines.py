@@ -15,7 +15,7 @@ from rich.console import Console
 
 from onebook.cli.ladder import Ladder, joined
 from onebook.cli.market_lines import FeeTable, market_lines, read_fees
-from onebook.client import BookView, ViewLevel
+from onebook.client import BookLevel, BookView, Fill, FillPart
 
 MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
 PICTURES = os.environ.get("ONEBOOK_PICTURES")
@@ -25,38 +25,39 @@ FEES = FeeTable({"okx": Decimal("0.5")}, Decimal("0.1"))
 
 def level(price, **amounts):
     parts = {name: Decimal(amount) for name, amount in amounts.items()}
-    return ViewLevel(Decimal(price), sum(parts.values()), tuple(parts), tuple(parts.values()))
+    return BookLevel(Decimal(price), sum(parts.values()), tuple(parts), tuple(parts.values()))
 
 
 def fill(**changes):
-    part = {"exchange": "okx", "amount": Decimal("1.5"), "notional": Decimal("151.5")}
-    other = {"exchange": "kraken", "amount": 1, "notional": 102}
-    return {
-        "by": "amount",
-        "size": Decimal("2.5"),
-        "amount": Decimal("2.5"),
-        "notional": Decimal("253.5"),
-        "average": Decimal("101.4"),
-        "worst": 102,
-        "levels": 2,
-        "complete": True,
-        "uncovered": [],
-        "split": [part, other],
-    } | changes
+    return Fill(
+        direction="buy",
+        by="amount",
+        size=Decimal("2.5"),
+        amount=Decimal("2.5"),
+        notional=Decimal("253.5"),
+        average=Decimal("101.4"),
+        worst=Decimal(102),
+        levels=2,
+        complete=True,
+        uncovered=(),
+        split={
+            "okx": FillPart(Decimal("1.5"), Decimal("151.5")),
+            "kraken": FillPart(Decimal(1), Decimal(102)),
+        },
+    )._replace(**changes)
 
 
 def walked(levels, size):
     """What a size takes from levels, best first, an exchange after the other."""
-    left, split = Decimal(size), {}
+    left, taken = Decimal(size), {}
     for each in levels:
         for name, held in zip(each.exchanges, each.amounts, strict=True):
-            if taken := min(held, left):
-                part = split.setdefault(name, {"exchange": name, "amount": 0, "notional": 0})
-                part["amount"] += taken
-                part["notional"] += taken * each.price
-                worst, left = each.price, left - taken
-    notional = sum(part["notional"] for part in split.values())
-    parts = sorted(split.values(), key=lambda part: -part["amount"])
+            if part := min(held, left):
+                amount, notional = taken.get(name, (0, 0))
+                taken[name] = FillPart(amount + part, notional + part * each.price)
+                worst, left = each.price, left - part
+    notional = sum(part.notional for part in taken.values())
+    parts = dict(sorted(taken.items(), key=lambda part: -part[1].amount))
     return fill(average=notional / Decimal(size), notional=notional, worst=worst, split=parts)
 
 
@@ -74,7 +75,7 @@ def view():
         asks=[level("101.0", okx="1.5"), level("102", kraken="4")],
         market_stats={"mid_price": Decimal("100.75")},
         ages={"okx": 40, "kraken": 2_500},
-        fill={"buy": [fill()], "sell": [fill(average=Decimal("100.1"), worst=100)]},
+        fills={"buy": [fill()], "sell": [fill(average=Decimal("100.1"), worst=Decimal(100))]},
     )
 
 
@@ -107,14 +108,16 @@ def test_an_exchange_without_a_fee_is_named_and_not_taken_for_free(view, tmp_pat
 
 
 def test_what_the_books_do_not_hold_or_state_is_reported(view):
-    short = fill(complete=False, size=9, uncovered=["okx", "kraken"])
-    none = fill(amount=0, notional=0, average=None, worst=None, complete=False, split=[])
-    view.fill = {"buy": [short], "sell": [none]}
+    short = fill(complete=False, size=Decimal(9), uncovered=["okx", "kraken"])
+    none = fill(
+        amount=Decimal(0), notional=Decimal(0), average=None, worst=None, complete=False, split={}
+    )
+    view.fills = {"buy": [short], "sell": [none]}
     bought, sold, *_ = lines(view)
     assert bought.startswith("buy  9 BTC  only 2.5 on the books  average 101.400")
     assert "maybe cheaper: 2 books not known to this depth" in bought
     assert sold == "sell 2.5 BTC  nothing on the books"
-    view.fill = {"buy": [fill(by="notional", size=300, complete=False)], "sell": [fill()]}
+    view.fills = {"buy": [fill(by="notional", size=Decimal(300), complete=False)], "sell": [fill()]}
     assert lines(view)[0].startswith("buy  300 USDT  only 253.5 on the books")
 
 
@@ -138,9 +141,9 @@ def test_the_oldest_data_comes_first_and_nothing_is_shown_of_a_lost_view(view):
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 110, 160])
 def test_no_line_is_longer_than_the_screen_and_what_is_left_out_is_counted(view, width):
-    view.fill["buy"][0]["split"] = [
-        {"exchange": f"exchange{number}", "amount": 1, "notional": 1} for number in range(30)
-    ]
+    one = FillPart(Decimal(1), Decimal(1))
+    split = {f"exchange{number}": one for number in range(30)}
+    view.fills["buy"] = [fill(split=split)]
     found = lines(view, FEES, width)
     assert len(found) == 4
     assert max(map(len, found)) <= width
@@ -196,7 +199,7 @@ def test_the_picture_of_the_ladder(tmp_path):
         asks=asks,
         market_stats={"mid_price": Decimal("64250.35"), "spread": "-0.1", "crossed": True},
         ages={name: 12 * (at + 1) for at, name in enumerate(names)},
-        fill={"buy": [walked(asks, "2.5")], "sell": [walked(bids, "2.5")]},
+        fills={"buy": [walked(asks, "2.5")], "sell": [walked(bids, "2.5")]},
         timestamp="2026-11-20T10:11:12.345678Z",
         update_number=1_207,
     )

@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed
 from client.test_watch import NO_STATS
 from onebook.cli.ladder import Ladder, rows
 from onebook.cli.main import app
-from onebook.client import BookView, ViewLevel, ViewProblem
+from onebook.client import BookLevel, BookProblem, BookView
 
 ONEBOOK = (sys.executable, "-m", "onebook")
 PATIENCE_S = 30.0
@@ -40,7 +40,7 @@ def drawn(view, count=5, width=None):
 
 def level(price, **amounts):
     parts = {name: Decimal(amount) for name, amount in amounts.items()}
-    return ViewLevel(
+    return BookLevel(
         Decimal(price), sum(parts.values(), Decimal()), tuple(parts), tuple(parts.values())
     )
 
@@ -146,7 +146,7 @@ def test_a_crossed_book_says_so(view):
 
 
 def test_a_lost_connection_is_said_with_its_cause_and_nothing_old_is_drawn(view):
-    view.lose(ViewProblem("unreachable", "Nothing listens there.", 1.5))
+    view.lose(BookProblem("unreachable", "Nothing listens there.", 1.5))
     assert drawn(view) == [
         "BTC/USDT",
         "not live: Nothing listens there. Next attempt in 1.5 s.",

@@ -95,7 +95,7 @@ async def test_an_iteration_that_the_client_s_own_thread_collects_stops_nothing(
                 assert collected.wait(PATIENCE_S)
             finally:
                 gc.enable()
-            return client.order_book("BTC/USDT").symbol
+            return client.snapshot("BTC/USDT").symbol
 
     async with asyncio.timeout(PATIENCE_S * 3), place(tmp_path) as rig:
         assert await asyncio.to_thread(use, rig.url, rig.key) == "BTC/USDT"
@@ -112,7 +112,7 @@ async def test_a_client_may_be_closed_from_its_own_thread(tmp_path):
         client._thread.join(PATIENCE_S)
         assert not client._thread.is_alive()
         with pytest.raises(RuntimeError, match="closed"):
-            client.order_book("BTC/USDT")
+            client.snapshot("BTC/USDT")
         client.close()
 
     async with asyncio.timeout(PATIENCE_S * 3), place(tmp_path) as rig:
@@ -142,7 +142,7 @@ async def test_a_refusal_that_nobody_waits_for_is_no_error_of_the_event_loop():
     async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
         views = watch(f"ws://{HOST}:{server.sockets[0].getsockname()[1]}", "the key", "BTC/USDT")
         await anext(views)
-        running = views._running
+        running = views._link._running
         script.seen.release()
         await asyncio.wait([running])
         del views, running

@@ -33,13 +33,13 @@ ASYNC = (
     lambda client: client.usage(),
     records,
     first_view,
-    lambda client: client.order_book("BTC/USDT"),
+    lambda client: client.snapshot("BTC/USDT"),
 )
 SYNC = (
     lambda client: client.usage(),
     lambda client: list(client.transactions("bybit")),
     lambda client: next(client.watch("BTC/USDT", attempts_max=1)),
-    lambda client: client.order_book("BTC/USDT"),
+    lambda client: client.snapshot("BTC/USDT"),
 )
 
 

@@ -30,7 +30,7 @@ const { ONEBOOK_URL: url, STREAMS: streams, OPTIONS: options, LAST: last } = pro
 const shown = ({ bids, asks, marketStats, staleExchanges }) => [
   ...[bids, asks].map((side) =>
     side.map(({ price, amount, exchanges }) => [price, amount, exchanges])),
-  marketStats, staleExchanges,
+  Object.values(marketStats), staleExchanges,
 ];
 const codeOf = (error) => (error instanceof ServiceError ? error.code : error.stack);
 async function follow(number) {
@@ -146,7 +146,7 @@ def shown(view):
         [[f"{level.price:f}", f"{level.amount:f}", list(level.exchanges)] for level in side]
         for side in (view.bids, view.asks)
     ]
-    stats = {name: _text(value) for name, value in view.market_stats.items()}
+    stats = [_text(value) for value in view.market_stats.values()]
     return [*sides, stats, view.stale_exchanges]
 
 
@@ -214,7 +214,7 @@ async def test_an_answer_of_the_python_client_is_right_or_an_exception(service):
         async with AsyncOnebook(service.url, f"reply {number}") as client:
             try:
                 if kind == "get_aggregated_orderbook":
-                    return shown(await client.order_book(**QUESTIONS[kind]))
+                    return shown(await client.snapshot(**QUESTIONS[kind]))
                 return await (client.pairs if kind == "get_pairs" else client.exchanges)()
             except ServiceError as error:
                 return error.code

@@ -20,8 +20,8 @@ from onebook.client.failures import (
     BACKOFF_MAX_S,
     NO_CLOSE_FRAME,
     RETRY_AFTER_MAX_S,
+    BookProblem,
     Refused,
-    ViewProblem,
     closed,
     connect_failed,
     pause_s,
@@ -84,7 +84,7 @@ def ended(number, reason=""):
 
 
 def test_a_final_close_code_is_refused_with_the_error_before_it():
-    cause = ViewProblem("data_limit_exceeded", "The allowance is used.")
+    cause = BookProblem("data_limit_exceeded", "The allowance is used.")
     with pytest.raises(Refused, match=r"The allowance is used\.") as refused:
         closed(ended(4003), cause)
     assert refused.value.code == "data_limit_exceeded"

@@ -38,7 +38,7 @@ async def test_books_are_watched_and_asked_for_once(rig, client):
                 break
     assert 0 < len(view.bids) <= 5
     assert {name for each in view.bids for name in each.exchanges} <= set(NAMES)
-    book = await client.order_book("BTC/USDT", exchanges=["okx"], depth=3)
+    book = await client.snapshot("BTC/USDT", exchanges=["okx"], depth=3)
     assert book.live
     assert [each.exchanges for each in book.bids] == [("okx",)] * 3
     assert isinstance(book.bids[0].price, Decimal)
@@ -54,7 +54,7 @@ async def test_usage_counts_what_was_delivered(rig, client):
     before = await client.usage()
     assert (before.tier, before.active, before.exceeded) == ("premium", True, False)
     assert before.resets_at > datetime.now(UTC)
-    await client.order_book("BTC/USDT")
+    await client.snapshot("BTC/USDT")
     async with asyncio.timeout(PATIENCE_S):
         while (after := await client.usage()).used_bytes == before.used_bytes:
             await asyncio.sleep(0.05)
@@ -112,7 +112,7 @@ async def test_every_service_error_has_its_code(rig, client):
     assert refused.value.code == "invalid_exchange"
     assert refused.value.details == {"supported_exchanges": ["bybit"]}
     with pytest.raises(Refused) as refused:
-        await client.order_book("NO/SUCH")
+        await client.snapshot("NO/SUCH")
     assert refused.value.code == "invalid_symbol"
     with pytest.raises(Refused) as refused:
         await client.pairs("mtgox")
@@ -202,7 +202,8 @@ def test_it_imports_nothing_of_the_server():
         "from onebook.client import AsyncOnebook, Onebook, KeyUsage, TransactionPage;"
         "ours = {n for n in sys.modules if n.startswith('onebook')};"
         "foreign = {n.partition('.')[0] for n in sys.modules};"
-        "neutral = ('onebook', 'onebook.client', 'onebook.inflate');"  # it imports nothing of ours
+        "shared = ('clock', 'fill', 'inflate', 'orderbook');"  # these import nothing else of ours
+        "neutral = ('onebook', 'onebook.client', *(f'onebook.{n}' for n in shared));"
         "assert all(n in neutral or n.startswith('onebook.client.')"
         " for n in ours), ours;"
         "server = {'fastapi', 'uvicorn', 'sqlalchemy', 'pydantic', 'typer', 'picows',"

@@ -4,7 +4,7 @@ import json
 import zlib
 from decimal import Decimal
 
-from onebook.client import BookView, ViewLevel, ViewProblem
+from onebook.client import BookLevel, BookProblem, BookView
 
 
 def message(kind, number, bids, asks, **more):
@@ -46,7 +46,7 @@ def test_a_full_update_replaces_the_view():
     view = opened()
     assert view.apply(message("aggregated_orderbook_update", 9, [[99, 4]], []))
     assert (view.bids, view.asks, view.update_number) == (
-        [ViewLevel(Decimal(99), Decimal(4))],
+        [BookLevel(Decimal(99), Decimal(4))],
         [],
         9,
     )
@@ -71,14 +71,24 @@ def test_a_wrong_checksum_asks_for_a_resync():
     assert not opened().apply(delta(2, [[100, 2]], [], checksum=1))
 
 
+FILL = {
+    "by": "amount", "size": 1, "amount": 1, "notional": Decimal("100.5"), "worst": Decimal("100.5"),
+    "average": Decimal("100.5"), "levels": 1, "complete": True, "uncovered": ["okx"],
+    "split": [{"exchange": "okx", "amount": 1, "notional": Decimal("100.5")}],
+}  # fmt: skip
+
+
 def test_fills_are_exact_and_those_of_the_last_message():
     view = opened()
     update = message("aggregated_orderbook_update", 2, [[100, 1]], [])
-    update["data"]["fill"] = {"buy": [], "sell": [{"by": "amount", "average": Decimal("100.5")}]}
+    update["data"]["fill"] = {"buy": [], "sell": [FILL]}
     assert view.apply(update)
-    assert view.fill["sell"][0]["average"] == Decimal("100.5")
-    view.lose(ViewProblem("connection_lost", "It was lost."))
-    assert view.fill == {}
+    (found,) = view.fills["sell"]
+    assert (found.direction, found.average, found.size) == ("sell", Decimal("100.5"), Decimal(1))
+    assert found.split == {"okx": (Decimal(1), Decimal("100.5"))}
+    assert found.after_fees({"okx": Decimal(1)}) == Decimal("99.495")
+    view.lose(BookProblem("connection_lost", "It was lost."))
+    assert view.fills == {}
 
 
 def test_ages_and_coverage_are_those_of_the_last_message_and_go_with_the_connection():
@@ -88,7 +98,7 @@ def test_ages_and_coverage_are_those_of_the_last_message_and_go_with_the_connect
     update["data"] |= {"ages": {"okx": 5}, "coverage": {"okx": {"bids": 99, "asks": None}}}
     assert view.apply(update)
     assert (view.ages, view.coverage) == ({"okx": 5}, {"okx": {"bids": 99, "asks": None}})
-    view.lose(ViewProblem("connection_lost", "It was lost."))
+    view.lose(BookProblem("connection_lost", "It was lost."))
     assert (view.ages, view.coverage) == ({}, {})
 
 
@@ -97,7 +107,7 @@ def test_object_levels_have_their_attribution():
     level = {"price": 1.5, "amount": 3, "exchanges": ["a", "b"], "amounts": [1, 2]}
     assert view.apply(message("aggregated_orderbook_update", 1, [level], []))
     assert view.bids == [
-        ViewLevel(Decimal("1.5"), Decimal(3), ("a", "b"), (Decimal(1), Decimal(2))),
+        BookLevel(Decimal("1.5"), Decimal(3), ("a", "b"), (Decimal(1), Decimal(2))),
     ]
 
 
@@ -118,7 +128,7 @@ def test_a_status_is_kept_by_exchange():
 
 def test_a_lost_connection_shows_nothing():
     view = opened()
-    view.lose(ViewProblem("unreachable", "Nothing listens there."))
+    view.lose(BookProblem("unreachable", "Nothing listens there."))
     assert not view.live
     assert str(view.problem) == "Nothing listens there."
     assert (view.bids, view.asks) == ([], [])

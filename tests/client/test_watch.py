@@ -253,8 +253,8 @@ async def test_the_address_of_the_service_is_enough(address):
 async def test_no_symbol_is_refused_before_any_attempt():
     """It waited for a view for ever."""
     for none in ([], ""):
-        with pytest.raises(Refused, match="give at least one"):
-            await anext(watch("ws://127.0.0.1:1/", "the key", none))
+        with pytest.raises(ValueError, match="give at least one"):
+            watch("ws://127.0.0.1:1/", "the key", none)
 
 
 async def test_one_symbol_may_be_text():
@@ -368,17 +368,45 @@ async def test_the_symbol_as_the_service_writes_it_is_taken_over():
     assert await seen(script, 1) == [(True, 10)]
 
 
-async def test_the_exchanges_that_the_service_does_not_serve_are_named():
-    accepted = {
+def accepted(*rejected):
+    return {
         "type": "aggregated_subscription_response", "id": "BTC/USDT", "symbol": "BTC/USDT",
-        "rejected": [{"exchange": "krakne", "reason": "unknown_exchange"}],
+        "rejected": [*rejected],
     }  # fmt: skip
-    script = Scripted(["hear", "hear", accepted, update(1, 10), "stay"])
+
+
+async def test_the_exchanges_that_do_not_list_the_symbol_are_named():
+    rejected = {"exchange": "kraken", "reason": "symbol_not_traded"}
+    script = Scripted(["hear", "hear", accepted(rejected), update(1, 10), "stay"])
     async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
         port = server.sockets[0].getsockname()[1]
         async with aclosing(watch(f"ws://{HOST}:{port}/", "key", ["BTC/USDT"])) as views:
             view = await anext(views)
-    assert view.rejected == {"krakne": "unknown_exchange"}
+    assert view.rejected == {"kraken": "symbol_not_traded"}
+
+
+async def test_a_misspelt_exchange_is_an_error_that_suggests_a_name():
+    rejected = {"exchange": "krakne", "reason": "unknown_exchange", "detail": "Unknown exchange."}
+    listed = {"type": "exchanges_data", "id": "1", "data": {"supported_exchanges": ["kraken"]}}
+    script = Scripted(
+        ["hear", "hear", accepted(rejected), "stay"], ["hear", "hear", listed, "stay"]
+    )
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(Refused, match="Did you mean kraken") as refused:
+            await anext(watch(f"ws://{HOST}:{port}/", "key", ["BTC/USDT"], exchanges="krakne"))
+    assert refused.value.code == "invalid_exchange"
+    assert refused.value.details["near"] == ["kraken"]
+    assert script.heard[1]["exchanges"] == ["krakne"]
+
+
+async def test_an_exchange_that_the_service_serves_no_longer_ends_nothing():
+    rejected = {"exchange": "okx", "reason": "unknown_exchange"}
+    script = Scripted(
+        ["hear", "hear", accepted(), update(1, 10), "seen", 1011],
+        ["hear", "hear", accepted(rejected), update(1, 11), "stay"],
+    )
+    assert await seen(script, 3) == [(True, 10), (False, None), (True, 11)]
 
 
 async def test_a_slow_caller_gets_the_newest_view_and_what_it_has_does_not_change():

@@ -290,7 +290,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "recording to be replayed",
-        ("library/tapes.py", "library/player.py"),
+        ("library/replay.py",),
         in_file(lambda path: list(replay(path))),
         *(RecordingError, 160 << 20, "the reader of recordings", (RECORDING,)),
     ),

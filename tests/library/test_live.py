@@ -25,9 +25,8 @@ from onebook.library import (
     UnknownExchange,
     UnknownSymbol,
 )
-from onebook.library.consumers import BookUpdates
 from onebook.library.engine import BookEngine
-from onebook.library.source import BookOptions
+from onebook.library.source import BookOptions, BookUpdates
 from onebook.simulator import SimulatedExchanges
 
 NAMES = ["okx", "kraken"]

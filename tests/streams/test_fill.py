@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 
 from core.both import EACH
 from onebook import core as default
+from onebook.fill import BookEnds
+from onebook.fill import fills as priced
 from onebook.streams import StreamKey, ViewOptions, fill
-from onebook.streams.fill import (
-    FILL_LEVELS_MAX,
-    FILL_SIZES_MAX,
-    BookEnds,
-    FillSizes,
-    fill_sizes,
-    fills,
-)
+from onebook.streams.fill import FILL_LEVELS_MAX, FILL_SIZES_MAX, FillSizes, fill_side, fill_sizes
 
 from .test_streams import BOOK, Rig, parse
 
@@ -64,6 +59,11 @@ def merged(core, sides):
         books.append(book)
     view.merge(books)
     return view.levels()
+
+
+def fills(levels, direction, sizes, names, ends):
+    side = fill_side(levels, direction)
+    return priced(side, direction, sizes.amounts, sizes.notionals, names, ends)
 
 
 @pytest.mark.parametrize("core", EACH)
@@ -247,8 +247,7 @@ def test_sizes_make_another_stream():
 
 
 def test_cutting_is_down():
-    found = fills(
-        merged(default, ({}, {"okx": [("3", "9")]})), "buy", fill_sizes([], ["1"]), NAMES, []
-    )
+    levels = merged(default, ({}, {"okx": [("3", "9")]}))
+    found = fills(levels, "buy", fill_sizes([], ["1"]), NAMES, [])
     assert found[0].amount == Decimal("0." + "3" * 18)
     assert found[0].notional == 1

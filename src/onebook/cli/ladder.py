@@ -12,7 +12,7 @@ from typing import Final
 
 from rich.text import Text
 
-from onebook.client import BookView, ViewLevel
+from onebook.client import BookLevel, BookView
 
 GAP: Final = 2
 BAR_CELLS: Final = 18
@@ -40,16 +40,16 @@ def problem_text(view: BookView) -> str:
     return f"{view.problem}{again}"
 
 
-def _amounts(level: ViewLevel) -> str:
+def _amounts(level: BookLevel) -> str:
     parts = zip(level.exchanges, level.amounts, strict=True)
     return "  ".join(f"{name} {amount:f}" for name, amount in parts)
 
 
-def _names(level: ViewLevel) -> str:
+def _names(level: BookLevel) -> str:
     return " ".join(level.exchanges)
 
 
-def _largest(level: ViewLevel, *, cells: int) -> str:
+def _largest(level: BookLevel, *, cells: int) -> str:
     """As many names as fit, by amount, then the number of further exchanges."""
     parts = zip(level.amounts, level.exchanges, strict=True)
     names = [name for _, name in sorted(parts, key=lambda part: -part[0])]
@@ -60,7 +60,7 @@ def _largest(level: ViewLevel, *, cells: int) -> str:
     return f"+{len(names)}"
 
 
-FORMS: Final[tuple[Callable[[ViewLevel], str], ...]] = (_amounts, _names)
+FORMS: Final[tuple[Callable[[BookLevel], str], ...]] = (_amounts, _names)
 
 
 class Ladder:
@@ -111,7 +111,7 @@ class Ladder:
             drawn.append(self._middle_line(middle))
         return drawn
 
-    def _layout(self) -> tuple[int, Callable[[ViewLevel], str] | None]:
+    def _layout(self) -> tuple[int, Callable[[BookLevel], str] | None]:
         """The width of the bar and the form of the attribution."""
         if self.width is None:
             return 0, FORMS[0]

@@ -7,12 +7,12 @@ Pure.
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.text import Text
 
 from onebook.cli.ladder import text_of
-from onebook.client import BookView, ViewLevel
+from onebook.client import BookLevel, BookView, Fill
 from onebook.files import read_toml
 
 OTHERS: Final = "others"
@@ -78,7 +78,7 @@ def market_lines(view: BookView, fees: FeeTable | None, width: int | None) -> li
     decimals = max(
         (_decimals(level.price) for level in (*view.bids[:1], *view.asks[:1])), default=0
     )
-    pairs = zip(view.fill.get("buy", ()), view.fill.get("sell", ()), strict=True)
+    pairs = zip(view.fills.get("buy", ()), view.fills.get("sell", ()), strict=True)
     fills = [
         _fill(view, side, fill, fees, decimals, width)
         for pair in pairs
@@ -90,28 +90,25 @@ def market_lines(view: BookView, fees: FeeTable | None, width: int | None) -> li
 def _fill(
     view: BookView,
     side: str,
-    fill: Mapping[str, Any],
+    fill: Fill,
     fees: FeeTable | None,
     decimals: int,
     width: int | None,
 ) -> Text:
     base, _, quote = view.symbol.partition("/")
-    unit = base if fill["by"] == "amount" else quote
-    head = f"{side:4} {Decimal(fill['size']):f} {unit}"
-    amount, notional = Decimal(fill["amount"]), Decimal(fill["notional"])
-    if not amount:
+    unit = base if fill.by == "amount" else quote
+    head = f"{side:4} {fill.size:f} {unit}"
+    amount, notional = fill.amount, fill.notional
+    if fill.average is None:
         return Text(f"{head}{GAP}nothing on the books", style="yellow")
     parts = []
-    if not fill["complete"]:
-        parts.append(f"only {text_of(amount if fill['by'] == 'amount' else notional)} on the books")
+    if not fill.complete:
+        parts.append(f"only {text_of(amount if fill.by == 'amount' else notional)} on the books")
     sign = 1 if side == "buy" else -1
     unit_price = Decimal(1).scaleb(-decimals - AVERAGE_DECIMALS)
-    average = Decimal(fill["average"])
-    parts.append(f"average {average.quantize(unit_price):f}")
+    parts.append(f"average {fill.average.quantize(unit_price):f}")
     if fees is not None:
-        charged = fees.charged(
-            (part["exchange"], Decimal(part["notional"])) for part in fill["split"]
-        )
+        charged = fees.charged((name, part.notional) for name, part in fill.split.items())
         if isinstance(charged, str):
             parts.append(f"after fees unknown: no fee for {charged}")
         else:
@@ -119,14 +116,14 @@ def _fill(
             parts.append(f"after fees {net.quantize(unit_price):f}")
     mid = view.market_stats.get("mid_price")
     if mid:
-        slip = sign * (average - Decimal(mid)) / Decimal(mid) * PERCENT
+        slip = sign * (fill.average - mid) / mid * PERCENT
         parts.append(f"slippage {slip:.4f} %")
-    parts.append(f"worst {Decimal(fill['worst']):f}")
-    if fill["uncovered"]:
-        parts.append(f"maybe cheaper: {len(fill['uncovered'])} books not known to this depth")
-    split = [f"{part['exchange']} {text_of(Decimal(part['amount']))}" for part in fill["split"]]
+    parts.append(f"worst {fill.worst:f}")
+    if fill.uncovered:
+        parts.append(f"maybe cheaper: {len(fill.uncovered)} books not known to this depth")
+    split = [f"{name} {text_of(part.amount)}" for name, part in fill.split.items()]
     line = _fitted(head, [*parts, *split], width)
-    return Text(line, style="" if fill["complete"] else "yellow")
+    return Text(line, style="" if fill.complete else "yellow")
 
 
 def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
@@ -162,7 +159,7 @@ def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
     return Text(_fitted("crossed:", parts, width), style="yellow")
 
 
-def _quotes(levels: Iterable[ViewLevel]) -> list[Quote]:
+def _quotes(levels: Iterable[BookLevel]) -> list[Quote]:
     """The best quote of each exchange among the shown levels."""
     best: dict[str, Quote] = {}
     for level in levels:

@@ -8,15 +8,20 @@
                 print(view.problem or view.stale_exchanges)
 
 `Onebook` is the same without asyncio; `watch` streams only books. The package imports nothing of
-the server and can be copied out of it; it needs websockets, and httpx for REST.
+the server. What it shares with the library is in `onebook.orderbook`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onebook.client.failures import Refused, ServiceError, Unavailable, ViewProblem
-from onebook.client.view import BookView, ViewLevel
-from onebook.client.watch import ViewUpdates, watch
+from onebook.client.books import BookSession, ServiceBook
+from onebook.client.failures import Refused, ServiceError, Unavailable
+from onebook.client.link import ViewUpdates
+from onebook.client.options import FillRequest, SubscribeOptions, SymbolOptions
+from onebook.client.view import BookView
+from onebook.client.watch import watch
+from onebook.fill import Fill, FillPart
+from onebook.orderbook import BookLevel, BookProblem, MissingPackage, OrderBookState
 
 if TYPE_CHECKING:
     from onebook.client.blocking import Onebook
@@ -36,17 +41,26 @@ _LATER = {
 
 __all__ = [
     "AsyncOnebook",
+    "BookLevel",
+    "BookProblem",
+    "BookSession",
     "BookView",
+    "Fill",
+    "FillPart",
+    "FillRequest",
     "KeyUsage",
+    "MissingPackage",
     "Onebook",
+    "OrderBookState",
     "Refused",
+    "ServiceBook",
     "ServiceError",
+    "SubscribeOptions",
+    "SymbolOptions",
     "TransactionPage",
     "TransactionPages",
     "TransactionRecords",
     "Unavailable",
-    "ViewLevel",
-    "ViewProblem",
     "ViewUpdates",
     "watch",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from onebook.client.failures import Refused, Unavailable, ViewProblem, closed, connect_failed
+from onebook.client.failures import Refused, Unavailable, closed, connect_failed
 from onebook.client.session import (
     ANSWER_TIMEOUT_S,
     ERRORS,
@@ -20,6 +20,7 @@ from onebook.client.session import (
     unanswered,
 )
 from onebook.client.shapes import require, shapes_of
+from onebook.orderbook import BookProblem
 
 _ID = "1"
 
@@ -49,14 +50,14 @@ async def ask(
 
 
 async def _reply(ws: ClientConnection, reply: str, shapes: dict[str, Any]) -> dict[str, Any]:
-    cause: ViewProblem | None = None
+    cause: BookProblem | None = None
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while True:
                 message = decoded(await ws.recv())
                 if message["type"] in ERRORS:
                     require(message["type"], message, shapes[message["type"]])
-                    cause = ViewProblem(message.get("error", message["type"]), message["message"])
+                    cause = BookProblem(message.get("error", message["type"]), message["message"])
                     if message.get("id") == _ID or message["type"] == "authentication_error":
                         _raise(cause, message)
                 elif message.get("id") == _ID:
@@ -69,7 +70,7 @@ async def _reply(ws: ClientConnection, reply: str, shapes: dict[str, Any]) -> di
         raise Unavailable(code, sentence) from None
 
 
-def _raise(cause: ViewProblem, message: dict[str, Any]) -> None:
+def _raise(cause: BookProblem, message: dict[str, Any]) -> None:
     wait_s = message.get("retry_after")
     kind = Refused if wait_s is None else Unavailable
     raise kind(

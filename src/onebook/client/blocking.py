@@ -9,15 +9,16 @@ import ssl
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
-from typing import Any, Final, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeVar, Unpack, cast
 
+from onebook.client.options import SubscribeOptions, Symbols
 from onebook.client.pages import PAGE_RECORDS, Time, TransactionPage
 from onebook.client.rest import ATTEMPTS_MAX
 from onebook.client.service import AsyncOnebook
 from onebook.client.session import SILENCE_MAX_S
 from onebook.client.usage import KeyUsage
 from onebook.client.view import BookView
-from onebook.client.watch import Symbols
+from onebook.orderbook import ALL, Names
 
 STOP_TIMEOUT_S = 5.0
 CLOSED = "This client is closed."
@@ -81,10 +82,10 @@ class Onebook:
         self,
         symbols: Symbols,
         *,
-        exchanges: Sequence[str] | str = "all",
+        exchanges: Names = ALL,
         attempts_max: int | None = None,
         silence_max_s: float = SILENCE_MAX_S,
-        **options: Any,
+        **options: Unpack[SubscribeOptions],
     ) -> "BlockingIterator[BookView]":
         """Yield the newest view of each symbol, across reconnects, until it is closed."""
         return BlockingIterator(
@@ -98,11 +99,11 @@ class Onebook:
             ),
         )
 
-    def order_book(
-        self, symbol: str, *, exchanges: Sequence[str] | str = "all", **options: Any
+    def snapshot(
+        self, symbol: str, *, exchanges: Names = ALL, **options: Unpack[SubscribeOptions]
     ) -> BookView:
         """Request the merged book of one symbol once."""
-        return self._run(self._client.order_book(symbol, exchanges=exchanges, **options))
+        return self._run(self._client.snapshot(symbol, exchanges=exchanges, **options))
 
     def exchanges(self) -> dict[str, Any]:
         """List the exchanges and the state of their feeds."""

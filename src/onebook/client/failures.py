@@ -9,7 +9,6 @@ import random
 import socket
 import ssl
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -23,6 +22,8 @@ from websockets.exceptions import (
     InvalidURI,
     ProxyError,
 )
+
+from onebook.orderbook import BookProblem
 
 BACKOFF_BASE_S = 0.25
 BACKOFF_BUSY_S = 1.0
@@ -85,21 +86,6 @@ class Unavailable(ServiceError):
     Codes of this client: unreachable, unknown_host, timeout, http_<status>, no_handshake,
     no_answer, no_progress, protocol_error.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class ViewProblem:
-    """The reason why a view is not live; the client is retrying.
-
-    `code` is the service's error code, a close code as text, gap, or one of `Unavailable`.
-    """
-
-    code: str
-    message: str
-    retry_in_s: float = 0.0
-
-    def __str__(self) -> str:
-        return self.message
 
 
 def has_host(url: str, schemes: Collection[str]) -> bool:
@@ -211,7 +197,7 @@ def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:
     )
 
 
-def closed(error: ConnectionClosed, cause: ViewProblem | None) -> tuple[str, str, int]:
+def closed(error: ConnectionClosed, cause: BookProblem | None) -> tuple[str, str, int]:
     """Classify a closed connection: code, message, close code.
 
     Args:

@@ -2,10 +2,13 @@
 
 import ssl
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from onebook.client.addresses import addresses_of
 from onebook.client.ask import ask
+from onebook.client.books import TIMEOUT_S, BookSession, ServiceBook
+from onebook.client.link import ServiceLink, ViewUpdates
+from onebook.client.options import SubscribeOptions, Symbols, fields_of, subscriptions_of
 from onebook.client.pages import (
     PAGE_RECORDS,
     Time,
@@ -17,7 +20,7 @@ from onebook.client.rest import ATTEMPTS_MAX, RestClient
 from onebook.client.session import SILENCE_MAX_S
 from onebook.client.usage import KeyUsage
 from onebook.client.view import BookView
-from onebook.client.watch import Symbols, ViewUpdates, watch
+from onebook.orderbook import ALL, Names, symbols_of
 
 
 class AsyncOnebook:
@@ -68,29 +71,84 @@ class AsyncOnebook:
         self,
         symbols: Symbols,
         *,
-        exchanges: Sequence[str] | str = "all",
+        exchanges: Names = ALL,
         attempts_max: int | None = None,
         silence_max_s: float = SILENCE_MAX_S,
-        **options: Any,
+        **options: Unpack[SubscribeOptions],
     ) -> ViewUpdates:
         """Iterate over the newest view of each symbol across reconnects; see `watch`."""
-        return watch(
-            self._addresses.websocket,
-            self._api_key,
-            symbols,
-            exchanges=exchanges,
-            attempts_max=attempts_max,
-            silence_max_s=silence_max_s,
-            ssl_context=self._ssl_context,
-            **options,
-        )
+        link = self._link(attempts_max, silence_max_s)
+        link.hold(subscriptions_of(symbols, exchanges, options))
+        return link.updates(owner=True)
 
-    async def order_book(
-        self, symbol: str, *, exchanges: Sequence[str] | str = "all", **options: Any
+    def order_book(
+        self,
+        symbol: str,
+        *,
+        exchanges: Names = ALL,
+        timeout_s: float = TIMEOUT_S,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
+        **options: Unpack[SubscribeOptions],
+    ) -> ServiceBook:
+        """Return the live order book of a symbol, to be used in `async with`.
+
+        It has the methods of the library's `onebook.order_book`, and yields `BookView`s.
+
+        Args:
+            symbol: The pair, such as BTC/USDT.
+            exchanges: One name or several, or "all", of which "-name" leaves one out.
+            timeout_s: Entering fails if nothing is live after so long.
+            attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
+            silence_max_s: Seconds without an answer to a ping before the connection is closed.
+            options: See `SubscribeOptions`. With `split`, `coverage` is requested too, so that
+                fills know where an exchange may have more.
+        """
+        if not isinstance(symbol, str):
+            raise TypeError(f"symbol is text such as BTC/USDT, not {symbol!r}; see order_books.")
+        link = self._link(attempts_max, silence_max_s)
+        link.hold(subscriptions_of(symbol, exchanges, _covered(options)))
+        return ServiceBook(link, timeout_s)
+
+    def order_books(
+        self,
+        symbols: Symbols,
+        *,
+        exchanges: Names = ALL,
+        timeout_s: float = TIMEOUT_S,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
+        **options: Unpack[SubscribeOptions],
+    ) -> BookSession:
+        """Return the live order books of several symbols, to be used in `async with`.
+
+        A symbol that no exchange lists is a view that is not live, with the reason. All else is as
+        for `order_book`.
+        """
+        link = self._link(attempts_max, silence_max_s)
+        link.hold(subscriptions_of(symbols, exchanges, _covered(options)))
+        return BookSession(link, timeout_s)
+
+    def session(
+        self,
+        *,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
+    ) -> BookSession:
+        """Return a connection without subscriptions, to be used in `async with`.
+
+        `BookSession.subscribe` adds and changes them.
+        """
+        return BookSession(self._link(attempts_max, silence_max_s), TIMEOUT_S)
+
+    async def snapshot(
+        self, symbol: str, *, exchanges: Names = ALL, **options: Unpack[SubscribeOptions]
     ) -> BookView:
-        """Request the merged book of one symbol once; options as for `watch`."""
-        asked = {"type": "get_aggregated_orderbook", "symbol": symbol, "exchanges": exchanges}
-        reply = await self._ask({**asked, **options}, "aggregated_orderbook_data")
+        """Request the merged book of one symbol once; arguments as for `order_book`."""
+        (symbol,) = symbols_of(symbol)
+        asked = {"type": "get_aggregated_orderbook", "symbol": symbol}
+        fields = fields_of(exchanges, _covered(options))
+        reply = await self._ask({**asked, **fields}, "aggregated_orderbook_data")
         view = BookView(reply["symbol"])
         view.apply({**reply, "type": "aggregated_orderbook_update", "update_number": 0})
         return view
@@ -169,6 +227,15 @@ class AsyncOnebook:
         )
         return TransactionPages(self._rest.transactions, request)
 
+    def _link(self, attempts_max: int | None, silence_max_s: float) -> ServiceLink:
+        return ServiceLink(
+            self._addresses.websocket,
+            self._api_key,
+            attempts_max=attempts_max,
+            silence_max_s=silence_max_s,
+            ssl_context=self._ssl_context,
+        )
+
     @property
     def _rest(self) -> RestClient:
         if self._opened is None:
@@ -186,3 +253,8 @@ class AsyncOnebook:
     async def _ask(self, message: dict[str, Any], reply: str) -> dict[str, Any]:
         url, context = self._addresses.websocket, self._ssl_context
         return await ask(url, self._api_key, message, reply, ssl_context=context)
+
+
+def _covered(options: SubscribeOptions) -> SubscribeOptions:
+    """Add what fills need beside the amounts of each exchange."""
+    return {"coverage": True, **options} if options.get("split") else options

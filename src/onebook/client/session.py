@@ -4,22 +4,24 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 from onebook.client.failures import (
     OPEN_TIMEOUT_S,
     RETRY_AFTER_MAX_S,
     Refused,
     Unavailable,
-    ViewProblem,
 )
 from onebook.client.shapes import exact, require, shapes_of
 from onebook.client.view import BookView
+from onebook.orderbook import BookProblem
 
 FRAME_BYTES_MAX = 16 << 20
 ANSWER_TIMEOUT_S = 10.0
@@ -37,6 +39,8 @@ _UPDATES = frozenset(
 )
 _SHAPES = shapes_of({})
 _UNASKED = {"symbol": str}
+_LEAVING = "-"  # before the key in the `id` of an unsubscription
+UNKNOWN = "unknown_exchange"
 ERRORS = frozenset(("error", "authentication_error", "subscription_error", "data_limit_exceeded"))
 
 
@@ -66,37 +70,92 @@ async def opening(
             await ws.close()
 
 
-class WatchedView(NamedTuple):
-    """A view, its subscription options, and the resulting message shapes."""
-
-    view: BookView
-    options: Mapping[str, Any]
-    shapes: Mapping[str, Any]
+def key_of(symbol: str, view: str = "") -> str:
+    """The name of a subscription on its connection, and the `id` of messages about it."""
+    return f"{symbol} {view}" if view else symbol
 
 
-def watched(symbol: str, options: Mapping[str, Any]) -> WatchedView:
-    """Create the view of a subscription, without a book yet."""
-    return WatchedView(BookView(symbol), options, shapes_of(options))
+class HeldView:
+    """A view that a client keeps: its options, and what the service answered.
+
+    Args:
+        symbol: The pair.
+        fields: Exchanges and options, as fields of the message.
+        view: The client's name of a second view of the symbol.
+    """
+
+    def __init__(self, symbol: str, fields: Mapping[str, Any], view: str = "") -> None:
+        self.key = key_of(symbol, view)
+        self.named = {"symbol": symbol} | ({"view": view} if view else {})
+        self.fields = fields
+        self.view = BookView(symbol, view=view)
+        self.shapes = shapes_of(fields)
+        self.sent: deque[Mapping[str, Any]] = deque()  # fields without an answer yet
+        self.accepted = False
+        self.refused = False
+        self._answers: list[asyncio.Future[None]] = []
+
+    @property
+    def shown(self) -> bool:
+        """Whether the view has levels."""
+        return bool(self.view.bids or self.view.asks)
+
+    def asked(self) -> asyncio.Future[None]:
+        """Return a future of the next answer of the service."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        return answer
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a caller waits for the service's answer."""
+        return any(not each.done() for each in self._answers)
+
+    def answered(self) -> None:
+        """Take the service's reply: updates have the options of that request from now on."""
+        if self.sent:
+            self.shapes = shapes_of(self.sent.popleft())
+        self.accepted, self.refused = True, False
+        for answer in self._waiting():
+            answer.set_result(None)
+
+    def failed(self, error: BaseException) -> bool:
+        """Raise an error where the answer is awaited; returns whether it is awaited anywhere."""
+        waiting = self._waiting()
+        for answer in waiting:
+            answer.set_exception(error)
+        return bool(waiting)
+
+    def _waiting(self) -> list[asyncio.Future[None]]:
+        waiting, self._answers = [each for each in self._answers if not each.done()], []
+        return waiting
 
 
 class ViewSession:
     """The subscriptions of one connection.
 
-    Every message has its symbol as `id`, so that errors identify their view. An error without `id`
-    concerns the connection and becomes the `cause` of the close that follows.
+    Every message has the key of its subscription as `id`, so that errors identify their view. An
+    error without `id` concerns the connection and becomes the `cause` of the close that follows.
+
+    Args:
+        ws: The connection.
+        held: The subscriptions by key; they may change meanwhile, by `subscribe`, `unsubscribe`.
     """
 
-    def __init__(self, ws: ClientConnection, held: Sequence[WatchedView]) -> None:
+    def __init__(self, ws: ClientConnection, held: Mapping[str, HeldView]) -> None:
         self.ws = ws
-        self.held = {each.view.symbol: each for each in held}
+        self.held = held
+        self._spelled: dict[str, str] = {}  # keys by the service's spelling of their symbol
+        self._left: Counter[str] = Counter()  # keys that are unsubscribed, without an answer yet
         self._reconnect_at: float | None = None  # loop time
-        self.cause: ViewProblem | None = None
-        self._subscribe_at: dict[str, float] = {}  # all in loop time, by symbol
+        self.cause: BookProblem | None = None
+        self._subscribe_at: dict[str, float] = {}  # all in loop time, by key
         self._resync_at: dict[str, float] = {}
         self._resynced_at: dict[str, float] = {}
         self._answer_by: dict[str, float] = {}
         self._closed_by_s: float | None = None
         self._now_s = asyncio.get_running_loop().time
+        self._receiving: asyncio.Timeout | None = None
 
     @property
     def reconnect_s(self) -> float | None:
@@ -110,8 +169,28 @@ class ViewSession:
     async def start(self, api_key: str) -> None:
         """Authenticate and subscribe, without waiting for an answer in between."""
         await self._send(type="authenticate", api_key=api_key)
-        for symbol in self.held:
-            await self._subscribe(symbol)
+        for held in list(self.held.values()):
+            held.sent.clear()
+            await self._subscribe(held)
+
+    async def subscribe(self, held: HeldView) -> None:
+        """Subscribe, or change the options of a subscription, while views are received."""
+        with suppress(ConnectionClosed):  # the next connection subscribes
+            await self._subscribe(held)
+        self._look_again()
+
+    async def unsubscribe(self, held: HeldView) -> None:
+        """End a subscription that is not held any more, while views are received."""
+        for waits in (self._subscribe_at, self._resync_at, self._answer_by):
+            waits.pop(held.key, None)
+        self._left[held.key] += 1
+        with suppress(ConnectionClosed):
+            await self._send(type="unsubscribe_aggregated", id=_LEAVING + held.key, **held.named)
+
+    def _look_again(self) -> None:
+        """Wait for messages no longer than until the earliest deadline."""
+        if self._receiving is not None and not self._receiving.expired():
+            self._receiving.reschedule(self._due_s())
 
     async def views(self) -> AsyncGenerator[BookView, None]:
         """Yield each view changed by a message.
@@ -123,54 +202,73 @@ class ViewSession:
         """
         while True:
             try:
-                async with asyncio.timeout_at(self._due_s()):
+                async with asyncio.timeout_at(self._due_s()) as self._receiving:
                     message = decoded(await self.ws.recv())
             except TimeoutError:
                 await self._act_on_time()
                 continue
-            held = self.held.get(str(message.get("symbol")))
+            finally:
+                self._receiving = None
+            held = self._held(message)
             require(message["type"], message, _shape_of(message["type"], held))
             match message["type"]:
                 case kind if kind in _UPDATES:
-                    if held is not None and await self._updated(held.view, message):
+                    if held is not None and await self._updated(held, message):
                         yield held.view
                 case kind if kind in ERRORS:
                     for view in await self._failed(kind, message):
                         yield view
                 case "aggregated_subscription_response":
                     self._accepted(message)
+                case "unsubscribe_response":
+                    self._left[str(message.get("id")).removeprefix(_LEAVING)] -= 1
                 case "server_shutdown":
                     self._reconnect_in(seconds(message["reconnect_in_ms"], 1_000))
-                    self.cause = ViewProblem("server_shutdown", "The service is restarting.")
+                    self.cause = BookProblem("server_shutdown", "The service is restarting.")
 
-    async def _updated(self, view: BookView, message: dict[str, Any]) -> bool:
+    def _held(self, message: dict[str, Any]) -> HeldView | None:
+        """The subscription that a message is about, by its symbol and view."""
+        key = key_of(str(message.get("symbol")), str(message.get("view") or ""))
+        if self._left[key] > 0:  # it is about the subscription that ends
+            return None
+        return self.held.get(self._spelled.get(key, key))
+
+    async def _updated(self, held: HeldView, message: dict[str, Any]) -> bool:
         """Apply an update, or request a full one after a gap; returns whether the view changed."""
+        view = held.view
         if message["type"] == "aggregated_orderbook_delta" and not view.live:
             return False  # a full update is under way
         if message["type"] != "exchange_status":
-            self._answer_by.pop(view.symbol, None)
+            self._answer_by.pop(held.key, None)
         if view.apply(message):
             return view.live
-        view.lose(ViewProblem("gap", "An update is missing or damaged; a full book was requested."))
-        due_s = self._resynced_at.get(view.symbol, -RESYNC_PAUSE_S) + RESYNC_PAUSE_S
+        view.lose(BookProblem("gap", "An update is missing or damaged; a full book was requested."))
+        due_s = self._resynced_at.get(held.key, -RESYNC_PAUSE_S) + RESYNC_PAUSE_S
         if self._now_s() >= due_s:
-            await self._resync(view.symbol)
+            await self._resync(held)
         else:
-            self._resync_at[view.symbol] = due_s
+            self._resync_at[held.key] = due_s
         return True
 
     async def _failed(self, kind: str, message: dict[str, Any]) -> list[BookView]:
         """Handle an error message; returns the views it invalidates."""
+        key = str(message.get("id", ""))
+        if key.startswith(_LEAVING):
+            self._left[key.removeprefix(_LEAVING)] -= 1
+            return []
         retry_s = seconds(message.get("retry_after", 0))
-        problem = ViewProblem(message.get("error", kind), message["message"], retry_s)
-        held = self.held.get(str(message.get("id", message.get("symbol"))))
-        view = None if held is None else held.view
-        if view is not None and retry_s:
-            self._answer_by.pop(view.symbol, None)
-            self._subscribe_at[view.symbol] = self._now_s() + retry_s
-            view.lose(problem)
-            return [view]
-        if view is not None or kind != "error":
+        problem = BookProblem(message.get("error", kind), message["message"], retry_s)
+        held = self.held.get(key) if key else self._held(message)
+        if held is not None and retry_s:
+            self._answer_by.pop(held.key, None)
+            if held.sent:
+                held.sent.popleft()
+            self._subscribe_at[held.key] = self._now_s() + retry_s
+            held.view.lose(problem)
+            return [held.view]
+        if held is not None:
+            return self._refused(held, problem, details_of(message))
+        if kind != "error":
             raise Refused(problem.code, problem.message, details=details_of(message))
         self.cause = problem
         if retry_s:
@@ -180,18 +278,51 @@ class ViewSession:
             self._closed_by_s = self._now_s() + CLOSE_WAIT_S
         return []
 
+    def _refused(
+        self, held: HeldView, problem: BookProblem, details: dict[str, Any]
+    ) -> list[BookView]:
+        """Handle the final refusal of one subscription; returns the views it invalidates.
+
+        Raises:
+            Refused: No caller waits for the answer, and it is not one unknown symbol of several.
+        """
+        error = Refused(problem.code, problem.message, details=details)
+        self._answer_by.pop(held.key, None)
+        if held.sent:
+            held.sent.popleft()
+        if held.failed(error):
+            return []
+        others = any(not each.refused for each in self.held.values() if each is not held)
+        if problem.code != "invalid_symbol" or not others:
+            raise error
+        held.refused = True
+        held.view.lose(problem)
+        return [held.view]
+
     def _accepted(self, message: dict[str, Any]) -> None:
-        """Accept the service's spelling of the symbol, such as in capitals."""
-        symbol = str(message.get("id"))
-        held = self.held.get(symbol)
-        if held is not None:
-            view = held.view
-            view.symbol = message["symbol"]
-            rejected = message.get("rejected", ())
-            view.rejected = {each["exchange"]: each["reason"] for each in rejected}
-            self.held[view.symbol] = held
-            if self._answer_by.pop(symbol, None) is not None:  # its book comes within seconds
-                self._answer_by[view.symbol] = self._now_s() + ANSWER_TIMEOUT_S
+        """Accept the service's spelling of the symbol, and which exchanges it rejects.
+
+        Raises:
+            Refused: An exchange is unknown to the service, in the first answer.
+        """
+        held = self.held.get(str(message.get("id")))
+        if held is None:
+            return
+        view = held.view
+        view.symbol = message["symbol"]
+        rejected = message.get("rejected", ())
+        view.rejected = {each["exchange"]: each["reason"] for each in rejected}
+        self._spelled[key_of(view.symbol, view.view)] = held.key
+        if held.key in self._answer_by:  # its book comes within seconds
+            self._answer_by[held.key] = self._now_s() + ANSWER_TIMEOUT_S
+        unknown = [each for each in rejected if each["reason"] == UNKNOWN]
+        if unknown and (held.awaited or not held.accepted):
+            name = unknown[0]["exchange"]
+            sentence = str(unknown[0].get("detail") or f"Unknown exchange {name!r}.")
+            error = Refused("invalid_exchange", sentence, details={"exchange": name})
+            if not held.failed(error):
+                raise error
+        held.answered()
 
     def _due_s(self) -> float | None:
         waits = (self._subscribe_at, self._resync_at, self._answer_by)
@@ -205,38 +336,34 @@ class ViewSession:
             raise Refused(self.cause.code, self.cause.message)
         if any(at_s <= now_s for at_s in self._answer_by.values()):
             raise unanswered()
-        for symbol in _due(self._subscribe_at, now_s):
-            await self._subscribe(symbol)
-        for symbol in _due(self._resync_at, now_s):
-            await self._resync(symbol)
+        for waits, send in (
+            (self._subscribe_at, self._subscribe),
+            (self._resync_at, self._resync),
+        ):
+            for key in [key for key, at_s in waits.items() if at_s <= now_s]:
+                del waits[key]
+                if (held := self.held.get(key)) is not None:
+                    await send(held)
 
-    async def _subscribe(self, symbol: str) -> None:
-        self._answer_by[symbol] = self._now_s() + ANSWER_TIMEOUT_S
-        options = self.held[symbol].options
-        await self._send(type="subscribe_aggregated", symbol=symbol, id=symbol, **options)
+    async def _subscribe(self, held: HeldView) -> None:
+        self._answer_by[held.key] = self._now_s() + ANSWER_TIMEOUT_S
+        held.sent.append(held.fields)
+        await self._send(type="subscribe_aggregated", **held.named, id=held.key, **held.fields)
 
-    async def _resync(self, symbol: str) -> None:
-        self._resynced_at[symbol] = self._now_s()
-        self._answer_by[symbol] = self._now_s() + ANSWER_TIMEOUT_S
-        await self._send(type="resync", symbol=symbol, id=symbol)
+    async def _resync(self, held: HeldView) -> None:
+        self._resynced_at[held.key] = self._now_s()
+        self._answer_by[held.key] = self._now_s() + ANSWER_TIMEOUT_S
+        await self._send(type="resync", **held.named, id=held.key)
 
     async def _send(self, **message: Any) -> None:
         await self.ws.send(json.dumps(message))
 
 
-def _shape_of(kind: str, held: WatchedView | None) -> Any:
+def _shape_of(kind: str, held: HeldView | None) -> Any:
     """The shape of a message; of an update without subscription, only the symbol is read."""
     if held is None and kind in _UPDATES:
         return _UNASKED
     return (_SHAPES if held is None else held.shapes).get(kind, {})
-
-
-def _due(waits: dict[str, float], now_s: float) -> list[str]:
-    """Remove and return the due entries of a table of times."""
-    due = [symbol for symbol, at_s in waits.items() if at_s <= now_s]
-    for symbol in due:
-        del waits[symbol]
-    return due
 
 
 def unanswered() -> Unavailable:

@@ -1,58 +1,86 @@
 """Client-side copy of one view: applies full updates and deltas and verifies the checksum.
 
-
-Pure: messages in, books out. Numbers are `Decimal`, exactly as the service printed them.
+No I/O: messages in, books out. Numbers are `Decimal`, exactly as the service printed them.
 """
 
+import time
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from onebook.client.failures import ViewProblem
+from onebook.clock import iso_us
+from onebook.fill import BUY, DECIMALS_MAX, BookEnds, Direction, Fill, FillPart, FillSide
+from onebook.orderbook import (
+    EPOCH,
+    EXACT,
+    NEEDS_SPLIT,
+    BookLevel,
+    BookProblem,
+    OrderBookState,
+    decimals_of,
+)
 
 CHECKSUM_LEVELS = 25
 
 
-@dataclass(frozen=True, slots=True)
-class ViewLevel:
-    """One price of the merged book, with its attribution.
-
-    `amounts` is parallel to `exchanges`, and empty unless `split` was requested.
-    """
-
-    price: Decimal
-    amount: Decimal
-    exchanges: tuple[str, ...] = ()
-    amounts: tuple[Decimal, ...] = ()
-
-
 @dataclass(slots=True)
-class BookView:
-    """The latest merged book of one symbol, best levels first.
+class BookView(OrderBookState):
+    """The latest merged book of one symbol, best levels first, as an `OrderBookState`.
 
     From a lost connection until the next full update, `live` is False, the view is empty and
     `problem` has the reason. A live view may have no levels, or only one side: `stale_exchanges`
     lists the exchanges that are not live, `rejected` the requested exchanges that are not served,
-    with the reason, such as "unknown_exchange". `ages` (milliseconds) and `coverage` ({"bids":
-    price, "asks": price}, None for a completely known side) are by exchange, and empty unless
-    requested; `fill` ({"buy": [...], "sell": [...]}) is the cost of each requested size.
+    with the reason. `ages` (milliseconds) and `coverage` ({"bids": price, "asks": price}, None for
+    a completely known side) are by exchange, and empty unless requested; `fills` ({"buy": [...],
+    "sell": [...]}) is the cost of each size requested with the option `fill`. `timestamp` is the
+    service's time of the update; of a lost view, this machine's time of the loss. `view` is the
+    client's name of a second view of the symbol.
     """
 
     symbol: str
     live: bool = False
-    problem: ViewProblem | None = None
-    bids: list[ViewLevel] = field(default_factory=list)
-    asks: list[ViewLevel] = field(default_factory=list)
+    problem: BookProblem | None = None
+    bids: list[BookLevel] = field(default_factory=list)
+    asks: list[BookLevel] = field(default_factory=list)
     market_stats: dict[str, Any] = field(default_factory=dict)
     stale_exchanges: list[str] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     ages: dict[str, int] = field(default_factory=dict)
-    coverage: dict[str, dict[str, Decimal | int | None]] = field(default_factory=dict)
-    fill: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    coverage: dict[str, dict[str, Decimal | None]] = field(default_factory=dict)
+    fills: dict[str, list[Fill]] = field(default_factory=dict)
     timestamp: str = ""
     update_number: int = 0
+    view: str = ""
+
+    @property
+    def time_us(self) -> int:
+        """`timestamp` in microseconds since 1970; 0 before the first update."""
+        if not self.timestamp:
+            return 0
+        return (datetime.fromisoformat(self.timestamp) - EPOCH) // timedelta(microseconds=1)
+
+    @property
+    def best_bid(self) -> BookLevel | None:
+        """The highest bid; None if there is none."""
+        return self.bids[0] if self.bids else None
+
+    @property
+    def best_ask(self) -> BookLevel | None:
+        """The lowest ask; None if there is none."""
+        return self.asks[0] if self.asks else None
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """The exchanges whose levels are not in the view."""
+        return tuple(self.stale_exchanges)
+
+    def copy(self) -> "BookView":
+        """Return a copy that later messages do not change."""
+        return replace(self, states=dict(self.states))
 
     def apply(self, message: dict[str, Any]) -> bool:
         """Apply an update, delta or status message.
@@ -71,14 +99,15 @@ class BookView:
         self._take(message, changed=False)
         return True
 
-    def lose(self, problem: ViewProblem) -> None:
+    def lose(self, problem: BookProblem) -> None:
         """Invalidate the view until the next full update."""
         self.live = False
         self.problem = problem
         self.bids, self.asks = [], []
         self.market_stats, self.states = {}, {}
         self.stale_exchanges = []
-        self.ages, self.coverage, self.fill = {}, {}, {}
+        self.ages, self.coverage, self.fills = {}, {}, {}
+        self.timestamp = iso_us(time.time_ns() // 1_000)
         self.update_number = 0
 
     def _take(self, message: dict[str, Any], *, changed: bool) -> None:
@@ -88,13 +117,25 @@ class BookView:
         self.asks = sorted(_joined(self.asks if changed else [], asks), key=_price)
         self.live = True
         self.problem = None
-        self.market_stats = data["market_stats"]
+        self.market_stats = _decimals(data["market_stats"])
         self.stale_exchanges = data["stale_exchanges"]
         self.ages = data.get("ages", {})
-        self.coverage = data.get("coverage", {})
-        self.fill = data.get("fill", {})
+        self.coverage = {name: _decimals(ends) for name, ends in data.get("coverage", {}).items()}
+        self.fills = {
+            direction: [_fill(direction, each) for each in found]
+            for direction, found in data.get("fill", {}).items()
+        }
         self.timestamp = message["timestamp"]
         self.update_number = message["update_number"]
+
+    def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
+        if any(not level.amounts for level in (*self.bids, *self.asks)):
+            raise ValueError(NEEDS_SPLIT)
+        return _side_of(self.asks if direction == BUY else self.bids)
+
+    def _fill_ends(self) -> Iterator[BookEnds]:
+        for name, ends in self.coverage.items():
+            yield BookEnds(name, ends["bids"], ends["asks"])
 
     def checksum(self) -> int:
         """CRC-32 of the best levels' `price:amount` text, bids then asks, joined by colons."""
@@ -103,11 +144,43 @@ class BookView:
         return zlib.crc32(text.encode())
 
 
-def _price(level: ViewLevel) -> Decimal:
+def _price(level: BookLevel) -> Decimal:
     return level.price
 
 
-def _joined(old: list[ViewLevel], changes: Any) -> list[ViewLevel]:
+# Counts are no quantities of the market.
+_COUNTS = frozenset(("participating_exchanges",))
+
+
+def _decimals(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of an object as `Decimal`; whole ones arrive as ints."""
+    return {
+        name: Decimal(value) if type(value) is int and name not in _COUNTS else value
+        for name, value in numbers.items()
+    }
+
+
+def _fill(direction: Any, raw: Mapping[str, Any]) -> Fill:
+    parts = {
+        each["exchange"]: FillPart(Decimal(each["amount"]), Decimal(each["notional"]))
+        for each in raw["split"]
+    }
+    return Fill(
+        direction,
+        raw["by"],
+        size=Decimal(raw["size"]),
+        amount=Decimal(raw["amount"]),
+        notional=Decimal(raw["notional"]),
+        average=None if raw["average"] is None else Decimal(raw["average"]),
+        worst=None if raw["worst"] is None else Decimal(raw["worst"]),
+        levels=raw["levels"],
+        complete=raw["complete"],
+        uncovered=tuple(raw["uncovered"]),
+        split=parts,
+    )
+
+
+def _joined(old: list[BookLevel], changes: Any) -> list[BookLevel]:
     levels = {level.price: level for level in old}
     for level in changes:
         if level.amount:
@@ -117,7 +190,7 @@ def _joined(old: list[ViewLevel], changes: Any) -> list[ViewLevel]:
     return list(levels.values())
 
 
-def _level(raw: Any) -> ViewLevel:
+def _level(raw: Any) -> BookLevel:
     """Parse an object level or an array level; whole numbers arrive as ints."""
     if isinstance(raw, dict):
         price, amount = raw["price"], raw["amount"]
@@ -126,6 +199,25 @@ def _level(raw: Any) -> ViewLevel:
         price, amount, *split = raw
         parts = split[0] if split else ()
         exchanges, amounts = [part[0] for part in parts], [part[1] for part in parts]
-    return ViewLevel(
+    return BookLevel(
         Decimal(price), Decimal(amount), tuple(exchanges), tuple(map(Decimal, amounts))
     )
+
+
+def _side_of(levels: Iterable[BookLevel]) -> tuple[Sequence[str], FillSide]:
+    """Levels with `amounts` as integers, and the exchanges by bit."""
+    levels = list(levels)
+    names = sorted({name for level in levels for name in level.exchanges})
+    bits = {name: bit for bit, name in enumerate(names)}
+    prices = max((decimals_of(level.price) for level in levels), default=0)
+    amounts = max((decimals_of(part) for level in levels for part in level.amounts), default=0)
+    if max(prices, amounts) > DECIMALS_MAX:
+        raise ValueError(f"The book has numbers of more than {DECIMALS_MAX} decimals.")
+    rows, parts = [], list[int]()
+    for level in levels:
+        ordered = sorted(zip(level.exchanges, level.amounts, strict=True))
+        own = [int(part.scaleb(amounts, EXACT)) for _, part in ordered]
+        members = sum(1 << bits[name] for name, _ in ordered)
+        rows.append((int(level.price.scaleb(prices, EXACT)), sum(own), members))
+        parts += own
+    return names, FillSide(lambda: iter(rows), parts, prices, amounts)

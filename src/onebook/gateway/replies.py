@@ -8,11 +8,12 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from onebook.accounts.usage import DataUsage
+from onebook.fill import AVERAGE_DIGITS
 from onebook.gateway.codes import ErrorType
 from onebook.gateway.commands import Symbol
 from onebook.model import Reason
 from onebook.streams import ViewOptions, about
-from onebook.streams.fill import AVERAGE_DIGITS, FILL_LEVELS_MAX
+from onebook.streams.fill import FILL_LEVELS_MAX
 
 Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
 Text = Annotated[str, about("A sentence for people.")]

@@ -13,22 +13,23 @@ import logging
 
 from onebook.config import ExchangeSettings, FeedSettings, StreamSettings
 from onebook.feeds.recording import RecordingError
+from onebook.fill import Fill, FillPart
 from onebook.library.book import OrderBook, OrderBooks, order_book, order_books
 from onebook.library.errors import (
     BookClosed,
-    MissingPackage,
     NoLiveBook,
     UnknownExchange,
     UnknownSymbol,
 )
-from onebook.library.player import replay
-from onebook.library.update import BookLevel, BookSide, BookUpdate, ExchangeHealth, Horizon
+from onebook.library.replay import replay
+from onebook.library.update import BookSide, BookUpdate, ExchangeHealth, Horizon
 from onebook.model import Health, Reason
-from onebook.streams.fill import Fill, FillPart
+from onebook.orderbook import BookLevel, BookProblem, MissingPackage, OrderBookState
 
 __all__ = [
     "BookClosed",
     "BookLevel",
+    "BookProblem",
     "BookSide",
     "BookUpdate",
     "ExchangeHealth",
@@ -41,6 +42,7 @@ __all__ = [
     "MissingPackage",
     "NoLiveBook",
     "OrderBook",
+    "OrderBookState",
     "OrderBooks",
     "Reason",
     "RecordingError",

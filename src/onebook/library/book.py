@@ -1,7 +1,6 @@
 """Order books as asynchronous context managers: the library's front."""
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from decimal import Decimal
@@ -12,27 +11,33 @@ from typing import Final, Self, TypeVar
 
 from onebook.config import FeedSettings, StreamSettings
 from onebook.core import View
-from onebook.library.consumers import BookCallbacks, BookUpdates, Reading
-from onebook.library.engine import BookEngine, in_use, names_of, symbols_of
+from onebook.fill import Direction, Fill
+from onebook.library.engine import BookEngine, in_use, names_of
 from onebook.library.errors import BookClosed
 from onebook.library.recorders import require_recordable
-from onebook.library.source import BookOptions, BookSource
+from onebook.library.source import (
+    BookCallbacks,
+    BookOptions,
+    BookSource,
+    BookUpdates,
+    Reading,
+)
 from onebook.library.update import BookUpdate
-from onebook.streams.fill import FILL_LEVELS_MAX, Direction, Fill
+from onebook.orderbook import Names, require_plain, sampled, symbols_of
+from onebook.streams.fill import FILL_LEVELS_MAX
 
 DEPTH: Final = 20
 TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
 NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
 
-Exchanges = str | Iterable[str] | None
 ReadingT = TypeVar("ReadingT", bound=Reading)
 
 
 def order_book(
     symbol: str,
     *,
-    exchanges: Exchanges = None,
+    exchanges: Names = None,
     depth: int = DEPTH,
     interval_ms: int = 0,
     group: str | None = None,
@@ -80,7 +85,7 @@ def order_book(
 def order_books(
     symbols: str | Iterable[str],
     *,
-    exchanges: Exchanges = None,
+    exchanges: Names = None,
     merged: bool = True,
     depth: int = DEPTH,
     interval_ms: int = 0,
@@ -160,7 +165,7 @@ class OrderBooks:
     def __init__(
         self,
         symbols: str | Iterable[str],
-        exchanges: Exchanges,
+        exchanges: Names,
         options: BookOptions,
         *,
         merged: bool = True,
@@ -236,9 +241,7 @@ class OrderBooks:
             TypeError: The function is a coroutine function; use `async for`.
             Exception: What the function raised; it is not called again.
         """
-        called = getattr(callback, "__call__", None)  # noqa: B004 - of an object, its method
-        if any(map(inspect.iscoroutinefunction, (callback, called))):
-            raise TypeError("The callback is a coroutine function; use `async for` over the book.")
+        require_plain(callback)
         engine = self._opened_here()
         calls = self._kept(BookCallbacks(self._sources, self._options, engine.clock, callback))
         try:
@@ -246,11 +249,17 @@ class OrderBooks:
         finally:
             calls.close()
 
+    def sampled(self, every_s: float) -> AsyncIterator[BookUpdate]:
+        """Iterate over the current books at even times, changed or not, until they are closed."""
+        self._opened_here()
+        return sampled(lambda: self.snapshots() if self._engine is not None else None, every_s)
+
     def snapshots(self) -> list[BookUpdate]:
         """Return the current state of every book, in the order of symbols and exchanges."""
-        engine = self._opened()
-        now_us, now = engine.clock.wall_us(), engine.clock.monotonic()
-        return [source.snapshot(self._options, now_us, now) for source in self._sources]
+        return self._snapshots(self._options)
+
+    def _snapshots(self, options: BookOptions) -> list[BookUpdate]:
+        return Reading(self._sources, options, self._opened().clock).snapshots()
 
     def _opened(self) -> BookEngine:
         if self._engine is None:
@@ -300,8 +309,6 @@ class OrderBook(OrderBooks):
         Raises:
             ValueError: The size is not a positive decimal number.
         """
-        engine = self._opened()
         whole = BookOptions(FILL_LEVELS_MAX, None, split=True, interval_s=0.0)
-        now_us, now = engine.clock.wall_us(), engine.clock.monotonic()
-        book = self._sources[0].snapshot(whole, now_us, now)
+        (book,) = self._snapshots(whole)
         return book.fill(direction, amount=amount, notional=notional)

@@ -4,9 +4,8 @@ Owns every socket and task: leaving the context closes all of them.
 """
 
 import asyncio
-import difflib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -16,19 +15,18 @@ from weakref import WeakSet
 from onebook.books import Books
 from onebook.clock import Clock
 from onebook.config import FeedSettings, StreamSettings
-from onebook.exchanges import ALL, EXCHANGES, instead_of, resolve, select
+from onebook.exchanges import EXCHANGES, instead_of, resolve, select
 from onebook.exchanges.kit import Exchange
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.recording import Recorder
-from onebook.library.consumers import Reading
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
 from onebook.library.recorders import Recorders
-from onebook.library.source import BookSource, Wiring
+from onebook.library.source import BookSource, Reading, Wiring
 from onebook.model import Reason
+from onebook.orderbook import Names, exchange_texts, near_exchanges
 from onebook.rest import Rest
 
-NEAR: Final = 0.5  # least similarity of a name that is suggested
 LOOK_S: Final = 1.0  # how often to check whether all have a book, if nothing happens before
 REST_UNREAD: Final = "its list of instruments could not be read"
 REST_READING: Final = "its list of instruments is not read yet"
@@ -39,7 +37,7 @@ def in_use(names: Sequence[str], feeds: FeedSettings) -> Mapping[str, Exchange]:
     return enabled(EXCHANGES, feeds.model_copy(update={"exchanges": tuple(names)}))
 
 
-def names_of(exchanges: str | Iterable[str] | None) -> tuple[str, ...]:
+def names_of(exchanges: Names) -> tuple[str, ...]:
     """Return exchanges by the names that Onebook uses, as the service reads them.
 
     None and "all" are all that are known; "-name" leaves one out.
@@ -49,37 +47,14 @@ def names_of(exchanges: str | Iterable[str] | None) -> tuple[str, ...]:
         ValueError: The list names none, or leaves out all that it names.
         TypeError: A name is not text.
     """
-    asked = [ALL] if exchanges is None else _texts("exchanges", exchanges, "okx")
-    selection = select(asked, resolve)
+    selection = select(exchange_texts(exchanges), resolve)
     if selection.unknown:
         raise _unknown(selection.unknown[0].strip().removeprefix("-"))
     return selection.among(EXCHANGES)
 
 
-def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
-    """Return symbols as Onebook writes them.
-
-    Raises:
-        ValueError: There is none, or one is empty.
-        TypeError: A symbol is not text.
-    """
-    asked = [each.strip().upper() for each in _texts("symbols", symbols, "BTC/USDT")]
-    if not asked or not all(asked):
-        raise ValueError("symbols is empty: give at least one, such as BTC/USDT.")
-    return tuple(dict.fromkeys(asked))
-
-
-def _texts(what: str, given: str | Iterable[str], example: str) -> list[str]:
-    """Return one text or several as a list."""
-    texts = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
-    for each in texts:
-        if not isinstance(each, str):
-            raise TypeError(f"{what} is text such as {example}, or a list of it, not {each!r}.")
-    return texts
-
-
 def _unknown(asked: str) -> UnknownExchange:
-    near = difflib.get_close_matches(asked.strip().lower(), EXCHANGES, n=3, cutoff=NEAR)
+    near = near_exchanges(asked, EXCHANGES)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
     if instead := instead_of(asked):
         hint = f" {instead}"
@@ -199,8 +174,7 @@ class BookEngine:
 
     def _wait_s(self) -> float:
         """Return how long to wait unless something happens; 0 when the first books are there."""
-        for source in self._sources:
-            self._require_listed(source)
+        self._require_listed()
         if all(source.offline for source in self._sources):
             raise NoLiveBook(self._why("No book can become live"))
         expected = [source for source in self._sources if not source.offline]
@@ -209,25 +183,26 @@ class BookEngine:
         now = self.clock.monotonic()
         return max(source.opening.due(source.members, now) for source in expected) - now
 
-    def _require_listed(self, source: BookSource) -> None:
-        if len(source.missing) < len(source.names) or any(
-            reason is not Reason.NOT_LISTED for reason, _ in source.missing.values()
-        ):
-            return
-        near = self.catalogue.suggest(source.symbol)
-        hint = f" Did you mean {', '.join(near)}?" if near else ""
-        names = ", ".join(source.names)
-        raise UnknownSymbol(
-            f"No exchange of {names} lists {source.symbol}.{hint}", details={"near": near}
-        )
+    def _require_listed(self) -> None:
+        """Add similar symbols to the problem of each symbol that no exchange lists.
+
+        Raises:
+            UnknownSymbol: That is so of all symbols.
+        """
+        unlisted = [source for source in self._sources if source.unlisted]
+        for source in unlisted:
+            near = self.catalogue.suggest(source.symbol)
+            hint = f"Did you mean {', '.join(near)}?" if near else ""
+            for name in source.names:
+                source.miss(name, Reason.NOT_LISTED, hint)
+            if len(unlisted) == len(self._sources):
+                names = ", ".join(source.names)
+                what = f"No exchange of {names} lists {source.symbol}. {hint}".rstrip()
+                raise UnknownSymbol(what, details={"near": near})
 
     def _why(self, what: str) -> str:
         reasons = [
-            f"{source.symbol} on {each.exchange}: {each.state}"
-            + (f", {each.reason}" if each.reason else "")
-            + (f" ({each.detail})" if each.detail else "")
-            for source in self._sources
-            for each in source.conditions
+            f"{source.symbol} on {each}" for source in self._sources for each in source.conditions
         ]
         return f"{what}. {'; '.join(reasons)}."
 

@@ -23,9 +23,3 @@ class BookClosed(OnebookError):
     """An order book was used outside of its `async with` block."""
 
     code = "book_closed"
-
-
-class MissingPackage(OnebookError, ImportError):
-    """A conversion needs a package that is not installed; the message names it."""
-
-    code = "missing_package"

@@ -5,30 +5,22 @@ read costs next to nothing.
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import Context, Decimal
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, NamedTuple, overload
 
 from msgspec import Struct
 
-from onebook.clock import iso_ms
 from onebook.core.types import LEVEL_FORM, PART_FORM, SCALE_MAX, LevelRow, Levels
-from onebook.library.errors import MissingPackage
+from onebook.fill import BookEnds, Direction, FillSide
 from onebook.model import Health, Reason
-from onebook.streams.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, fill_sizes, fills
+from onebook.orderbook import EXACT, NEEDS_SPLIT, BookLevel, BookProblem, OrderBookState
+from onebook.streams.fill import fill_side
 
-# Wider than any sum of levels: what is made in it is exact, whatever the caller's context is.
-EXACT: Final = Context(prec=100)
 _LEVEL: Final = struct.Struct(LEVEL_FORM)
 ROW_BYTES: Final = _LEVEL.size
 _PART: Final = struct.Struct(PART_FORM)
 NAMINGS_MAX: Final = 4_096  # of 64 exchanges there are more combinations than memory
-
-POLARS_DIGITS_MAX: Final = 38  # of polars' Decimal: 128 bits
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Horizon(NamedTuple):
@@ -64,23 +56,17 @@ class ExchangeCondition(NamedTuple):
     reason: Reason | None
     detail: str
 
+    def __str__(self) -> str:
+        why = f", {self.reason}" if self.reason else ""
+        return f"{self.exchange}: {self.state}{why}" + (f" ({self.detail})" if self.detail else "")
+
 
 Moment = tuple[float, tuple[str | None, str | None]]  # when data last arrived, and the horizon
 UNSEEN: Final[Moment] = (0.0, (None, None))
 
 
-class BookLevel(NamedTuple):
-    """One price: the whole amount, the exchanges that have a part, and with `split` their parts."""
-
-    price: Decimal
-    amount: Decimal
-    exchanges: tuple[str, ...]
-    amounts: tuple[Decimal, ...] = ()
-
-
-# 10^-scale, by scale: multiplying by it takes half the time of `Decimal.scaleb`. A mid has one
-# decimal more than its prices.
-UNITS: Final = tuple(Decimal(1).scaleb(-scale, EXACT) for scale in range(SCALE_MAX + 2))
+# 10^-scale, by scale: multiplying by it takes half the time of `Decimal.scaleb`.
+UNITS: Final = tuple(Decimal(1).scaleb(-scale, EXACT) for scale in range(SCALE_MAX + 1))
 _times: Final = EXACT.multiply
 _made: Final = tuple.__new__  # of a NamedTuple: without the Python function that takes its fields
 
@@ -246,64 +232,7 @@ class BestLevels:
         return self._naming.level(row, prices, amounts)
 
 
-class BookColumns(NamedTuple):
-    """The rows of both sides, bids first, by column."""
-
-    side: list[str]
-    price: list[float | Decimal]
-    amount: list[float | Decimal]
-    exchanges: list[list[str]]
-
-
-def package(name: str) -> Any:
-    """Import a package that is not a dependency.
-
-    Raises:
-        MissingPackage: It is not installed.
-    """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingPackage(
-            f"This conversion needs {name}, which cannot be imported ({error}): pip install {name}"
-        ) from error
-
-
-def pandas_frame(columns: BookColumns, symbol: str, time_us: int) -> Any:
-    """Return a `pandas.DataFrame`; `attrs` has the symbol and the time."""
-    frame = package("pandas").DataFrame(columns._asdict())
-    frame.attrs.update(symbol=symbol, time_us=time_us)
-    return frame
-
-
-def polars_frame(columns: BookColumns, scales: tuple[int, int] | None) -> Any:
-    """Return a `polars.DataFrame`; with `scales` the numbers are of polars' Decimal.
-
-    Raises:
-        ValueError: A number has too many digits for it.
-    """
-    polars = package("polars")
-    number: list[Any] = [polars.Float64] * 2
-    if scales is not None:
-        for values, scale in zip((columns.price, columns.amount), scales, strict=True):
-            for value in values:
-                if value >= 10 ** (POLARS_DIGITS_MAX - scale):
-                    raise ValueError(
-                        f"{value} has more digits than polars' Decimal at {scale} decimals."
-                    )
-        number = [polars.Decimal(POLARS_DIGITS_MAX, scale) for scale in scales]
-    return polars.DataFrame(
-        columns._asdict(),
-        schema={
-            "side": polars.String,
-            "price": number[0],
-            "amount": number[1],
-            "exchanges": polars.List(polars.String),
-        },
-    )
-
-
-class BookUpdate(Struct, frozen=True, eq=False, gc=False):
+class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     """An order book at one moment: what is live, and the health of each exchange.
 
     `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the whole
@@ -358,36 +287,25 @@ class BookUpdate(Struct, frozen=True, eq=False, gc=False):
         return self._levels.amount_scale
 
     @property
-    def mid(self) -> Decimal | None:
-        """The middle of the best prices, exact; None where a side is empty."""
-        best = self._best()
-        return decimal((best[0] + best[1]) * 5, self.price_scale + 1) if best else None
-
-    @property
-    def spread(self) -> Decimal | None:
-        """Best ask minus best bid; below zero where exchanges cross; None where a side is empty."""
-        best = self._best()
-        return decimal(best[1] - best[0], self.price_scale) if best else None
-
-    @property
-    def crossed(self) -> bool:
-        """Whether a bid of one exchange is at or above an ask of another."""
-        best = self._best()
-        return best is not None and best[0] >= best[1]
-
-    def _best(self) -> tuple[int, int] | None:
-        bid, ask = self._levels.best_bid, self._levels.best_ask
-        return None if bid is None or ask is None else (bid[0], ask[0])
-
-    @property
-    def time(self) -> datetime:
-        """`time_us` as a datetime in UTC."""
-        return EPOCH + timedelta(microseconds=self.time_us)
-
-    @property
     def live(self) -> bool:
         """Whether any exchange is live; where none is, both sides are empty."""
         return bool(self._moments)
+
+    @property
+    def problem(self) -> BookProblem | None:
+        """Why no exchange is live; None while one is. `exchanges` has the details."""
+        if self._moments:
+            return None
+        conditions = self._conditions
+        if all(each.reason is Reason.NOT_LISTED for each in conditions):
+            names = ", ".join(each.exchange for each in conditions)
+            details = dict.fromkeys(each.detail for each in conditions if each.detail)
+            return BookProblem(
+                "invalid_symbol",
+                " ".join([f"No exchange of {names} lists {self.symbol}.", *details]),
+            )
+        reasons = "; ".join(map(str, conditions))
+        return BookProblem("no_live_book", f"No book of {self.symbol} is live. {reasons}.")
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -426,92 +344,25 @@ class BookUpdate(Struct, frozen=True, eq=False, gc=False):
         asks = [Decimal(ask) for _, (_, ask) in self._moments if ask is not None]
         return Horizon(max(bids, default=None), min(asks, default=None))
 
-    def fill(
-        self,
-        direction: Direction,
-        *,
-        amount: Decimal | str | int | None = None,
-        notional: Decimal | str | int | None = None,
-    ) -> Fill:
-        """Return what buying or selling a size would cost against the levels of this update.
-
-        The book must have `split`. `OrderBook.fill` looks at more levels than an update has.
-
-        Args:
-            direction: "buy" takes the asks, "sell" the bids.
-            amount: The size in the base currency; floats are refused, as they are not exact.
-            notional: The size in the quote currency, instead of `amount`.
-
-        Raises:
-            ValueError: The size is not a positive decimal number, or the book has no `split`.
-        """
-        if direction not in ("buy", "sell"):
-            raise ValueError(f'direction is "buy" or "sell", not {direction!r}.')
-        if (amount is None) == (notional is None):
-            raise ValueError("Name either amount or notional.")
+    def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
         levels = self._levels
         if (levels.asks and not levels.ask_parts) or (levels.bids and not levels.bid_parts):
-            raise ValueError("A fill needs the amount of each exchange: open the book with split.")
-        by, size = (AMOUNT, amount) if amount is not None else (NOTIONAL, notional)
-        texts = [_size_text(size)]
-        sizes = fill_sizes(texts, []) if by == AMOUNT else fill_sizes([], texts)
+            raise ValueError(NEEDS_SPLIT)
+        return self._naming.names, fill_side(levels, direction)
+
+    def _fill_ends(self) -> Iterable[BookEnds]:
         shown = (each.exchange for each in self._conditions if each.shown)
-        ends = [
-            BookEnds(name, _read(bid), _read(ask))
-            for name, (_, (bid, ask)) in zip(shown, self._moments, strict=True)
-        ]
-        return fills(levels, direction, sizes, self._naming.names, ends)[0]
+        for name, (_, (bid, ask)) in zip(shown, self._moments, strict=True):
+            yield BookEnds(name, _read(bid), _read(ask))
 
-    def to_ccxt(self) -> dict[str, Any]:
-        """Return the dict that ccxt's `fetch_order_book` returns; numbers are floats."""
-        return {
-            "symbol": self.symbol,
-            "bids": self.bids.floats(),
-            "asks": self.asks.floats(),
-            "timestamp": self.time_us // 1_000,
-            "datetime": iso_ms(self.time_us // 1_000),
-            "nonce": None,
-        }
+    def _pairs(self, side: Sequence[BookLevel], *, exact: bool) -> list[list[Any]]:
+        """Do what the base class does, from integers."""
+        assert isinstance(side, BookSide)
+        pairs: list[list[Any]] = [*(side.decimals() if exact else side.floats())]
+        return pairs
 
-    def to_pandas(self, *, exact: bool = False) -> Any:
-        """Return a `pandas.DataFrame` with columns side, price, amount and exchanges.
-
-        Args:
-            exact: Prices and amounts as `Decimal` objects; by default the nearest floats.
-
-        Raises:
-            MissingPackage: pandas is not installed.
-        """
-        return pandas_frame(self._columns(exact), self.symbol, self.time_us)
-
-    def to_polars(self, *, exact: bool = False) -> Any:
-        """Return a `polars.DataFrame` with columns side, price, amount and exchanges.
-
-        Args:
-            exact: Prices and amounts as polars' Decimal; by default the nearest floats.
-
-        Raises:
-            MissingPackage: polars is not installed.
-            ValueError: `exact`, and a number has more than the 38 digits of polars' Decimal.
-        """
-        scales = (self.price_scale, self.amount_scale) if exact else None
-        return polars_frame(self._columns(exact), scales)
-
-    def _columns(self, exact: bool) -> BookColumns:
-        columns = BookColumns([], [], [], [])
-        for name, side in (("bid", self.bids), ("ask", self.asks)):
-            pairs: list[Any] = [*(side.decimals() if exact else side.floats())]
-            columns.side.extend([name] * len(pairs))
-            columns.price.extend(price for price, _ in pairs)
-            columns.amount.extend(amount for _, amount in pairs)
-            columns.exchanges.extend([*names] for names in side.attributions())
-        return columns
-
-
-def _size_text(size: Decimal | str | int | None) -> str:
-    if isinstance(size, float):
-        raise ValueError(f"A size is text, a whole number or a Decimal, not the float {size!r}.")
-    return f"{size:f}" if isinstance(size, Decimal) else str(size)
+    def _scales(self) -> tuple[int, int]:
+        return self.price_scale, self.amount_scale
 
 
 def _read(text: str | None) -> Decimal | None:

@@ -14,8 +14,9 @@ from msgspec.structs import astuple
 from onebook.books import Books, LiveBook
 from onebook.clock import iso_us
 from onebook.core import Book, View
+from onebook.fill import BookEnds
 from onebook.model import GIB_BYTES, Health, Instrument, Reason
-from onebook.streams.fill import BookEnds, FillView
+from onebook.streams.fill import FillView
 from onebook.streams.identity import CONFLICT
 from onebook.streams.options import ARRAY, FULL, ViewOptions
 

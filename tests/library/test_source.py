@@ -1,4 +1,4 @@
-"""Who reads updates, without sockets: pace, order, and what is never seen."""
+"""Sources, iterators and callbacks without sockets: pace, order, and what is never seen."""
 
 import asyncio
 import gc
@@ -13,8 +13,7 @@ from onebook.config import StreamSettings
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.library import BookUpdate
 from onebook.library.book import options_of
-from onebook.library.consumers import BookCallbacks, BookUpdates
-from onebook.library.source import BookSource, Wiring
+from onebook.library.source import BookCallbacks, BookSource, BookUpdates, Wiring
 from onebook.model import Health, Instrument, Reason
 
 OPTIONS = options_of(5, 0, None, split=False)

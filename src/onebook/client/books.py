@@ -1,0 +1,121 @@
+"""Order books of a service as asynchronous context managers, with the methods of the library's."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final, Self, Unpack
+
+from onebook.client.failures import Refused
+from onebook.client.link import ServiceLink, ViewUpdates
+from onebook.client.options import SubscribeOptions, fields_of
+from onebook.client.view import BookView
+from onebook.orderbook import ALL, Names, require_plain, sampled, symbols_of
+
+TIMEOUT_S: Final = 30.0
+
+
+class BookSession:
+    """Books of several symbols over one connection, across reconnects; they may change.
+
+    Entering connects and, if it was opened with symbols, waits for their first books. Then
+    `async for` yields views, `run` calls a function for each, and `snapshots` returns the newest
+    ones. Any number of tasks may iterate; each gets every view's newest state at its own pace.
+    Leaving closes the connection and ends every iteration.
+
+    Raises, when it is entered or iterated: Refused: A retry would fail in the same way.
+        Unavailable: No book was live within `timeout_s`, or `attempts_max` attempts failed.
+    """
+
+    def __init__(self, link: ServiceLink, timeout_s: float) -> None:
+        self._link = link
+        self._timeout_s = timeout_s
+        self._open = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._link.settled(self._timeout_s)
+        except BaseException:
+            await self._link.close()
+            raise
+        self._open = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._open = False
+        await self._link.close()
+
+    def __aiter__(self) -> ViewUpdates:
+        """Iterate over views: the current state of each, then each change."""
+        return self._opened().updates()
+
+    async def run(self, callback: Callable[[BookView], object]) -> None:
+        """Call a function for every view, from the event loop, until the books are closed.
+
+        Raises:
+            TypeError: The function is a coroutine function; use `async for`.
+            Exception: What the function raised; it is not called again.
+        """
+        require_plain(callback)
+        async for view in self:
+            callback(view)
+
+    def sampled(self, every_s: float) -> AsyncIterator[BookView]:
+        """Iterate over the current views at even times, changed or not, until they are closed."""
+        self._opened()
+        return sampled(lambda: self.snapshots() if self._open else None, every_s)
+
+    def snapshots(self) -> list[BookView]:
+        """Return the current views, in the order of their subscription."""
+        return [held.view.copy() for held in self._opened().held.values()]
+
+    async def subscribe(
+        self,
+        symbol: str,
+        *,
+        view: str = "",
+        exchanges: Names = ALL,
+        **options: Unpack[SubscribeOptions],
+    ) -> None:
+        """Add a symbol, or change exchanges and options of one that is subscribed.
+
+        Returns when the service has accepted it, which takes until it is reachable.
+
+        Args:
+            symbol: The pair, such as BTC/USDT.
+            view: A name of yours for a further view of a symbol, with other options.
+            exchanges: One name or several, or "all", of which "-name" leaves one out.
+            options: See `SubscribeOptions`.
+
+        Raises:
+            Refused: The service refuses it; a subscription that was there stays as it was.
+            Unavailable: The connection ended for good.
+        """
+        (symbol,) = symbols_of(symbol)
+        await self._opened().subscribe(symbol, view, fields_of(exchanges, options))
+
+    async def unsubscribe(self, symbol: str, *, view: str = "") -> None:
+        """End a subscription.
+
+        Raises:
+            KeyError: There is none.
+        """
+        (symbol,) = symbols_of(symbol)
+        await self._opened().unsubscribe(symbol, view)
+
+    def _opened(self) -> ServiceLink:
+        if not self._open:
+            raise Refused("book_closed", "The books are not open: use them in their `async with`.")
+        return self._link
+
+
+class ServiceBook(BookSession):
+    """The order book of one symbol of a service; see `AsyncOnebook.order_book`, `BookSession`."""
+
+    @property
+    def symbol(self) -> str:
+        """The pair."""
+        (held,) = self._link.held.values()
+        return held.view.symbol
+
+    def snapshot(self) -> BookView:
+        """Return the current book."""
+        (view,) = self.snapshots()
+        return view

@@ -1,0 +1,364 @@
+"""One connection after the other to a service, with the subscriptions that it keeps.
+
+Reconnects according to the close code, and passes the newest view of each subscription to every
+iterator. Subscriptions may be added, changed and removed while it runs.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Self
+from weakref import WeakSet
+
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from onebook.client.ask import ask
+from onebook.client.failures import (
+    NEXT_ATTEMPT,
+    NO_CLOSE_FRAME,
+    Refused,
+    ServiceError,
+    Unavailable,
+    closed,
+    connect_failed,
+    pause_s,
+    shown,
+)
+from onebook.client.loops import OneLoop
+from onebook.client.session import SILENCE_MAX_S, HeldView, ViewSession, key_of, opening
+from onebook.client.view import BookView
+from onebook.orderbook import BookProblem, near_exchanges
+
+STABLE_S = 10.0  # a connection that was live for so long ends a series of failures
+
+log = logging.getLogger("onebook.client")
+
+
+class ServiceLink:
+    """Maintains the connection to a service and the subscriptions of it.
+
+    Args:
+        url: Of the WebSocket.
+        api_key: The key.
+        attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
+        silence_max_s: Seconds without an answer to a ping before the connection is closed.
+        ssl_context: Trusted authorities for wss://; the system's by default.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.held: dict[str, HeldView] = {}
+        self.loop = OneLoop()
+        self.closed = False
+        self._url = url
+        self._api_key = api_key
+        self._attempts_max = attempts_max
+        self._silence_max_s = silence_max_s
+        self._ssl_context = ssl_context
+        self._failures = 0
+        self._logged = ""  # the code of the last failure that was logged
+        self._live_since_s: float | None = None
+        self._session: ViewSession | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._readers: WeakSet[ViewUpdates] = WeakSet()
+        self._changed = asyncio.Event()  # for `settled`
+
+    # Subscriptions
+
+    def hold(self, subscriptions: Mapping[str, Mapping[str, Any]]) -> None:
+        """Hold subscriptions from the first connection on: their fields by symbol."""
+        for symbol, fields in subscriptions.items():
+            held = HeldView(symbol, fields)
+            self.held[held.key] = held
+
+    async def subscribe(self, symbol: str, view: str, fields: Mapping[str, Any]) -> BookView:
+        """Add or change a subscription, and wait until the service has accepted it.
+
+        Raises:
+            Refused: The service refuses it; the one before stays.
+            Unavailable: The connection ended for good.
+        """
+        self.start()
+        self.require_running()
+        key = key_of(symbol, view)
+        held = self.held.get(key)
+        before = None if held is None else held.fields
+        if held is None:
+            held = self.held[key] = HeldView(symbol, fields, view)
+        held.fields = fields
+        answer = held.asked()
+        await self._send(held)
+        try:
+            await answer
+        except Refused as error:
+            if self._running is None or self._running.done():
+                raise
+            if before is None:
+                await self.unsubscribe(symbol, view)
+            else:
+                held.fields = before
+                await self._send(held)
+            raise await self._suggesting(error) from None
+        return held.view
+
+    async def _send(self, held: HeldView) -> None:
+        if self._session is not None:
+            await self._session.subscribe(held)
+
+    async def unsubscribe(self, symbol: str, view: str) -> None:
+        """End a subscription.
+
+        Raises:
+            KeyError: There is none.
+        """
+        held = self.held.pop(key_of(symbol, view))
+        for reader in self._readers:
+            reader.forget(held.view)
+        if self._session is not None:
+            await self._session.unsubscribe(held)
+
+    # Readers
+
+    def updates(self, *, owner: bool = False) -> "ViewUpdates":
+        """Return an iterator over views; the present ones first."""
+        reader = ViewUpdates(self, owner=owner)
+        for held in self.held.values():
+            if held.view.live or held.view.problem is not None:
+                reader.put(held.view)
+        self._readers.add(reader)
+        return reader
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until each view that can have levels has some, at most `timeout_s`.
+
+        Raises:
+            Refused, Unavailable: The connection ended for good, or no view has levels in time.
+        """
+        self.start()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not all(each.refused or each.shown for each in self.held.values()):
+                    self.require_running()
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            if not any(each.shown for each in self.held.values()):
+                raise Unavailable("no_live_book", self._why(timeout_s)) from None
+
+    def _why(self, timeout_s: float) -> str:
+        reasons = [
+            f"{each.view.symbol}: {each.view.problem or ', '.join(each.view.stale) + ' not live.'}"
+            for each in self.held.values()
+        ]
+        return f"No book was live within {timeout_s:g} s. {' '.join(reasons)}"
+
+    # The connection
+
+    def start(self) -> None:
+        """Connect, unless that was done before.
+
+        Raises:
+            RuntimeError: It was closed, or belongs to another event loop.
+        """
+        self.loop.require()
+        if self.closed:
+            raise RuntimeError("This connection is closed.")
+        if self._running is None:
+            self._running = asyncio.create_task(self._run(), name="onebook.client")
+            self._running.add_done_callback(self._ended)
+
+    def require_running(self) -> None:
+        """Raise what ended the connection for good, if it ended."""
+        if self._running is not None and self._running.done():
+            self._running.result()
+
+    async def close(self) -> None:
+        """Close the connection and end every iteration."""
+        self.closed = True
+        if self._running is not None:
+            self.loop.require()
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        self._wake()
+
+    def drop(self) -> None:
+        """Close the connection from any thread, as a collector may."""
+        running = self._running
+        if running is not None and not running.done() and not running.get_loop().is_closed():
+            running.get_loop().call_soon_threadsafe(running.cancel)
+
+    async def _run(self) -> None:
+        """Connect again and again.
+
+        Raises:
+            Refused: Connecting again would fail in the same way.
+            Unavailable: `attempts_max` attempts failed.
+        """
+        while True:
+            code, sentence, number, given_s = await self._connected()
+            since_s, self._live_since_s = self._live_since_s, None
+            if since_s is not None and _now_s() - since_s >= STABLE_S:
+                self._failures = 0
+            wait_s = pause_s(number, self._failures, given_s)
+            self._failures += 1
+            if self._attempts_max is not None and self._failures >= self._attempts_max:
+                raise Unavailable(code, sentence, retry_after_s=wait_s)
+            problem = BookProblem(code, sentence, wait_s)
+            self._log(problem)
+            for each in self.held.values():
+                each.view.lose(problem)
+                self._show(each.view)
+            await asyncio.sleep(wait_s)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Wake the callers when `_run` has ended; the exception may remain unread."""
+        error = None if task.cancelled() else task.exception()
+        for each in self.held.values():
+            each.failed(error or asyncio.CancelledError())
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        for reader in self._readers:
+            reader.changed.set()
+
+    async def _connected(self) -> tuple[str, str, int, float | None]:
+        """Run one connection until it ends: code, message, close code, seconds to wait."""
+        session: ViewSession | None = None
+        try:
+            async with opening(self._url, self._ssl_context, self._silence_max_s) as ws:
+                self._session = session = ViewSession(ws, self.held)
+                await session.start(self._api_key)
+                async with aclosing(session.views()) as views:
+                    async for view in views:
+                        self._received(view)
+        except ConnectionClosed as error:
+            code, sentence, number = closed(error, session.cause if session else None)
+            return code, sentence, number, session.reconnect_s if session else None
+        except Unavailable as error:
+            return error.code, error.message, NO_CLOSE_FRAME, error.retry_after_s
+        except Refused as error:
+            raise await self._suggesting(error) from None
+        except (OSError, TimeoutError, WebSocketException) as error:
+            code, sentence, given_s = connect_failed(self._url, error)
+            return code, sentence, NO_CLOSE_FRAME, given_s
+        finally:
+            self._session = None
+        raise AssertionError("a session ends with an exception")
+
+    async def _suggesting(self, error: Refused) -> Refused:
+        """Add similar names to the error of a misspelt exchange, which the service does not do."""
+        asked = error.details.get("exchange")
+        if error.code not in ("exchange_unavailable", "invalid_exchange") or asked is None:
+            return error
+        known = error.details.get("supported_exchanges")
+        if known is None:
+            message = {"type": "get_exchanges"}
+            try:
+                listed = await ask(
+                    self._url,
+                    self._api_key,
+                    message,
+                    "exchanges_data",
+                    ssl_context=self._ssl_context,
+                )
+            except ServiceError:
+                return error
+            known = listed["data"].get("supported_exchanges", [])
+        return unknown_exchange(error, asked, known)
+
+    def _received(self, view: BookView) -> None:
+        if view.live and self._live_since_s is None:
+            self._live_since_s = _now_s()
+            if self._logged:
+                log.info("Connected to %s again.", shown(self._url))
+            self._logged = ""
+        self._show(view)
+
+    def _show(self, view: BookView) -> None:
+        self._changed.set()
+        for reader in self._readers:
+            reader.put(view)
+
+    def _log(self, problem: BookProblem) -> None:
+        level = logging.DEBUG if problem.code == self._logged else logging.WARNING
+        log.log(level, NEXT_ATTEMPT, problem.message, problem.retry_in_s)
+        self._logged = problem.code
+
+
+def unknown_exchange(error: Refused, asked: str, known: Iterable[str]) -> Refused:
+    """The error of a misspelt exchange, with similar names."""
+    near = near_exchanges(asked, known)
+    hint = f" Did you mean {', '.join(near)}?" if near and near[0] not in error.message else ""
+    return Refused(
+        "invalid_exchange",
+        f"{error.message}{hint}",
+        details={**error.details, "near": near, "supported_exchanges": [*known]},
+    )
+
+
+class ViewUpdates(AsyncIterator[BookView]):
+    """Iterator over changed views: the newest of each, whatever the pace of the caller.
+
+    The iterator of `watch` connects at the first iteration and stays connected until `aclose`. It
+    closes itself when the last reference is dropped, as after an `async for`. An iteration may be
+    cancelled, as by `asyncio.wait_for(anext(views), 1)`; the next one continues. An exception
+    closes the connection and is raised again by every further iteration.
+    """
+
+    def __init__(self, link: ServiceLink, *, owner: bool) -> None:
+        self.views: dict[str, BookView] = {}  # the newest that were not yielded yet
+        self.changed = asyncio.Event()
+        self._link = link
+        self._owner = owner
+        self._closed = False
+
+    def put(self, view: BookView) -> None:
+        """Yield this view next, instead of an older one."""
+        self.views[key_of(view.symbol, view.view)] = view
+        self.changed.set()
+
+    def forget(self, view: BookView) -> None:
+        """Yield this view no more."""
+        self.views.pop(key_of(view.symbol, view.view), None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> BookView:
+        link = self._link
+        link.loop.require()
+        while not (self._closed or link.closed):
+            if self.views:
+                # A copy, because updates continue while the caller uses it.
+                return self.views.pop(next(iter(self.views))).copy()
+            link.start()
+            link.require_running()
+            self.changed.clear()
+            await self.changed.wait()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the iteration; the connection too, if it is that of `watch`."""
+        self._closed = True
+        self.changed.set()
+        if self._owner:
+            await self._link.close()
+
+    def __del__(self) -> None:
+        """Close the connection after a loop was left; the collector may run in another thread."""
+        if self._owner:
+            self._link.drop()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,392 @@
+"""Order books as the library and the client of a service share them: levels, state, names.
+
+`OrderBookState` is the interface of both `library.BookUpdate` and `client.BookView`, so that a
+strategy runs on either. Nothing of feeds or of the server is imported.
+"""
+
+import asyncio
+import difflib
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from onebook.clock import iso_ms
+from onebook.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, FillSide, fills, size_texts
+
+# Wider than any sum of levels: what is made in it is exact, whatever the caller's context is.
+EXACT: Final = Context(prec=100)
+HALF: Final = Decimal("0.5")
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+POLARS_DIGITS_MAX: Final = 38  # of polars' Decimal: 128 bits
+NEEDS_SPLIT: Final = "A fill needs the amount of each exchange: open the book with split."
+
+
+class MissingPackage(ImportError):
+    """A conversion needs a package that is not installed; the message names it."""
+
+    code = "missing_package"
+
+
+class BookLevel(NamedTuple):
+    """One price: the whole amount, the exchanges that have a part, and with `split` their parts."""
+
+    price: Decimal
+    amount: Decimal
+    exchanges: tuple[str, ...] = ()
+    amounts: tuple[Decimal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BookProblem:
+    """The reason why a book is not live: `code` for programs, `message` for people.
+
+    Codes: those of the service's errors, a close code as text, gap, or one of
+    `client.Unavailable`; of the library no_live_book or invalid_symbol. A client retries after
+    `retry_in_s`.
+    """
+
+    code: str
+    message: str
+    retry_in_s: float = 0.0
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class OrderBookState:
+    """A merged order book at one moment, from the library or from a service.
+
+    One side of a live book, or both, may be empty. All prices and amounts are `Decimal` and exact.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # fields or properties of the subclasses
+
+        @property
+        def symbol(self) -> str:
+            """The pair, such as BTC/USDT."""
+            raise NotImplementedError
+
+        @property
+        def time_us(self) -> int:
+            """When the book was merged, or lost, in microseconds since 1970."""
+            raise NotImplementedError
+
+        @property
+        def bids(self) -> Sequence[BookLevel]:
+            """The bids, highest price first."""
+            raise NotImplementedError
+
+        @property
+        def asks(self) -> Sequence[BookLevel]:
+            """The asks, lowest price first."""
+            raise NotImplementedError
+
+        @property
+        def best_bid(self) -> BookLevel | None:
+            """The highest bid; None if there is none."""
+            raise NotImplementedError
+
+        @property
+        def best_ask(self) -> BookLevel | None:
+            """The lowest ask; None if there is none."""
+            raise NotImplementedError
+
+        @property
+        def live(self) -> bool:
+            """Whether the book may be shown; otherwise it is empty and `problem` says why."""
+            raise NotImplementedError
+
+        @property
+        def stale(self) -> tuple[str, ...]:
+            """The exchanges whose levels are not in the book."""
+            raise NotImplementedError
+
+        @property
+        def problem(self) -> BookProblem | None:
+            """Why the book is not live; None while it is."""
+            raise NotImplementedError
+
+    @property
+    def mid(self) -> Decimal | None:
+        """The middle of the best prices, exact; None where a side is empty."""
+        bid, ask = self.best_bid, self.best_ask
+        if bid is None or ask is None:
+            return None
+        return EXACT.multiply(EXACT.add(bid.price, ask.price), HALF)
+
+    @property
+    def spread(self) -> Decimal | None:
+        """Best ask minus best bid; below zero where exchanges cross; None where a side is empty."""
+        bid, ask = self.best_bid, self.best_ask
+        return None if bid is None or ask is None else EXACT.subtract(ask.price, bid.price)
+
+    @property
+    def crossed(self) -> bool:
+        """Whether a bid of one exchange is at or above an ask of another."""
+        bid, ask = self.best_bid, self.best_ask
+        return bid is not None and ask is not None and bid.price >= ask.price
+
+    @property
+    def time(self) -> datetime:
+        """`time_us` as a datetime in UTC."""
+        return EPOCH + timedelta(microseconds=self.time_us)
+
+    def fill(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+    ) -> Fill:
+        """Return what buying or selling a size would cost against these levels.
+
+        The book must have `split`.
+
+        Args:
+            direction: "buy" takes the asks, "sell" the bids.
+            amount: The size in the base currency; floats are refused, as they are not exact.
+            notional: The size in the quote currency, instead of `amount`.
+
+        Raises:
+            ValueError: The size is not a positive decimal number, or the book has no `split`.
+        """
+        if direction not in ("buy", "sell"):
+            raise ValueError(f'direction is "buy" or "sell", not {direction!r}.')
+        if (amount is None) == (notional is None):
+            raise ValueError("Name either amount or notional.")
+        amounts = () if amount is None else size_texts(AMOUNT, [_size_text(amount)])
+        notionals = () if notional is None else size_texts(NOTIONAL, [_size_text(notional)])
+        names, side = self._fill_side(direction)
+        ends = sorted(self._fill_ends())
+        return fills(side, direction, amounts, notionals, names, ends)[0]
+
+    def to_ccxt(self) -> dict[str, Any]:
+        """Return the dict that ccxt's `fetch_order_book` returns; numbers are floats."""
+        return {
+            "symbol": self.symbol,
+            "bids": self._pairs(self.bids, exact=False),
+            "asks": self._pairs(self.asks, exact=False),
+            "timestamp": self.time_us // 1_000,
+            "datetime": iso_ms(self.time_us // 1_000),
+            "nonce": None,
+        }
+
+    def to_pandas(self, *, exact: bool = False) -> Any:
+        """Return a `pandas.DataFrame` with columns side, price, amount and exchanges.
+
+        `attrs` has `symbol` and `time_us`.
+
+        Args:
+            exact: Prices and amounts as `Decimal` objects; by default the nearest floats.
+
+        Raises:
+            MissingPackage: pandas is not installed.
+        """
+        frame = package("pandas").DataFrame(self._columns(exact)._asdict())
+        frame.attrs.update(symbol=self.symbol, time_us=self.time_us)
+        return frame
+
+    def to_polars(self, *, exact: bool = False) -> Any:
+        """Return a `polars.DataFrame` with columns side, price, amount and exchanges.
+
+        Args:
+            exact: Prices and amounts as polars' Decimal; by default the nearest floats.
+
+        Raises:
+            MissingPackage: polars is not installed.
+            ValueError: `exact`, and a number has more than the 38 digits of polars' Decimal.
+        """
+        return polars_frame(self._columns(exact), self._scales() if exact else None)
+
+    # What a subclass knows better.
+
+    def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
+        """The exchanges by bit, and the side that a direction takes.
+
+        Raises:
+            ValueError: The book has no `split`.
+        """
+        raise NotImplementedError
+
+    def _fill_ends(self) -> Iterable[BookEnds]:
+        """The horizon of each exchange that is shown."""
+        raise NotImplementedError
+
+    def _pairs(self, side: Sequence[BookLevel], *, exact: bool) -> list[list[Any]]:
+        """`[[price, amount], ...]` as decimals or as floats."""
+        if exact:
+            return [[each.price, each.amount] for each in side]
+        return [[float(each.price), float(each.amount)] for each in side]
+
+    def _scales(self) -> tuple[int, int]:
+        """Decimals of prices and of amounts."""
+        levels = (*self.bids, *self.asks)
+        return (
+            max((decimals_of(each.price) for each in levels), default=0),
+            max((decimals_of(each.amount) for each in levels), default=0),
+        )
+
+    def _columns(self, exact: bool) -> "BookColumns":
+        columns = BookColumns([], [], [], [])
+        for name, side in (("bid", self.bids), ("ask", self.asks)):
+            pairs = self._pairs(side, exact=exact)
+            columns.side.extend([name] * len(pairs))
+            columns.price.extend(price for price, _ in pairs)
+            columns.amount.extend(amount for _, amount in pairs)
+            columns.exchanges.extend([*each.exchanges] for each in side)
+        return columns
+
+
+# Conversions
+
+
+class BookColumns(NamedTuple):
+    """The rows of both sides, bids first, by column."""
+
+    side: list[str]
+    price: list[float | Decimal]
+    amount: list[float | Decimal]
+    exchanges: list[list[str]]
+
+
+def decimals_of(number: Decimal) -> int:
+    """Return the number of decimals that a finite number is written with."""
+    exponent = number.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def package(name: str) -> Any:
+    """Import a package that is not a dependency.
+
+    Raises:
+        MissingPackage: It is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackage(
+            f"This conversion needs {name}, which cannot be imported ({error}): pip install {name}"
+        ) from error
+
+
+def polars_frame(columns: BookColumns, scales: tuple[int, int] | None) -> Any:
+    """Return a `polars.DataFrame`; with `scales` the numbers are of polars' Decimal.
+
+    Raises:
+        ValueError: A number has too many digits for it.
+    """
+    polars = package("polars")
+    number: list[Any] = [polars.Float64] * 2
+    if scales is not None:
+        for values, scale in zip((columns.price, columns.amount), scales, strict=True):
+            for value in values:
+                if value >= 10 ** (POLARS_DIGITS_MAX - scale):
+                    raise ValueError(
+                        f"{value} has more digits than polars' Decimal at {scale} decimals."
+                    )
+        number = [polars.Decimal(POLARS_DIGITS_MAX, scale) for scale in scales]
+    return polars.DataFrame(
+        columns._asdict(),
+        schema={
+            "side": polars.String,
+            "price": number[0],
+            "amount": number[1],
+            "exchanges": polars.List(polars.String),
+        },
+    )
+
+
+def _size_text(size: Decimal | str | int) -> str:
+    if isinstance(size, float):
+        raise ValueError(f"A size is text, a whole number or a Decimal, not the float {size!r}.")
+    return f"{size:f}" if isinstance(size, Decimal) else str(size)
+
+
+# Reading
+
+State = TypeVar("State", bound=OrderBookState)
+
+
+async def sampled(
+    snapshots: Callable[[], list[State] | None], every_s: float
+) -> AsyncIterator[State]:
+    """Yield the current books at even times; a caller that is late skips times.
+
+    Args:
+        snapshots: The current books; None ends it.
+        every_s: Seconds from one time to the next.
+
+    Raises:
+        ValueError: `every_s` is not above 0.
+    """
+    if not every_s > 0:
+        raise ValueError(f"every_s is above 0, not {every_s}.")
+    now_s = asyncio.get_running_loop().time
+    due_s = now_s()
+    while (books := snapshots()) is not None:
+        for book in books:
+            yield book
+        due_s += every_s * max(1, -(-(now_s() - due_s) // every_s))
+        await asyncio.sleep(due_s - now_s())
+
+
+def require_plain(callback: Callable[..., object]) -> None:
+    """Check that a callback is no coroutine function.
+
+    Raises:
+        TypeError: It is one.
+    """
+    called = getattr(callback, "__call__", None)  # noqa: B004 - of an object, its method
+    if any(map(inspect.iscoroutinefunction, (callback, called))):
+        raise TypeError("The callback is a coroutine function; use `async for` over the book.")
+
+
+# Names
+
+ALL: Final = "all"
+NEAR: Final = 0.5  # least similarity of a name that is suggested
+
+Names = str | Iterable[str] | None  # exchanges: one, several, "all", "-name"; None is all
+
+
+def exchange_texts(exchanges: Names) -> list[str]:
+    """Return a choice of exchanges as a list of texts; their names are not looked up.
+
+    Raises:
+        TypeError: A name is not text.
+    """
+    return [ALL] if exchanges is None else _texts("exchanges", exchanges, "okx")
+
+
+def near_exchanges(asked: str, known: Iterable[str]) -> list[str]:
+    """Return the names that are most similar to a misspelt one, or none."""
+    name = asked.strip().lower().removeprefix("-")
+    return difflib.get_close_matches(name, [*known], n=3, cutoff=NEAR)
+
+
+def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
+    """Return symbols as Onebook writes them, each once.
+
+    Raises:
+        ValueError: There is none, or one is empty.
+        TypeError: A symbol is not text.
+    """
+    asked = [each.strip().upper() for each in _texts("symbols", symbols, "BTC/USDT")]
+    if not asked or not all(asked):
+        raise ValueError("symbols is empty: give at least one, such as BTC/USDT.")
+    return tuple(dict.fromkeys(asked))
+
+
+def _texts(what: str, given: str | Iterable[str], example: str) -> list[str]:
+    """Return one text or several as a list."""
+    texts = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
+    for each in texts:
+        if not isinstance(each, str):
+            raise TypeError(f"{what} is text such as {example}, or a list of it, not {each!r}.")
+    return texts

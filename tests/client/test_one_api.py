@@ -1,0 +1,150 @@
+"""One strategy on the library and on a service, over the same exchanges: equal results."""
+
+import asyncio
+import runpy
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+import onebook
+from client.place import NAMES, place
+from library.place import SYMBOL, truth
+from onebook import exchanges
+from onebook.client import AsyncOnebook, OrderBookState, Refused, Unavailable
+from onebook.library import BookClosed, NoLiveBook, UnknownExchange, UnknownSymbol
+from steady import PATIENCE_S
+
+ROOT = Path(__file__).parents[2]
+ORDERED = sorted(NAMES)
+DEPTH = 50
+
+
+@pytest.fixture
+async def rig(tmp_path, monkeypatch):
+    async with asyncio.timeout(PATIENCE_S * 3), place(tmp_path, rate_hz=0) as found:
+        for name, exchange in found.simulated.exchanges().items():
+            monkeypatch.setitem(exchanges.EXCHANGES, name, exchange)
+            found.simulated[name].admit_all()
+        yield found
+
+
+@pytest.fixture
+async def sources(rig):
+    async with AsyncOnebook(rig.url, rig.key) as client:
+        yield onebook, client
+
+
+def pairs(side):
+    return [(level.price, level.amount) for level in side]
+
+
+def seen(book):
+    """All that the two have in common, but for the time."""
+    assert isinstance(book, OrderBookState)
+    best = book.best_bid, book.best_ask, book.mid, book.spread, book.crossed
+    levels = [tuple(level) for level in (*book.bids, *book.asks)]
+    ccxt = {name: book.to_ccxt()[name] for name in ("symbol", "bids", "asks", "nonce")}
+    return book.symbol, best, levels, ccxt, book.live, book.stale, book.problem
+
+
+async def until(updates, expected):
+    """Read on until the book is that of the exchanges."""
+    async for update, cost in updates:
+        if (pairs(update.bids), pairs(update.asks)) == expected and update.stale == ():
+            return update, cost
+    raise AssertionError("the updates ended")
+
+
+async def test_one_strategy_has_equal_results_on_both(rig, sources):
+    costs = runpy.run_path(str(ROOT / "examples/strategy.py"))["costs"]
+    library, service = (costs(source, SYMBOL, ORDERED, "2.5") for source in sources)
+    async with aclosing(library), aclosing(service):
+        for _ in range(5):
+            rig.simulated.step()
+            expected = truth(rig.simulated, ORDERED, DEPTH)
+            ours, our_cost = await until(library, expected)
+            theirs, their_cost = await until(service, expected)
+            assert seen(ours) == seen(theirs)
+            assert our_cost == their_cost
+            assert our_cost.complete
+            assert len(our_cost.split) == 2
+            # Far more than the levels hold: the exchanges with a horizon may have more.
+            assert ours.fill("sell", notional=10**12) == theirs.fill("sell", notional=10**12)
+
+
+async def test_names_are_read_alike(sources):
+    for source in sources:
+        for chosen in ("okx", [" OKX "], ["all", "-kraken"], ("okx",)):
+            async with source.order_book("btc/usdt ", exchanges=chosen, depth=3) as book:
+                assert book.symbol == SYMBOL
+                snapshot = book.snapshot()
+                assert {name for each in snapshot.bids for name in each.exchanges} == {"okx"}
+        with pytest.raises(TypeError, match="exchanges is text"):
+            source.order_book(SYMBOL, exchanges=[3])
+        with pytest.raises(TypeError, match="symbol is text"):
+            source.order_book([SYMBOL])
+        for none in ([], "", ["BTC/USDT", " "]):
+            with pytest.raises(ValueError, match="symbols is empty"):
+                source.order_books(none)
+
+
+@pytest.mark.parametrize("chosen", ["krakn", ["okx", "krakn"], ["all", "-krakn"]])
+async def test_a_misspelt_exchange_raises_with_a_suggestion(sources, chosen):
+    for source in sources:
+        with pytest.raises((UnknownExchange, Refused), match="Did you mean kraken") as refused:
+            async with source.order_book(SYMBOL, exchanges=chosen):
+                pass
+        assert refused.value.code == "invalid_exchange"
+        assert refused.value.details["near"] == ["kraken"]
+
+
+async def test_a_misspelt_symbol_among_others_is_a_status_and_alone_an_error(sources):
+    for source in sources:
+        symbols = [SYMBOL, "BTC/USTD"]
+        async with source.order_books(symbols, exchanges=ORDERED, depth=3) as books:
+            good, bad = books.snapshots()
+            assert (good.live, good.problem) == (True, None)
+            assert (bad.symbol, bad.live, bad.problem.code) == ("BTC/USTD", False, "invalid_symbol")
+            assert (bad.best_bid, bad.mid, len(bad.asks)) == (None, None, 0)
+            found = {}
+            async for update in books:
+                found[update.symbol] = update.live
+                if len(found) == 2:
+                    break
+            assert found == {SYMBOL: True, "BTC/USTD": False}
+        with pytest.raises((UnknownSymbol, Refused), match="list") as refused:
+            async with source.order_books("BTC/USTD", exchanges=ORDERED):
+                pass
+        assert refused.value.code == "invalid_symbol"
+
+
+async def test_nothing_live_in_time_is_an_error_that_says_why(rig, sources):
+    for name in NAMES:
+        await rig.simulated[name].stop()
+    for source in sources:
+        with pytest.raises((NoLiveBook, Unavailable), match="No book was live within"):
+            async with source.order_book(SYMBOL, exchanges=ORDERED, timeout_s=0.5):
+                pass
+
+
+async def test_a_book_that_was_left_ends_every_reading(sources):
+    for source in sources:
+        async with source.order_book(SYMBOL, exchanges=ORDERED, depth=3) as book:
+            updates, samples = aiter(book), book.sampled(every_s=0.01)
+            await anext(updates)
+            for _ in range(3):
+                assert (await anext(samples)).live
+            calls = []
+            running = asyncio.create_task(book.run(calls.append))
+            while not calls:
+                await asyncio.sleep(0)
+        await running
+        assert [each async for each in samples] == []
+        assert [each async for each in updates] == []
+        with pytest.raises((BookClosed, Refused)) as closed:
+            book.snapshot()
+        assert closed.value.code == "book_closed"
+        with pytest.raises(TypeError, match="coroutine"):
+            async with source.order_book(SYMBOL, exchanges=ORDERED, depth=3) as book:
+                await book.run(asyncio.sleep)
