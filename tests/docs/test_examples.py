@@ -43,6 +43,12 @@ def test_a_program_uses_what_is_public(path):
     assert set(imported(path.read_text())) <= PUBLIC | BEYOND.get(path.name, set())
 
 
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_ctrl_c_is_no_traceback(path):
+    program = path.read_text()
+    assert ("asyncio.run(" in program) == ("suppress(KeyboardInterrupt)" in program)
+
+
 def test_the_readme_says_what_is_public():
     section = (ROOT / "README.md").read_text().partition("## What is public\n")[2]
     sentence = section.partition("\n## ")[0]
