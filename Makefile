@@ -31,8 +31,7 @@ help: ## list these commands
 $(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/*/*.pyx src/onebook/*/*.pxd src/onebook/*/*.pxi src/onebook/*/*.h)
 	@echo "[1/3] Making the environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@echo "[2/3] Installing Onebook: fetch dependencies, compile two extensions (half a minute)"
+	@echo "[2/3] Installing Onebook: fetch dependencies, compile two extensions (less than a minute)"
 	@set -o pipefail; $(BIN)/python -m pip install --verbose --progress-bar off --editable ".[server]" 2>&1 \
 		| tee $(LOG) | sed -u -n $(PROGRESS) || { tail -n 40 $(LOG); exit 1; }
 	@echo "[3/3] Installed; the whole log is in $(LOG)"
@@ -40,6 +39,7 @@ $(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/*/*.pyx src/on
 
 $(BIN)/.installed-dev: $(BIN)/.installed
 	@echo "Fetching the tools for tests and checks"
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(BIN)/python -m pip install --quiet --group dev --group judges
 	-@$(BIN)/python -m pip download --quiet --no-deps --no-binary :all: --dest $(VENV)/autobahn $(AUTOBAHN)
 	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe $(AXE)

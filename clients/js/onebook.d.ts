@@ -2,8 +2,11 @@
 
 /** What the client throws: `code` for programs, the message for people. */
 export class ServiceError extends Error {
+  /** For programs, as in the reference of errors; `message` is for people. */
   readonly code: string;
+  /** Other fields of the error, such as `suggestedSymbols`. */
   readonly details: Record<string, unknown>;
+  /** Seconds after which the service wants to be asked again. */
   readonly retryAfterS: number | null;
   constructor(
     code: string,
@@ -20,13 +23,31 @@ export class Unavailable extends ServiceError {}
 export interface Problem {
   code: string;
   message: string;
+  /** Seconds until the client tries again. */
   retryInS: number;
+}
+
+/** What the levels of a view say together; numbers as decimal text, null where a side is empty. */
+export interface MarketStats {
+  bestBid: string | null;
+  bestAsk: string | null;
+  spread: string | null;
+  /** Of the mid price, 4 decimals. */
+  spreadPercent: string | null;
+  midPrice: string | null;
+  totalBidVolume: string | null;
+  totalAskVolume: string | null;
+  participatingExchanges: string;
+  /** The best bid is not below the best ask, on different exchanges. */
+  crossed: boolean;
 }
 
 /** One price; numbers are decimal text, exactly as the service prints them. */
 export interface Level {
   price: string;
+  /** The exact sum over the exchanges. */
   amount: string;
+  /** Who has this price; empty with `levels: "array"` without `split`. */
   exchanges: string[];
   /** Parallel to `exchanges`; empty without the option `split`. */
   amounts: string[];
@@ -35,41 +56,63 @@ export interface Level {
 /** What buying or selling one size would cost. */
 export interface Filled {
   by: "amount" | "notional";
+  /** As it was asked for. */
   size: string;
+  /** Of the base currency. */
   amount: string;
+  /** What `amount` costs or brings, of the quote currency. */
   notional: string;
   average: string | null;
+  /** The last price that is needed. */
   worst: string | null;
+  /** How many prices are needed. */
   levels: string;
+  /** Whether these books hold the size. */
   complete: boolean;
+  /** Exchanges whose book is not known as far as `worst`: the real cost may be lower. */
   uncovered: string[];
+  /** By exchange, the largest amount first. */
   split: { exchange: string; amount: string; notional: string }[];
 }
 
 /** The merged book of one symbol, best levels first; empty while it is not live. */
 export class View {
   symbol: string;
+  /** Your name of a second view of the symbol; null for the one without a name. */
+  view: string | null;
   live: boolean;
+  /** Why it is not live. */
   problem: Problem | null;
+  /** Best first. */
   bids: Level[];
+  /** Best first. */
   asks: Level[];
-  /** Numbers as decimal text, null where a side is empty. */
-  marketStats: Record<string, string | boolean | null>;
+  /** Empty while the view is not live. */
+  marketStats: Partial<MarketStats>;
+  /** Left out because their book is not live. */
   staleExchanges: string[];
   /** Exchanges that were asked for and are not served, with the reason. */
   rejected: Record<string, string>;
+  /** The last known state of each exchange that changed its state. */
   states: Record<string, "syncing" | "live" | "stale" | "offline">;
   /** Milliseconds by exchange, with the option `ages`. */
   ages: Record<string, number>;
+  /** The outermost known prices by exchange, with the option `coverage`; null where a side is known to its end. */
   coverage: Record<string, { bids: string | null; asks: string | null }>;
   /** The cost of each size, with the option `fill`; numbers as decimal text. */
   fill: { buy?: Filled[]; sell?: Filled[] };
+  /** ISO 8601, UTC, microseconds. */
   timestamp: string;
+  /** One more for each update of the view. */
   updateNumber: number;
-  constructor(symbol: string);
+  constructor(symbol: string, view?: string | null);
+  /** Take in an update, delta or status, parsed by `parseExact`; false where a resync is needed. */
   apply(message: Record<string, any>): boolean;
+  /** Empty the view. */
   lose(problem: Problem | null): void;
+  /** The checksum of a delta, of the levels as they are. */
   checksum(): number;
+  /** A view that does not change with the next update. */
   copy(): View;
 }
 
@@ -77,17 +120,32 @@ export class View {
 export type WatchedView = View & ({ live: true; problem: null } | { live: false; problem: Problem });
 
 export interface BookOptions {
+  /** Names, "all" (the default), or a list with "all" and "-name" for all but some. */
   exchanges?: string[] | "all";
+  /** Your name of a second view of the symbol on the connection, at most 32 characters. */
+  view?: string;
+  /** Levels a side, 1 to 500; 20 by default. */
   depth?: number;
-  interval_ms?: number;
+  /** Least milliseconds between two updates, 10 to 60,000; 100 by default. */
+  intervalMs?: number;
+  /** "delta" sends only the levels that changed; a `View` is whole in both. "full" by default. */
   mode?: "full" | "delta";
+  /** "array" needs fewer bytes; a `View` is the same, except that levels have exchanges only with `split`. */
   levels?: "object" | "array";
+  /** The amount of each exchange at a level. */
   split?: boolean;
+  /** Price step to which levels are binned, bids down and asks up. */
   group?: string;
+  /** How old the data of each exchange is. */
   ages?: boolean;
+  /** Up to which price the book of each exchange is known. */
   coverage?: boolean;
-  fill?: { amounts?: string[]; notionals?: string[] };
+  /** What buying and selling these sizes would cost, as decimal text: amounts of the base, notionals of the quote. */
+  fill?: { amounts?: string[]; notionals?: string[] } | null;
 }
+
+/** Symbols of `watch`: one, several, or the options of each; a list of options is several views of a symbol. */
+export type Symbols = string | Iterable<string> | Record<string, BookOptions | BookOptions[]>;
 
 export interface WatchOptions extends BookOptions {
   /** Failures in a row after which `Unavailable` is thrown; null, the default, for no end. */
@@ -103,9 +161,11 @@ export interface WatchOptions extends BookOptions {
 export interface ClientOptions {
   /** A constructor like the browser's; needed where there is no global one. */
   WebSocket?: new (url: string) => unknown;
+  /** Instead of the global one. */
   fetch?: typeof fetch;
   /** Attempts of a REST request that may succeed later; 5 by default. */
   attemptsMax?: number;
+  /** Instead of `Math.random`, for the jitter of retries. */
   random?: () => number;
 }
 
@@ -124,22 +184,169 @@ export interface KeyUsage {
 export interface TransactionOptions {
   /** Oldest time: a Date, or Unix ms; 30 days before `end` by default. */
   start?: Date | number;
+  /** Newest time; now by default. */
   end?: Date | number;
-  /** Records of one request, up to 10,000. */
+  /** Records of one request, up to 10,000; 1,000 by default. */
   pageRecords?: number;
   testnet?: boolean;
-  include_raw?: boolean;
+  /** Add the exchange's own row to each record, as `raw`. */
+  includeRaw?: boolean;
+  /** Check the records against the account's balances. */
   verify?: boolean;
 }
 
+/** An amount of a currency; `amountStr` has every digit. */
+export interface Money {
+  currency: string;
+  amount: number;
+  amountStr: string;
+}
+
+/** One event of an exchange account; its fields in words: docs/reference/transactions.md. */
+export interface TransactionRecord {
+  transactionId: string;
+  /** Unix ms. */
+  timestamp: number;
+  label: string;
+  sentCurrency?: Money;
+  receivedCurrency?: Money;
+  fee: Money | null;
+  sender: { name: string | null; publicName: string | null; walletId: string | null } | null;
+  description: { title: string; desc: string };
+  datetime: string;
+  updatedAt: number | null;
+  exchange: string;
+  environment: string;
+  type: string;
+  unifiedType: string | null;
+  kind: string;
+  nativeType: string | null;
+  status: "pending" | "completed" | "failed" | "cancelled" | "reversed" | "unknown";
+  nativeStatus: string | null;
+  /** Completed records of "primary" may be summed: they hold each event once. */
+  view: "primary" | "summary" | "ledger" | "snapshot";
+  account: { wallet: string | null; uid: string | null } | null;
+  direction: "in" | "out" | "both" | "none";
+  side: string | null;
+  asset: string | null;
+  amount: string | null;
+  instrument: {
+    symbol: string;
+    category: string;
+    contractType: string | null;
+    base: string | null;
+    quote: string | null;
+    settle: string | null;
+    expiry: number | null;
+  } | null;
+  price: string | null;
+  quantity: string | null;
+  quantityUnit: string | null;
+  value: string | null;
+  /** Positive is paid, negative is a rebate. */
+  fees: { currency: string | null; amount: string; rate: string | null; kind: string; native: string }[];
+  position: Record<
+    | "sizeAfter" | "closedSize" | "entryPrice" | "exitPrice" | "leverage" | "realisedPnl" | "openFee" | "closeFee"
+    | "funding" | "fundingRate" | "markPrice" | "sessionPrice",
+    string | null
+  > | null;
+  balance: Record<
+    | "before" | "after" | "change" | "cashFlow" | "total" | "available" | "locked" | "borrowed" | "interest"
+    | "unrealisedPnl" | "usdValue",
+    string | null
+  > | null;
+  chain: {
+    network: string | null;
+    networkNative: string | null;
+    txHash: string | null;
+    txIndex: string | null;
+    blockHash: string | null;
+    confirmations: number | null;
+    fromAddress: string | null;
+    toAddress: string | null;
+    tag: string | null;
+  } | null;
+  transfer: Record<"fromAccount" | "toAccount" | "fromUid" | "toUid", string | null> | null;
+  ids: Record<
+    "native" | "orderId" | "clientOrderId" | "tradeId" | "txHash" | "transferId" | "sequence" | "blockTradeId",
+    string | null
+  >;
+  related: string[];
+  relatedType: string | null;
+  incomplete: string[];
+  /** The exchange's own row, with the option `includeRaw`. */
+  raw?: Record<string, any>;
+}
+
+/** How much of the requested range was read, of one type. */
+export interface Coverage {
+  transactionType: string;
+  /** Unix ms: everything from here on is in this page or those before it; null: nothing is. */
+  from: number | null;
+  to: number;
+  complete: boolean;
+  /** Why it is not complete: a code. */
+  reason: string | null;
+  /** Unix ms before which the exchange keeps nothing; null where no end is known. */
+  floor: number | null;
+}
+
 export interface TransactionPage {
-  records: Record<string, any>[];
-  coverage: Record<string, any>[];
-  errors: Record<string, any>[];
+  records: TransactionRecord[];
+  coverage: Coverage[];
+  errors: { transactionType: string; error: string; message: string; exchangeCode: number | null; retryable: boolean }[];
   partial: boolean;
   nextCursor: string | null;
-  summary: Record<string, any>;
-  missing: Record<string, any>[];
+  summary: { totalCount: number; byType: Record<string, number>; dateRange: Record<string, any> };
+  /** Types of which records are missing that the exchange still has. */
+  missing: Coverage[];
+}
+
+export interface Exchanges {
+  supportedExchanges: string[];
+  activeExchanges: string[];
+  totalSupported: number;
+  totalActive: number;
+  exchangeStatus: Record<string, "active" | "maintenance" | "offline" | "limited">;
+  /** Exchanges whose books come through a library, and its name. */
+  via: Record<string, string>;
+}
+
+/** The pairs of all exchanges. */
+export interface AllPairs {
+  exchanges: Record<string, string[]>;
+  totalExchanges: number;
+  totalPairs: number;
+  commonPairs: string[];
+}
+
+/** The pairs of one exchange. */
+export interface ExchangePairs {
+  exchange: string;
+  pairs: string[];
+  totalPairs: number;
+  categories: Record<string, string[]>;
+}
+
+export interface Health {
+  status: "healthy" | "degraded" | "draining";
+  unifiedApi: "operational" | "unavailable";
+  availableExchanges: string[];
+  supportedExchanges: number;
+  timestamp: string;
+  websocketEndpoint: string;
+  activeExchanges: number;
+  version: string;
+}
+
+/** Whether an exchange accepts the operator's credentials. */
+export interface CredentialsCheck {
+  success: boolean;
+  message: string;
+  exchange: string;
+  error?: string;
+  credentialsSource?: string;
+  accountInfo?: Record<string, any>;
 }
 
 /** What the handlers of a session are called with; an error that one throws ends `run`. */
@@ -155,6 +362,7 @@ export interface SessionOptions {
   state?: (state: { name: "connecting" | "live" | "waiting"; problem: Problem | null }) => void;
   /** A view changed: by a message or, with null, because it is no longer live. It is not a copy. */
   view?: (view: View, message: Record<string, any> | null) => void;
+  /** The last subscribe was accepted; the reply is as on the wire. */
   accepted?: (view: View, reply: Record<string, any>) => void;
   /** The subscription as it was before stays. */
   refused?: (view: View, error: Refused) => void;
@@ -190,16 +398,19 @@ export class Session {
   /** Hold connections until `stop`; throws what ends the session for good. */
   run(): Promise<void>;
   stop(): void;
-  /** Subscribe to a symbol, or change the options of its subscription. */
+  /** Milliseconds since the connection delivered anything; 0 without a connection. */
+  readonly silentMs: number;
+  /** Subscribe to a symbol, or to another `view` of it, or change the options of that subscription. */
   subscribe(symbol: string, options?: BookOptions): View;
-  unsubscribe(symbol: string): void;
-  has(symbol: string): boolean;
-  /** The reply to one message; asked again on the next connection if this one ends before. */
+  unsubscribe(symbol: string, view?: string | null): void;
+  has(symbol: string, view?: string | null): boolean;
+  /** The reply to one message, both as they are on the wire; asked again on the next connection if this one ends before. */
   ask(message: Record<string, any>): Promise<Record<string, any>>;
   /** The merged book of a symbol, once; options that are absent are those of its subscription. */
   orderBook(symbol: string, options?: BookOptions): Promise<View>;
-  exchanges(): Promise<Record<string, any>>;
-  pairs(exchange?: string): Promise<Record<string, any>>;
+  exchanges(): Promise<Exchanges>;
+  pairs(): Promise<AllPairs>;
+  pairs(exchange: string): Promise<ExchangePairs>;
   /** The round trip in milliseconds; a connection that does not answer within `pingTimeoutS` is given up. */
   ping(): Promise<number>;
 }
@@ -207,19 +418,25 @@ export class Session {
 /** A client of one service for one API key. */
 export class Onebook {
   constructor(url: string, apiKey: string, options?: ClientOptions);
-  watch(symbols: string | Iterable<string>, options?: WatchOptions): AsyncGenerator<WatchedView, void, void>;
+  /** The newest view of each symbol for ever, across reconnects; leaving the loop closes. */
+  watch(symbols: Symbols, options?: WatchOptions): AsyncGenerator<WatchedView, void, void>;
   session(options?: SessionOptions): Session;
+  /** The merged book of one symbol, once. */
   orderBook(symbol: string, options?: BookOptions): Promise<View>;
-  exchanges(): Promise<Record<string, any>>;
-  pairs(exchange?: string): Promise<Record<string, any>>;
+  exchanges(): Promise<Exchanges>;
+  pairs(): Promise<AllPairs>;
+  pairs(exchange: string): Promise<ExchangePairs>;
+  /** What the key has received of its monthly allowance. */
   usage(): Promise<KeyUsage>;
-  health(): Promise<Record<string, any>>;
-  validateCredentials(exchange: string, options?: { testnet?: boolean }): Promise<Record<string, any>>;
+  health(): Promise<Health>;
+  validateCredentials(exchange: string, options?: { testnet?: boolean }): Promise<CredentialsCheck>;
+  /** Every record, newest first; throws `Refused` at the end where some are missing, unless `partialAllowed`. */
   transactions(
     exchange: string,
     types?: string[] | string,
     options?: TransactionOptions & { partialAllowed?: boolean },
-  ): AsyncGenerator<Record<string, any>, void, void>;
+  ): AsyncGenerator<TransactionRecord, void, void>;
+  /** The same as pages. */
   transactionPages(
     exchange: string,
     types?: string[] | string,

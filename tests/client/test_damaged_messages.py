@@ -30,7 +30,7 @@ const { ONEBOOK_URL: url, STREAMS: streams, OPTIONS: options, LAST: last } = pro
 const shown = ({ bids, asks, marketStats, staleExchanges }) => [
   ...[bids, asks].map((side) =>
     side.map(({ price, amount, exchanges }) => [price, amount, exchanges])),
-  marketStats, staleExchanges,
+  Object.values(marketStats), staleExchanges,
 ];
 const codeOf = (error) => (error instanceof ServiceError ? error.code : error.stack);
 async function follow(number) {
@@ -146,7 +146,7 @@ def shown(view):
         [[f"{level.price:f}", f"{level.amount:f}", list(level.exchanges)] for level in side]
         for side in (view.bids, view.asks)
     ]
-    stats = {name: _text(value) for name, value in view.market_stats.items()}
+    stats = [_text(value) for value in view.market_stats.values()]
     return [*sides, stats, view.stale_exchanges]
 
 

@@ -3,18 +3,26 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import socket
 from itertools import chain, count
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 from websockets.asyncio.server import serve
 
 from client.place import place
 from client.test_watch import GAP, HOST, Scripted, update
+from onebook.gateway.commands import SubscribeAggregated
+from onebook.gateway.replies import MarketStats
+from onebook.transactions.record import Record
+from onebook.transactions.run import Coverage
 from steady import PATIENCE_S
 from web.browser import CHROMIUM
+from web.scripted import serving
 
 ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "src/onebook/web/client/onebook.js"
@@ -103,6 +111,43 @@ def test_every_export_has_its_type():
     assert [name for name in exported if f" {name}" not in types] == []
 
 
+def members(value):
+    """The names of all members, but those of the exchange's own row."""
+    if isinstance(value, list):
+        return [name for each in value for name in members(each)]
+    if not isinstance(value, dict):
+        return []
+    kept = {name: each for name, each in value.items() if name != "raw"}
+    return [*kept, *(name for each in kept.values() for name in members(each))]
+
+
+def camel(name):
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def fields_of(kind):
+    """The fields of a Struct and of those in it."""
+    types = {each for field in msgspec.structs.fields(kind) for each in structs_in(field.type)}
+    own = {field.encode_name for field in msgspec.structs.fields(kind)}
+    return own.union(*map(fields_of, types))
+
+
+def structs_in(hint):
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return [hint]
+    return [found for each in get_args(hint) for found in structs_in(each)]
+
+
+def test_every_option_and_every_field_of_a_record_has_its_type():
+    types = (ROOT / "clients/js/onebook.d.ts").read_text()
+    stats = {field.name for field in msgspec.structs.fields(MarketStats)}
+    options = {field.name for field in msgspec.structs.fields(SubscribeAggregated)}
+    names = fields_of(Record) | fields_of(Coverage) | stats | options - {"symbol", "id"}
+    assert len(names) > 100
+    assert [name for name in names if not re.search(rf"\b{camel(name)}\b", types)] == []
+
+
 @needs_node
 async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
     with socket.socket() as unused:
@@ -119,6 +164,11 @@ async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
     assert "BTC/USDT" in seen["pairs"]
     assert seen["usage"]["tier"] == "premium"
     assert seen["valid"] is True
+    assert seen["health"]["unifiedApi"] == "operational"
+    assert {"unifiedType", "relatedType", "raw"} <= set(seen["record"])
+    assert not [name for name in members(seen["record"]) if "_" in name]
+    assert seen["page"]["summary"]["byType"]
+    assert {each["transactionType"] for each in seen["page"]["coverage"]} == {"deposits"}
     assert len(seen["records"]) == len(set(seen["records"])) > 80
     errors = seen["errors"]
     assert errors["exchange"][:2] == ["Refused", "invalid_exchange"]
@@ -129,6 +179,22 @@ async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
     nothing = ["Unavailable", "unreachable", f"Connection refused by {dead[7:]}."]
     assert errors["dead"] == errors["deadBooks"] == nothing
     assert errors["path"][:2] == ["Refused", "http_404"]
+
+
+@needs_node
+async def test_one_connection_has_several_views_of_a_symbol_which_change_while_it_runs(tmp_path):
+    async with place(tmp_path) as rig:
+        source = (Path(__file__).parent / "views.js").read_text()
+        seen = await run(source, ONEBOOK_URL=rig.url, ONEBOOK_KEY=rig.key)
+    assert seen == {
+        "own": True,
+        "first": [5, 1, ["okx"], None, "top"],
+        "book": 3,
+        "refused": [["wrong", "invalid_parameters", "wrong"]],
+        "has": [True, True, False],
+        "left": [["BTC/USDT", None]],
+        "watched": {"BTC/USDT null": 1, "BTC/USDT deep": 4, "ETH/USDT null": 2},
+    }
 
 
 @needs_node
@@ -353,6 +419,44 @@ async def test_a_ping_is_not_judged_by_time_in_which_the_runtime_was_suspended()
 ENDING = "await session.run().catch((error) => seen.push(error.code))"
 
 
+async def another_site(scope, receive, send):
+    """A page of a web developer, and the client beside it."""
+    kind, body = b"text/html", b"<!doctype html><title>Mine</title>"
+    if scope["path"] == "/onebook.js":
+        kind, body = b"text/javascript", MODULE.read_bytes()
+    headers = [(b"content-type", kind)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@needs_chromium
+async def test_in_chromium_a_page_of_another_origin_has_books_and_rest(tmp_path, chromium):
+    api = {"cors_origins": ["*"]}  # as in the demo
+    async with (
+        place(tmp_path, api=api) as rig,
+        serving(another_site) as port,
+        chromium.page() as page,
+    ):
+        await page.open(f"http://{HOST}:{port}/")
+        seen = await page.run(
+            f"""(async () => {{
+              const {{ Onebook }} = await import("/onebook.js");
+              const client = new Onebook("{rig.url}", "{rig.key}");
+              const seen = [(await client.usage()).tier, (await client.health()).status];
+              for await (const {{ exchange }} of client.transactions("bybit", "deposits")) {{
+                seen.push(exchange);
+                break;
+              }}
+              const stranger = new Onebook("{rig.url}", "wrong");
+              await stranger.usage().catch(({{ code }}) => seen.push(code));
+              for await (const view of client.watch("BTC/USDT", {{ depth: 1 }})) {{
+                return [...seen, view.live];
+              }}
+            }})()"""
+        )
+    assert seen == ["premium", "healthy", "bybit", "api_key_not_found", True]
+
+
 @needs_chromium
 async def test_in_chromium_it_follows_deltas_of_the_node_that_serves_it(tmp_path, chromium):
     async with place(tmp_path) as rig, chromium.page() as page:
@@ -362,7 +466,7 @@ async def test_in_chromium_it_follows_deltas_of_the_node_that_serves_it(tmp_path
               const {{ Onebook }} = await import("/web/client/onebook.js");
               const client = new Onebook(location.origin, "{rig.key}");
               let count = 0;
-              const options = {{ depth: 5, mode: "delta", interval_ms: 10 }};
+              const options = {{ depth: 5, mode: "delta", intervalMs: 10 }};
               for await (const view of client.watch("BTC/USDT", options)) {{
                 if (view.problem) return [view.problem.message];
                 if (view.live && ++count === 20) {{

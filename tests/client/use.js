@@ -16,7 +16,7 @@ const first = async (generator) => {
   for await (const value of generator) return value;
 };
 
-for await (const view of client.watch("BTC/USDT", { depth: 5, mode: "delta", interval_ms: 10 })) {
+for await (const view of client.watch("BTC/USDT", { depth: 5, mode: "delta", intervalMs: 10 })) {
   seen.problems ??= [];
   if (view.problem) seen.problems.push(view.problem);
   if (!view.live || view.updateNumber < 5) continue;
@@ -26,14 +26,17 @@ for await (const view of client.watch("BTC/USDT", { depth: 5, mode: "delta", int
 seen.book = await client.orderBook("BTC/USDT", { exchanges: ["okx"], depth: 3 });
 const fill = { amounts: ["0.5"] };
 seen.fill = (await client.orderBook("BTC/USDT", { fill })).fill;
-seen.exchanges = (await client.exchanges()).supported_exchanges;
+seen.exchanges = (await client.exchanges()).supportedExchanges;
 seen.pairs = (await client.pairs("okx")).pairs;
 seen.usage = await client.usage();
 seen.valid = (await client.validateCredentials("bybit")).success;
+seen.health = await client.health();
 seen.records = [];
-for await (const record of client.transactions("bybit", ["deposits", "trades"], { pageRecords: 40 })) {
+for await (const record of client.transactions("bybit", ["deposits", "trades"], { pageRecords: 40, includeRaw: true })) {
   seen.records.push(record.transactionId);
+  seen.record = record;
 }
+for await (const page of client.transactionPages("bybit", "deposits")) seen.page = { ...page, records: [] };
 seen.errors = {
   exchange: await codeOf(() => first(client.transactions("kraken"))),
   symbol: await codeOf(() => client.orderBook("NO/SUCH")),

@@ -77,7 +77,11 @@ async def _end(running):
         await running.wait()
 
 
-INCLUDED = re.compile(r"(^<!-- example: ([\w.]+) -->\n```python[\w ]*\n)(.*?)(^```$)", re.S | re.M)
+INCLUDED = re.compile(
+    r"(^<!-- example: ([\w./]+) -->\n```(?:python|jsx)[\w ]*\n)(.*?)(^```$)", re.S | re.M
+)
+TYPES = re.compile(r"(^<!-- types: (\w+) -->\n)((?:^\|.*\n)*)", re.M)
+DECLARATIONS = ROOT / "clients/js/onebook.d.ts"
 
 
 def pages():
@@ -86,7 +90,43 @@ def pages():
 
 
 def with_programs(text):
-    """A page with the programs of `examples/` as they are in their files."""
-    return INCLUDED.sub(
+    """A page with the programs of `examples/` and the types of the JavaScript client as now."""
+    shown = INCLUDED.sub(
         lambda found: f"{found[1]}{(ROOT / 'examples' / found[2]).read_text()}{found[4]}", text
     )
+    return TYPES.sub(lambda found: f"{found[1]}{table_of(found[2])}", shown)
+
+
+def table_of(name):
+    """The members of a type of the JavaScript client as a table."""
+    text = DECLARATIONS.read_text(encoding="utf-8")
+    found = re.search(
+        rf"^export (?:interface|class) {name}\b[^{{]*{{\n(.*?)^}}$", text, re.S | re.M
+    )
+    assert found, f"{DECLARATIONS.name} has no {name}"
+    rows = [f"| `{name}` | Type | Meaning |", "|---|---|---|"]
+    for meaning, member, kind in members(found[1]):
+        kind = kind.replace("|", "\\|")
+        rows.append(f"| `{member}` | `{kind}` | {meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+MEMBER = re.compile(r"(?:readonly )?(\w+\??)(?:: (.+)|(\(.*))", re.S)
+
+
+def members(body):
+    """Documentation, name and type of each member of a type."""
+    meaning, declaration, depth = "", "", 0
+    for line in body.splitlines():
+        text = line.strip()
+        if not declaration and (found := re.fullmatch(r"/\*\* (.*) \*/", text)):
+            meaning = found[1].replace("|", "\\|")
+            continue
+        declaration += f" {text}" if declaration else text
+        depth += sum(map(text.count, "{(<")) - sum(map(text.count, "})>")) + text.count("=>")
+        if depth or not text.endswith(";"):
+            continue
+        found = MEMBER.fullmatch(declaration.rstrip(";"))
+        assert found, declaration
+        yield meaning, found[1], (found[2] or found[3]).removeprefix("| ")
+        meaning, declaration = "", ""

@@ -7,7 +7,7 @@ import pytest
 
 import onebook
 import onebook.client
-from docs.examples import INCLUDED, ROOT, pages, with_programs
+from docs.examples import DECLARATIONS, INCLUDED, ROOT, TYPES, pages, with_programs
 
 PROGRAMS = sorted((ROOT / "examples").glob("*.py"))
 PUBLIC = {"onebook", "onebook.client"}
@@ -26,9 +26,11 @@ def imported(program):
 
 def test_every_program_is_on_one_page_and_in_the_list():
     shown = [name for page in pages() for _, name, *_ in INCLUDED.findall(page.read_text())]
-    assert sorted(shown) == [path.name for path in PROGRAMS]
+    folder = ROOT / "examples"
+    hooks = [path.relative_to(folder).as_posix() for path in folder.rglob("*.js")]
+    assert sorted(shown) == sorted([*(path.name for path in PROGRAMS), *hooks])
     assert len(PROGRAMS) >= 8
-    listed = re.findall(r"^\| `([\w.]+)`", (ROOT / "examples/README.md").read_text(), re.M)
+    listed = re.findall(r"^\| `([\w./]+)`", (ROOT / "examples/README.md").read_text(), re.M)
     assert sorted(listed) == sorted(shown)
 
 
@@ -47,6 +49,14 @@ def test_a_program_uses_what_is_public(path):
 def test_ctrl_c_is_no_traceback(path):
     program = path.read_text()
     assert ("asyncio.run(" in program) == ("suppress(KeyboardInterrupt)" in program)
+
+
+def test_the_guide_of_the_javascript_client_has_every_type():
+    declared = re.findall(r"^export (?:interface|class) (\w+)", DECLARATIONS.read_text(), re.M)
+    page = (ROOT / "docs/guides/javascript.md").read_text()
+    shown = [name for _, name, _ in TYPES.findall(page)]
+    unsaid = {"Refused", "Unavailable", "DataLimitWarning"}  # no members; a message on the wire
+    assert sorted(shown) == sorted({*declared} - unsaid)
 
 
 def test_the_readme_says_what_is_public():

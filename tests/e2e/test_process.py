@@ -74,6 +74,8 @@ async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_
             assert {"binance", "okx", "kucoin"} <= set(await merged(client))
             async with httpx.AsyncClient(base_url=base) as http:
                 assert (await http.get("readyz")).status_code == 200
+                foreign = await http.get("api/v1/", headers={"Origin": "http://localhost:5173"})
+                assert foreign.headers["access-control-allow-origin"] == "*"
                 demo.send_signal(signal.SIGTERM)
                 code, kinds = await until_closed(client)
         assert code == 4200

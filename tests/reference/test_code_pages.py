@@ -1,17 +1,20 @@
 """The pages that are written from the code are current, and nothing is missing in them."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from onebook import client
 from onebook.cli.main import app
 from onebook.config.settings import data_dir
 from onebook.gateway import codes
 from onebook.gateway.messages import MESSAGES
 from onebook.model import Reason
 from reference.code_pages import code_pages, index, opening
+from reference.python_page import python_client
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference"
@@ -27,6 +30,18 @@ def cells(name: str) -> set[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_the_code_says(name: str) -> None:
     assert (REFERENCE / name).read_text(encoding="utf-8") == PAGES[name], f"{name}: {STALE}"
+
+
+def test_the_page_of_the_python_client_has_every_public_name_field_and_option() -> None:
+    written = (REFERENCE / "python.md").read_text(encoding="utf-8")
+    assert written == python_client(), f"python.md: {STALE}"
+    headings = set(re.findall(r"^## (\w+)$", written, re.MULTILINE))
+    assert headings == {name for name in client.__all__ if callable(getattr(client, name, None))}, (
+        "types that are aliases are in the signatures"
+    )
+    section = written.partition("\n## BookView\n")[2].partition("\n## ")[0]
+    rows = set(re.findall(r"^\| `(\w+)`", section, re.MULTILINE))
+    assert {each.name for each in fields(client.BookView)} <= rows
 
 
 def test_the_index_has_every_page_with_what_it_is_about() -> None:

@@ -22,6 +22,7 @@ def write() -> None:
     from onebook.gateway import lifecycle
     from reference.code_pages import code_pages, index
     from reference.evidence import collected, written
+    from reference.python_page import python_client
 
     EVIDENCE.write_text(written(collected()), encoding="utf-8")
     quality.evidence.cache_clear()
@@ -35,6 +36,7 @@ def write() -> None:
     CONNECTION.write_text(lifecycle.page(), encoding="utf-8")
     for name, text in code_pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
+    (REFERENCE / "python.md").write_text(python_client(), encoding="utf-8")
     (REFERENCE / "README.md").write_text(index(REFERENCE), encoding="utf-8")
     for page in shown():
         page.write_text(with_programs(page.read_text(encoding="utf-8")), encoding="utf-8")

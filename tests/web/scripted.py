@@ -106,9 +106,11 @@ class Market:
 
     def book(self, asked: dict) -> dict:
         """The book that was requested once, around the price of now; it moves nothing."""
-        state = self.random.getstate()
+        state, tick = self.random.getstate(), self.tick
+        self.tick = Decimal(asked["group"]) / 5  # about a level in each bin, as far as was asked
         found = self.whole(asked["symbol"], 0, asked | {"fill": {}})
         self.random.setstate(state)
+        self.tick = tick
         return found | {"type": "aggregated_orderbook_data"}
 
     def whole(self, symbol: str, number: int, asked: dict) -> dict:

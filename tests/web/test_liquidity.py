@@ -273,3 +273,11 @@ async def test_memory_does_not_grow_with_time() -> None:
       return { early, events: map.events.length, first: map.last - map.first };"""
     found = await run("liquidity.js", NAMES, script, book([(99, 1)], [(101, 1)]))
     assert found == {"early": 200, "events": 200, "first": 599}
+
+
+async def test_a_book_whose_sides_cross_altogether_has_a_step() -> None:
+    """Both sides lie beyond the mid, so that the book reaches less than nowhere."""
+    crossed = book([(105.0, 1.0), (104.0, 2.0)], [(95.0, 1.0), (96.0, 2.0)])
+    given = {"rows": 16, "percent": None, "events": [["add", 0, crossed, [], 0]]}
+    found = await run("liquidity.js", NAMES, FEED + "return map.step;", given)
+    assert found > 0

@@ -62,6 +62,7 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
         settings = config.load(
             overrides={
                 "server": {"port": free},
+                "api": {"cors_origins": ["*"]},  # a page under development has its own origin
                 "store": {
                     "url": f"sqlite+aiosqlite:///{folder / 'demo.db'}",
                     "pepper_file": str(folder / "pepper"),

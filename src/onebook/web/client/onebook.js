@@ -74,6 +74,22 @@ const list = (shape) => (value) => {
   return "";
 };
 
+/** Names are in camel case here and in snake case on the wire. Only members are renamed, at one depth or at every. */
+const camel = (name) => name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
+const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+const renamed = (members, rename) => Object.fromEntries(Object.entries(members).map(([name, value]) => [rename(name), value]));
+const camelCased = (members) => renamed(members, camel);
+const asSent = (options) => renamed(options, snake);
+
+/** A record, or another answer without members of free names; `raw` is as the exchange has it. */
+function camelCasedThrough(value) {
+  if (Array.isArray(value)) return value.map(camelCasedThrough);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]) => [camel(name), name === "raw" ? each : camelCasedThrough(each)]),
+  );
+}
+
 /** An object with these members; one whose name ends with "?" may be absent. */
 const object = (shapes) => {
   const members = Object.entries(shapes).map(([name, shape]) => [name.replace("?", ""), name.endsWith("?"), shape]);
@@ -143,9 +159,9 @@ const EXTRAS = {
 };
 const ERROR = object({ message: faults.text, "error?": faults.text, "retry_after?": faults.number });
 const SHAPES = {
-  exchange_status: object({ symbol: faults.text, exchange: faults.text, state: faults.text }),
+  exchange_status: object({ symbol: faults.text, "view?": faults.text, exchange: faults.text, state: faults.text }),
   aggregated_subscription_response: object({
-    symbol: faults.text, "rejected?": list(object({ exchange: faults.text, reason: faults.text })),
+    symbol: faults.text, "view?": faults.text, "rejected?": list(object({ exchange: faults.text, reason: faults.text })),
   }),
   server_shutdown: object({ reconnect_in_ms: faults.number }),
   exchanges_data: DATA,
@@ -173,7 +189,7 @@ function bookShape(type, options) {
   const levels = list(levelShape(options.split));
   const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
   return object({
-    symbol: faults.text, timestamp: faults.text,
+    symbol: faults.text, "view?": faults.text, timestamp: faults.text,
     data: object({
       bids: levels, asks: levels, market_stats: STATS, stale_exchanges: list(faults.text), ...Object.fromEntries(extras),
     }),
@@ -274,8 +290,9 @@ function merged(levels, changes, direction) {
 
 /** The merged book of one symbol as the service last described it, best levels first. */
 export class View {
-  constructor(symbol) {
+  constructor(symbol, view = null) {
     this.symbol = symbol;
+    this.view = view; // the name of a second view of the symbol
     this.rejected = {}; // exchanges that were asked for and are not served, with the reason
     this.lose(null);
   }
@@ -301,7 +318,7 @@ export class View {
     this.asks = merged(changed ? this.asks : [], data.asks, 1);
     this.live = true;
     this.problem = null;
-    this.marketStats = data.market_stats;
+    this.marketStats = camelCased(data.market_stats);
     this.staleExchanges = data.stale_exchanges;
     this.ages = Object.fromEntries(Object.entries(data.ages ?? {}).map(([k, v]) => [k, Number(v)]));
     this.coverage = data.coverage ?? {};
@@ -328,7 +345,7 @@ export class View {
 /** The view of one book that was requested once. */
 function viewOf(reply, options) {
   required("aggregated_orderbook_data", reply, bookShape("aggregated_orderbook_data", options));
-  const view = new View(reply.symbol);
+  const view = new View(reply.symbol, reply.view);
   view.apply({ ...reply, type: "aggregated_orderbook_update" });
   return view;
 }
@@ -369,7 +386,7 @@ const waitS = (number, perSecond = 1) => Math.min(RETRY_AFTER_MAX_S, Math.max(0,
 function errorOf(kind, code, message, body) {
   const { type, error, message: text, timestamp, id, success, ...details } = body;
   const given = body.retry_after === undefined ? null : waitS(body.retry_after);
-  return new kind(code, message, { details, retryAfterS: given });
+  return new kind(code, message, { details: camelCased(details), retryAfterS: given });
 }
 
 /** Why a connection was never opened: browsers do not report it, so ask the service over HTTP. */
@@ -514,9 +531,16 @@ function millisecondsOf(time) {
   return ms;
 }
 
+/** Symbols with the options of each view, of what `watch` takes: a symbol, several, or options by symbol. */
+function viewsOf(symbols) {
+  if (typeof symbols === "string") return [[symbols, {}]];
+  if (Symbol.iterator in symbols) return [...symbols].map((symbol) => [symbol, {}]);
+  return Object.entries(symbols).flatMap(([symbol, views]) => [views].flat().map((options) => [symbol, options]));
+}
+
 /** What `watch` yields: the newest view of each symbol of one session. */
 class Watching {
-  constructor(client, symbols, { attemptsMax, silenceMaxS, pingTimeoutS, signal, ...options }) {
+  constructor(client, views, { attemptsMax, silenceMaxS, pingTimeoutS, signal, ...options }) {
     this.newest = new Set();
     this.wake = () => {};
     this.session = client.session({
@@ -526,7 +550,7 @@ class Watching {
         throw error;
       },
     });
-    for (const symbol of symbols) this.session.subscribe(symbol, options);
+    for (const [symbol, own] of views) this.session.subscribe(symbol, { ...options, ...own });
   }
 
   show(view) {
@@ -561,6 +585,9 @@ class Watching {
 
 const nothing = () => {};
 
+/** The name of a subscription: the symbol, and the view where there is one. */
+const keyOf = (symbol, view) => (view == null ? symbol : JSON.stringify([symbol, view]));
+
 /**
  * Subscriptions over one connection after the other, which may change while it runs: it reconnects,
  * subscribes again, and asks for the full book after a gap. `watch` is made of it, and so is the page.
@@ -576,10 +603,10 @@ const nothing = () => {};
 export class Session {
   #connection = null;
   #stopping = new AbortController();
-  #subscriptions = new Map(); // by symbol: {view, symbol, options, next, id, held, applied}
-  #sent = new Map(); // {symbol, options} of each subscribe and resync that has no reply, by id
+  #subscriptions = new Map(); // by key: {view, key, about, options, next, id, held, applied}
+  #sent = new Map(); // {key, options} of each subscribe and resync that has no reply, by id
   #asked = new Map(); // {question, resolve, reject} of each question without a reply, by id
-  #due = new Map(); // what must be done or have come at which time, by kind and symbol
+  #due = new Map(); // what must be done or have come at which time, by kind and key
   #resynced = new Map();
   #lastId = 0;
   #failures = 0;
@@ -637,27 +664,32 @@ export class Session {
     }
   }
 
-  /** Subscribe to a symbol, or change the options of its subscription. */
-  subscribe(symbol, options = {}) {
-    let found = this.#subscriptions.get(symbol);
+  /**
+   * Subscribe to a symbol, or change the options of its subscription. With `view`, a name of yours, a symbol has
+   * another subscription beside that without one.
+   */
+  subscribe(symbol, { view, ...options } = {}) {
+    const key = keyOf(symbol, view);
+    let found = this.#subscriptions.get(key);
     if (!found) {
-      found = { view: new View(symbol), symbol, options: null, next: null, id: null, held: false, applied: null };
-      this.#subscriptions.set(symbol, found);
+      const about = view == null ? { symbol } : { symbol, view };
+      found = { view: new View(symbol, view), key, about, options: null, next: null, id: null, held: false, applied: null };
+      this.#subscriptions.set(key, found);
     }
-    found.next = { exchanges: "all", ...options };
+    found.next = { exchanges: "all", ...asSent(options) };
     if (this.#connection?.opened) this.#subscribe(found);
     return found.view;
   }
 
-  /** End the subscription of a symbol, if there is one. */
-  unsubscribe(symbol) {
-    const found = this.#subscriptions.get(symbol);
+  /** End the subscription of a symbol, or of one of its views, if there is one. */
+  unsubscribe(symbol, view) {
+    const found = this.#subscriptions.get(keyOf(symbol, view));
     if (!found) return;
     for (const [name, each] of this.#subscriptions) if (each === found) this.#subscriptions.delete(name);
-    for (const kind of ["answer", "subscribe", "resync"]) this.#due.delete(`${kind} ${found.symbol}`);
+    for (const kind of ["answer", "subscribe", "resync"]) this.#due.delete(`${kind} ${found.key}`);
     if (!found.held) return; // if it is accepted after all, it is ended then
-    for (const [id, { symbol: name }] of this.#sent) if (name === found.symbol) this.#sent.delete(id);
-    this.#connection.send({ type: "unsubscribe_aggregated", symbol: found.view.symbol });
+    for (const [id, { key }] of this.#sent) if (key === found.key) this.#sent.delete(id);
+    this.#connection.send({ type: "unsubscribe_aggregated", ...found.about, symbol: found.view.symbol });
   }
 
   /** Milliseconds since the connection delivered anything; 0 without a connection. */
@@ -665,9 +697,9 @@ export class Session {
     return this.#connection ? performance.now() - this.#connection.heardAt : 0;
   }
 
-  /** Whether a symbol is subscribed, or will be as soon as there is a connection. */
-  has(symbol) {
-    return this.#subscriptions.has(symbol);
+  /** Whether a symbol, or one of its views, is subscribed, or will be as soon as there is a connection. */
+  has(symbol, view) {
+    return this.#subscriptions.has(keyOf(symbol, view));
   }
 
   /** The reply to one message; asked again on the next connection if this one ends before. */
@@ -694,17 +726,17 @@ export class Session {
 
   /** The merged book of a symbol, once; options that are absent are those of its subscription. */
   async orderBook(symbol, options = {}) {
-    return viewOf(await this.ask({ type: "get_aggregated_orderbook", symbol, ...options }), options);
+    return viewOf(await this.ask({ type: "get_aggregated_orderbook", symbol, ...asSent(options) }), options);
   }
 
   /** The exchanges and whether their feeds are live. */
   async exchanges() {
-    return dataOf(await this.ask({ type: "get_exchanges" }));
+    return camelCased(dataOf(await this.ask({ type: "get_exchanges" })));
   }
 
   /** The pairs of one exchange, or of all. */
   async pairs(exchange) {
-    return dataOf(await this.ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) }));
+    return camelCased(dataOf(await this.ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) })));
   }
 
   #nextId() {
@@ -791,9 +823,9 @@ export class Session {
 
   #request(found, message, options) {
     const id = this.#nextId();
-    this.#sent.set(id, { symbol: found.symbol, options });
-    this.#due.set(`answer ${found.symbol}`, performance.now() + ANSWER_TIMEOUT_S * 1000);
-    this.#connection.send({ ...message, symbol: found.symbol, id });
+    this.#sent.set(id, { key: found.key, options });
+    this.#due.set(`answer ${found.key}`, performance.now() + ANSWER_TIMEOUT_S * 1000);
+    this.#connection.send({ ...message, ...found.about, id });
     return id;
   }
 
@@ -805,12 +837,12 @@ export class Session {
     for (const [name, atMs] of [...this.#due]) {
       if (atMs > performance.now()) continue;
       this.#due.delete(name);
-      const [kind, symbol] = [name.slice(0, name.indexOf(" ")), name.slice(name.indexOf(" ") + 1)];
+      const [kind, key] = [name.slice(0, name.indexOf(" ")), name.slice(name.indexOf(" ") + 1)];
       if (kind === "close") throw new Refused(this.#cause.code, this.#cause.message);
       if (kind === "answer") {
         return ["no_answer", `The service did not answer within ${ANSWER_TIMEOUT_S} s.`, NO_CLOSE_FRAME, null];
       }
-      const found = this.#subscriptions.get(symbol);
+      const found = this.#subscriptions.get(key);
       if (kind === "subscribe") this.#subscribe(found);
       else this.#resync(found);
     }
@@ -849,16 +881,16 @@ export class Session {
   }
 
   #updated(message) {
-    const found = this.#subscriptions.get(message.symbol);
+    const found = this.#subscriptions.get(keyOf(message.symbol, message.view));
     if (message.type !== "exchange_status") required(message.type, message, bookShape(message.type, found?.applied ?? {}));
     if (!found) return;
-    const { view, symbol } = found;
+    const { view, key } = found;
     if (message.type === "exchange_status") {
       view.apply(message);
       return this.handlers.view(view, message);
     }
     if (message.type === "aggregated_orderbook_delta" && !view.live) return; // a full one is coming
-    this.#due.delete(`answer ${symbol}`);
+    this.#due.delete(`answer ${key}`);
     if (view.apply(message)) {
       this.#liveSince ??= performance.now();
       return this.handlers.view(view, message);
@@ -867,14 +899,14 @@ export class Session {
     this.handlers.view(view, null);
     const atMs = (this.#resynced.get(found) ?? -Infinity) + RESYNC_PAUSE_S * 1000;
     if (performance.now() >= atMs) this.#resync(found);
-    else this.#due.set(`resync ${symbol}`, atMs);
+    else this.#due.set(`resync ${key}`, atMs);
   }
 
   #failed(message) {
     const code = message.error ?? message.type;
     const id = String(message.id ?? "");
     if (this.#sent.has(id)) {
-      const found = this.#subscriptions.get(this.#sent.get(id).symbol);
+      const found = this.#subscriptions.get(this.#sent.get(id).key);
       this.#sent.delete(id);
       if (found) this.#denied(found, id, code, message);
       return null;
@@ -890,17 +922,17 @@ export class Session {
   /** A subscribe or resync was refused: tried again if it may succeed later. */
   #denied(found, id, code, message) {
     const retryS = waitS(message.retry_after ?? 0);
-    const { symbol, view } = found;
+    const { key, view } = found;
     if (retryS) {
-      this.#due.delete(`answer ${symbol}`);
-      this.#due.set(`subscribe ${symbol}`, performance.now() + retryS * 1000);
+      this.#due.delete(`answer ${key}`);
+      this.#due.set(`subscribe ${key}`, performance.now() + retryS * 1000);
       view.lose({ code, message: message.message, retryInS: retryS });
       return this.handlers.view(view, null);
     }
     if (id !== found.id && found.next) return; // of an older choice
-    this.#due.delete(`answer ${symbol}`);
+    this.#due.delete(`answer ${key}`);
     found.next = null;
-    if (!found.options) this.unsubscribe(symbol);
+    if (!found.options) this.unsubscribe(view.symbol, view.view);
     else if (!found.held) this.#subscribe(found); // as it was accepted on the connection before
     this.handlers.refused(view, errorOf(Refused, code, message.message, message));
   }
@@ -910,15 +942,16 @@ export class Session {
     const sent = this.#sent.get(id);
     if (!sent) return;
     this.#sent.delete(id);
-    const { symbol, options } = sent;
-    const found = this.#subscriptions.get(symbol);
-    if (!found) return this.#connection.send({ type: "unsubscribe_aggregated", symbol: message.symbol });
+    const { key, options } = sent;
+    const { symbol, view } = message;
+    const found = this.#subscriptions.get(key);
+    if (!found) return this.#connection.send({ type: "unsubscribe_aggregated", symbol, view });
     found.held = true;
     found.applied = options; // also those of an older choice: until the newest is accepted its updates come
-    found.view.symbol = message.symbol; // the service may write it in another way, such as in capitals
-    this.#subscriptions.set(message.symbol, found);
+    found.view.symbol = symbol; // the service may write it in another way, such as in capitals
+    this.#subscriptions.set(keyOf(symbol, view), found);
     if (id !== found.id) return; // of an older choice
-    const answer = `answer ${symbol}`; // its book comes within seconds
+    const answer = `answer ${key}`; // its book comes within seconds
     if (this.#due.has(answer)) this.#due.set(answer, performance.now() + ANSWER_TIMEOUT_S * 1000);
     found.options = found.next ?? found.options;
     found.next = null;
@@ -953,9 +986,9 @@ export class Onebook {
 
   /** Yield the newest view of each symbol for ever, across reconnects; leaving the loop closes. */
   watch(symbols, options = {}) {
-    const named = typeof symbols === "string" ? [symbols] : [...symbols];
-    if (!named.length) throw new Refused("invalid_parameters", "symbols: give at least one, such as BTC/USDT.");
-    return new Watching(this, named, options).iterate();
+    const views = viewsOf(symbols);
+    if (!views.length) throw new Refused("invalid_parameters", "symbols: give at least one, such as BTC/USDT.");
+    return new Watching(this, views, options).iterate();
   }
 
   /** Subscriptions that may change while it runs; see `Session`. */
@@ -965,18 +998,18 @@ export class Onebook {
 
   /** The merged book of one symbol, once. */
   async orderBook(symbol, options = {}) {
-    const reply = await this.#ask({ type: "get_aggregated_orderbook", symbol, ...options });
+    const reply = await this.#ask({ type: "get_aggregated_orderbook", symbol, ...asSent(options) });
     return viewOf(reply, options);
   }
 
   /** The exchanges and whether their feeds are live. */
   async exchanges() {
-    return dataOf(await this.#ask({ type: "get_exchanges" }));
+    return camelCased(dataOf(await this.#ask({ type: "get_exchanges" })));
   }
 
   /** The pairs of one exchange, or of all. */
   async pairs(exchange) {
-    return dataOf(await this.#ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) }));
+    return camelCased(dataOf(await this.#ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) })));
   }
 
   /** What the key has received of its monthly allowance. */
@@ -993,13 +1026,13 @@ export class Onebook {
   }
 
   /** The health of the service. */
-  health() {
-    return this.#request("GET", "/health");
+  async health() {
+    return camelCasedThrough(await this.#request("GET", "/health"));
   }
 
   /** Whether the exchange accepts the operator's credentials. */
-  validateCredentials(exchange, { testnet = false } = {}) {
-    return this.#request("POST", "/transactions/validate-credentials", { exchange, testnet }, true);
+  async validateCredentials(exchange, { testnet = false } = {}) {
+    return camelCasedThrough(await this.#request("POST", "/transactions/validate-credentials", { exchange, testnet }, true));
   }
 
   /** Yield every record of an exchange account, newest first, over as many pages as needed. */
@@ -1017,7 +1050,7 @@ export class Onebook {
 
   /** The same as pages, each with its coverage and its errors. */
   async *transactionPages(exchange, types = [], { start, end, pageRecords = PAGE_RECORDS, ...options } = {}) {
-    const request = { exchange, limit: pageRecords, ...options };
+    const request = { exchange, limit: pageRecords, ...asSent(options) };
     if (types.length) request.transaction_types = typeof types === "string" ? [types] : types;
     if (start != null) request.start_time = millisecondsOf(start);
     if (end != null) request.end_time = millisecondsOf(end);
@@ -1148,13 +1181,14 @@ export class Onebook {
 }
 
 function pageOf(answer) {
-  const { transactions: records, coverage, errors, partial, next_cursor: nextCursor, summary } = answer;
+  const { partial, next_cursor: nextCursor } = answer;
+  const [records, coverage, errors] = [answer.transactions, answer.coverage, answer.errors].map(camelCasedThrough);
   const missing = coverage.filter((each) => !each.complete && each.reason !== "older_not_kept");
-  return { records, coverage, errors, partial, nextCursor, summary, missing };
+  return { records, coverage, errors, partial, nextCursor, summary: camelCased(answer.summary), missing };
 }
 
 function missingOf(page) {
-  const types = page.missing.map((each) => each.transaction_type).join(", ");
+  const types = page.missing.map((each) => each.transactionType).join(", ");
   const causes = [...new Set(page.errors.map((each) => each.message))].join(" ");
   return `Not all records could be read (${types}). ${causes}`.trim();
 }

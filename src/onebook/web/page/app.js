@@ -116,7 +116,7 @@ function showState({ name, problem }) {
   else {
     showLink(name, "Connected");
     measure();
-    session.exchanges().then(({ supported_exchanges: names }) => (choice.list(names), fees.list(names)), () => {});
+    session.exchanges().then(({ supportedExchanges: names }) => (choice.list(names), fees.list(names)), () => {});
   }
 }
 

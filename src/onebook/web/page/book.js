@@ -44,7 +44,7 @@ export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} })
   return {
     bids: rows(bids),
     asks: rows(asks),
-    stats: { ...numbers(marketStats), ...(ask && bid && exactStats(bid.worst, ask.worst)) },
+    stats: { ...numbers(statsOf(marketStats)), ...(ask && bid && exactStats(bid.worst, ask.worst)) },
     ages,
     fill: fill.buy ? { buy: asked(buys), sell: asked(sells) } : null,
     binned: ask !== undefined,
@@ -52,6 +52,11 @@ export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} })
     books: Object.keys(coverage).length, // whose horizons are stated
   };
 }
+
+/** The figures of a view by their names on the wire, which the page uses. */
+const statsOf = ({ bestBid, bestAsk, spread, spreadPercent, midPrice, crossed }) => ({
+  best_bid: bestBid, best_ask: bestAsk, spread, spread_percent: spreadPercent, mid_price: midPrice, crossed,
+});
 
 /** Where the books of exchanges end: {bids, asks}, each a list of {exchange, price}, the nearest first. */
 function horizonsOf(coverage) {

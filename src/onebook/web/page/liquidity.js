@@ -215,7 +215,7 @@ export class Liquidity {
   #suit(mid, reach, unit, nowMs) {
     const far = (mid * (this.#percent ?? RANGE_MAX_PERCENT)) / 100;
     const half = this.#percent === null ? Math.min(reach, far) : far;
-    const least = (2 * half) / this.#rows || mid * 1e-6;
+    const least = half > 0 ? (2 * half) / this.#rows : mid * 1e-6; // crossed sides may reach nowhere
     const whole = multiple(this.step, unit);
     const suits = this.step && whole && stepOf(least / SLACK, unit) <= this.step && stepOf(least * SLACK, unit) >= this.step;
     if (suits && this.#unsuitedMs !== -Infinity) {

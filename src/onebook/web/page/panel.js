@@ -203,7 +203,7 @@ export class Panel {
     }
     if (!this.subscribed) this.#newBook("no book");
     const still = kept ? ` Still showing ${this.subscribed}.` : "";
-    this.#site.notice(message + still, details.suggested_symbols, this);
+    this.#site.notice(message + still, details.suggestedSymbols, this);
   }
 
   /** The view that is shown has changed, by an update that came so late. */
