@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import onebook.sync
+import onebook
 from client.place import NAMES, place
 from library.place import SYMBOL, truth
 from onebook import exchanges
