@@ -31,7 +31,7 @@ help: ## list these commands
 $(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/*/*.pyx src/onebook/*/*.pxd src/onebook/*/*.pxi src/onebook/*/*.h)
 	@echo "[1/3] Making the environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@echo "[2/3] Installing Onebook: fetch dependencies, compile two extensions (half a minute)"
+	@echo "[2/3] Installing Onebook: fetch dependencies, compile two extensions (less than a minute)"
 	@set -o pipefail; $(BIN)/python -m pip install --verbose --progress-bar off --editable ".[server]" 2>&1 \
 		| tee $(LOG) | sed -u -n $(PROGRESS) || { tail -n 40 $(LOG); exit 1; }
 	@echo "[3/3] Installed; the whole log is in $(LOG)"
