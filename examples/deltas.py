@@ -1,4 +1,4 @@
-import asyncio, json, os
+import asyncio, contextlib, json, os
 from decimal import Decimal
 from zlib import crc32
 from websockets.asyncio.client import connect
@@ -60,4 +60,5 @@ async def main():
                     await socket.send(json.dumps({"type": "resync", "symbol": "BTC/USDT"}))
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main())

@@ -1,4 +1,4 @@
-import asyncio, os
+import asyncio, contextlib, os
 from typing import Any
 from onebook.client import AsyncOnebook
 
@@ -10,4 +10,5 @@ async def main():
             if view.bids and view.asks:
                 print(view.update_number, view.bids[0].price, view.asks[0].price)
 
-asyncio.run(main())
+with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+    asyncio.run(main())

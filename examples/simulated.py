@@ -1,4 +1,4 @@
-import asyncio
+import asyncio, contextlib
 import onebook
 from onebook.library import ExchangeSettings, FeedSettings
 from onebook.simulator import SimulatedExchanges
@@ -16,4 +16,5 @@ async def main():
                 if update.best_bid and update.best_ask:
                     print(update.best_bid.price, update.best_ask.price, update.stale)
 
-asyncio.run(main())
+with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+    asyncio.run(main())

@@ -1,4 +1,4 @@
-import asyncio, json, os
+import asyncio, contextlib, json, os
 from websockets.asyncio.client import connect
 
 def subscription(interval_ms):
@@ -16,4 +16,5 @@ async def main():
                 await socket.send(subscription(5_000))  # subscribing again replaces the options
                 print("slower from now on, renewed at", message["reset_date"])
 
-asyncio.run(main())
+with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+    asyncio.run(main())

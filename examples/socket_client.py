@@ -1,4 +1,4 @@
-import asyncio, json, os
+import asyncio, contextlib, json, os
 from websockets.asyncio.client import connect
 
 async def main():
@@ -11,4 +11,5 @@ async def main():
             if message["type"] == "aggregated_orderbook_update":
                 print(message["update_number"], message["data"]["market_stats"])
 
-asyncio.run(main())
+with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+    asyncio.run(main())

@@ -1,3 +1,4 @@
+from onebook import sync as sync
 from onebook.library import BookUpdate as BookUpdate
 from onebook.library import order_book as order_book
 from onebook.library import order_books as order_books

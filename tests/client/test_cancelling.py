@@ -91,7 +91,7 @@ async def test_an_iteration_that_the_client_s_own_thread_collects_stops_nothing(
             gc.disable()
             try:
                 del strategy
-                client._loop.call_soon_threadsafe(lambda: (gc.collect(), collected.set()))
+                client._thread._loop.call_soon_threadsafe(lambda: (gc.collect(), collected.set()))
                 assert collected.wait(PATIENCE_S)
             finally:
                 gc.enable()
@@ -108,9 +108,9 @@ async def test_a_client_may_be_closed_from_its_own_thread(tmp_path):
         client = Onebook(url, key)
         views = client.watch("BTC/USDT")
         assert next(views).symbol == "BTC/USDT"
-        client._loop.call_soon_threadsafe(client.close)
-        client._thread.join(PATIENCE_S)
-        assert not client._thread.is_alive()
+        client._thread._loop.call_soon_threadsafe(client.close)
+        client._thread._thread.join(PATIENCE_S)
+        assert not client._thread._thread.is_alive()
         with pytest.raises(RuntimeError, match="closed"):
             client.snapshot("BTC/USDT")
         client.close()

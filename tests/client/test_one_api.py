@@ -1,7 +1,11 @@
 """One strategy on the library and on a service, over the same exchanges: equal results."""
 
 import asyncio
+import os
 import runpy
+import signal
+import sys
+import threading
 from contextlib import aclosing
 from pathlib import Path
 
@@ -11,7 +15,7 @@ import onebook
 from client.place import NAMES, place
 from library.place import SYMBOL, truth
 from onebook import exchanges
-from onebook.client import AsyncOnebook, OrderBookState, Refused, Unavailable
+from onebook.client import AsyncOnebook, Onebook, OrderBookState, Refused, Unavailable
 from onebook.library import BookClosed, NoLiveBook, UnknownExchange, UnknownSymbol
 from steady import PATIENCE_S
 
@@ -148,3 +152,50 @@ async def test_a_book_that_was_left_ends_every_reading(sources):
         with pytest.raises(TypeError, match="coroutine"):
             async with source.order_book(SYMBOL, exchanges=ORDERED, depth=3) as book:
                 await book.run(asyncio.sleep)
+
+
+async def test_without_asyncio_the_same_names_have_the_same_books(rig):
+    def read():
+        found = []
+        with Onebook(rig.url, rig.key) as client:
+            for source in (onebook.sync, client):
+                with source.order_book(SYMBOL, exchanges=ORDERED, depth=3) as book:
+                    first = next(iter(book))
+                    sample = next(iter(book.sampled(every_s=0.01)))
+                    found.append([seen(each) for each in (first, sample, book.snapshot())])
+                with source.order_books([SYMBOL, "BTC/USTD"], exchanges=ORDERED, depth=3) as books:
+                    found[-1] += [(each.symbol, each.live) for each in books.snapshots()]
+                with pytest.raises((UnknownExchange, Refused), match="Did you mean kraken"):
+                    source.order_book(SYMBOL, exchanges="krakn").__enter__()
+        return found
+
+    before = {each.name for each in threading.enumerate()}
+    ours, theirs = await asyncio.to_thread(read)
+    assert ours == theirs
+    assert ours[3:] == [(SYMBOL, True), ("BTC/USTD", False)]
+    assert "onebook.client" not in {each.name for each in threading.enumerate()} - before
+
+
+CTRL_C = ["watch", "strategy", "frugal", "deltas", "socket_client", "simulated"]
+
+
+@pytest.mark.parametrize("name", CTRL_C)
+async def test_ctrl_c_ends_an_example_without_a_traceback(rig, name):
+    rig.simulated.step()
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-u", "-c", INTERRUPTED, str(ROOT / f"examples/{name}.py")),
+        env={"ONEBOOK_URL": rig.url, "ONEBOOK_KEY": rig.key, "PATH": os.environ["PATH"]},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert await running.stdout.readline()
+    running.send_signal(signal.SIGINT)
+    _, errors = await running.communicate()
+    assert (running.returncode, errors.decode()) == (0, "")
+
+
+INTERRUPTED = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job begins with it ignored
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""

@@ -447,6 +447,7 @@ OURS: Final = {
     "app/workers.py": "the ports file of its own nats-server",
     "transactions/bybit/instruments.py": "eight characters that a pattern matched",
     "client/usage.py": "checked by client/shapes.py before",
+    "client/view.py": "checked by client/shapes.py before",
     "library/update.py": "levels that the core packed",
     "streams/fill.py": "levels that the core packed",
     "simulator/*": "requests of the node under test, on loopback",

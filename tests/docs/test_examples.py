@@ -45,6 +45,12 @@ def test_a_program_uses_what_is_public(path):
     assert set(imported(path.read_text())) <= PUBLIC | BEYOND.get(path.name, set())
 
 
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_ctrl_c_is_no_traceback(path):
+    program = path.read_text()
+    assert ("asyncio.run(" in program) == ("suppress(KeyboardInterrupt)" in program)
+
+
 def test_the_guide_of_the_javascript_client_has_every_type():
     declared = re.findall(r"^export (?:interface|class) (\w+)", DECLARATIONS.read_text(), re.M)
     page = (ROOT / "docs/guides/javascript.md").read_text()

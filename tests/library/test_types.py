@@ -47,6 +47,9 @@ async def main() -> None:
             print(view.bids[0].price, view.problem, view.live)
     async for view in watch("http://127.0.0.1:8000", "ob_live_", ["BTC/USDT"], mode="delta"):
         print(view.asks[0].price + 1)
+    with onebook.sync.order_book("BTC/USDT", exchanges="okx") as own:
+        for each in own:
+            on_update(each)
     with Onebook("http://127.0.0.1:8000", "ob_live_") as blocking:
         for record in blocking.transactions("bybit", ["deposits"]):
             print(record["timestamp"])

@@ -90,6 +90,14 @@ def require(kind: str, value: Any, shape: Any) -> None:
         raise Unavailable("protocol_error", sentence)
 
 
+def _time_fault(value: Any) -> str | None:
+    try:
+        datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return " is not a time"
+    return None
+
+
 _STATS = {
     "best_bid": MAYBE,
     "best_ask": MAYBE,
@@ -132,7 +140,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
     levels = [_level_of(split=bool(options.get("split")))]
     book = {
         "symbol": str,
-        "timestamp": str,
+        "timestamp": _time_fault,
         "data": {
             "bids": levels,
             "asks": levels,
@@ -190,14 +198,6 @@ def _level_of(*, split: bool) -> Callable[[Any], str | None]:
 
 
 AUTHENTICATED = {"session_token": str}
-
-
-def _time_fault(value: Any) -> str | None:
-    try:
-        datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return " is not a time"
-    return None
 
 
 USAGE = {

@@ -3,12 +3,12 @@
 No I/O: messages in, books out. Numbers are `Decimal`, exactly as the service printed them.
 """
 
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from time import time_ns
 from typing import Any
 
 from onebook.clock import iso_us
@@ -61,7 +61,10 @@ class BookView(OrderBookState):
         """`timestamp` in microseconds since 1970; 0 before the first update."""
         if not self.timestamp:
             return 0
-        return (datetime.fromisoformat(self.timestamp) - EPOCH) // timedelta(microseconds=1)
+        time = datetime.fromisoformat(self.timestamp)
+        if time.tzinfo is None:  # of a service with `gateway.reference_compatible`
+            time = time.replace(tzinfo=UTC)
+        return (time - EPOCH) // timedelta(microseconds=1)
 
     @property
     def best_bid(self) -> BookLevel | None:
@@ -107,7 +110,7 @@ class BookView(OrderBookState):
         self.market_stats, self.states = {}, {}
         self.stale_exchanges = []
         self.ages, self.coverage, self.fills = {}, {}, {}
-        self.timestamp = iso_us(time.time_ns() // 1_000)
+        self.timestamp = iso_us(time_ns() // 1_000)
         self.update_number = 0
 
     def _take(self, message: dict[str, Any], *, changed: bool) -> None:

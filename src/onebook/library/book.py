@@ -226,7 +226,7 @@ class OrderBooks:
         self._engine, self._sources = None, []
         await self._stack.aclose()
 
-    def __aiter__(self) -> AsyncIterator[BookUpdate]:
+    def __aiter__(self) -> BookUpdates:
         """Iterate over updates: the current state of every book, then each change."""
         engine = self._opened_here()
         return self._kept(BookUpdates(self._sources, self._options, engine.clock))

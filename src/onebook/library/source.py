@@ -279,6 +279,10 @@ class BookUpdates(Reading, AsyncIterator[BookUpdate]):
         super().close()
         self._notify()
 
+    async def aclose(self) -> None:
+        """End the iteration."""
+        self.close()
+
     def _notify(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
