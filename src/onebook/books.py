@@ -19,7 +19,8 @@ from onebook.core.types import (
     ChecksumOrder,
     LevelError,
 )
-from onebook.exchanges.kit import Delta, Snapshot, Verify
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook, Verify
+from onebook.fusing import Fusing, TopCounts
 from onebook.model import Health, Instrument, Reason
 
 # A checksum of the best levels, to recognise an unchanged book.
@@ -84,7 +85,8 @@ class LiveBook:
     change, both in monotonic seconds. `reason` is the code why the book is not live (None while it
     is), `detail` describes the case. `frozen_top` is the checksum of the best levels at the start
     of a silence: until `frozen_until` a resync with the same levels does not make the book live.
-    `window` is the number of levels a side that the exchange keeps updated, 0 for all. The identity
+    `window` is the number of levels a side that the exchange keeps updated, 0 for all. `fusing`
+    decides which fast top is shown; None if the exchange sends none. The identity
     guard (`streams.identity`) sets `mark`; `agreed_at`, since when the book agrees with the others;
     and `twins`, other books with the same levels and the time of the last equal check.
     """
@@ -96,6 +98,7 @@ class LiveBook:
         "detail",
         "frozen_top",
         "frozen_until",
+        "fusing",
         "health",
         "instrument",
         "mark",
@@ -105,10 +108,17 @@ class LiveBook:
         "window",
     )
 
-    def __init__(self, instrument: Instrument, levels_max: int, window: int = 0) -> None:
+    def __init__(
+        self,
+        instrument: Instrument,
+        levels_max: int,
+        window: int = 0,
+        tops: TopCounts | None = None,
+    ) -> None:
         self.instrument = instrument
         self.core = Book(levels_max)
         self.window = window
+        self.fusing = None if tops is None else Fusing(tops)
         self.health = Health.SYNCING
         self.reason: Reason | None = Reason.SUBSCRIBING
         self.detail = ""
@@ -166,12 +176,20 @@ class Books:
             self._on_health = chain(self._on_health, on_health)
 
     def open(
-        self, instrument: Instrument, *, levels_max: int = LEVELS_MAX, window: int = 0
+        self,
+        instrument: Instrument,
+        *,
+        levels_max: int = LEVELS_MAX,
+        window: int = 0,
+        tops: TopCounts | None = None,
     ) -> LiveBook:
-        """Return the book of `instrument`; a new one is syncing."""
+        """Return the book of `instrument`; a new one is syncing.
+
+        `tops` counts the exchange's fast best prices, which are then shown over the levels.
+        """
         book = self._books.get(instrument)
         if book is None:
-            book = self._books[instrument] = LiveBook(instrument, levels_max, window)
+            book = self._books[instrument] = LiveBook(instrument, levels_max, window, tops)
             self._by_symbol.setdefault(instrument.symbol, {})[instrument] = book
         return book
 
@@ -222,10 +240,27 @@ class Books:
         if reason is not None:
             return self._invalidate(book, Reason(reason), now)
         book.updated_at = now
+        fusing = book.fusing
+        if fusing is not None:
+            fusing.changed(book.core, delta.sequence)
         on_changed = self._on_changed  # a local, as in `FeedSession.received`
         if on_changed is not None:
             on_changed(book)
         return None
+
+    def top(self, top: TopOfBook) -> bool:
+        """Show a newer best bid and ask over the levels of a live book; return whether it did.
+
+        It neither makes a book live nor proves that its levels arrive: `updated_at` stays.
+        """
+        book = self._books.get(top.instrument)
+        if book is None or book.health is not LIVE or book.fusing is None:
+            return False
+        if not book.fusing.top(book.core, top):
+            return False
+        if self._on_changed is not None:
+            self._on_changed(book)
+        return True
 
     def _unfreeze(self, book: LiveBook) -> Reason | None:
         """Unfreeze a book that changed; the returned reason requests its resync."""
@@ -273,6 +308,8 @@ class Books:
                 return self._invalidate(book, Reason.SILENT, now, SAME_BOOK)
             book.frozen_top = None
         book.updated_at = now
+        if book.fusing is not None:
+            book.fusing.filled(book.core, snapshot.sequence)
         if book.health is not LIVE:
             self._move(book, Event.FILLED, None, now)
         if self._on_changed is not None:

@@ -117,6 +117,11 @@ EXCHANGE_SLOW_DOWNS: Final = Counter(
 EXCHANGE_PAUSES: Final = Counter(
     "onebook_exchange_pauses", "Pauses of reading because frames arrived too fast.", ["exchange"]
 )
+EXCHANGE_TOPS: Final = Counter(
+    "onebook_exchange_tops",
+    "Best prices of a faster channel than the depth, by what became of them.",
+    ["exchange", "outcome"],
+)
 EXCHANGE_LATENCY: Final = Histogram(
     "onebook_exchange_latency_seconds",
     "Arrival time minus the exchange's timestamp of a message, sampled; negative values are "

@@ -10,6 +10,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Connector, Exchange, Output, ProtocolError, Send, Unnamed
 from onebook.simulator import DIALECTS
 from onebook.simulator.kit import (
+    TOP,
     ChannelKey,
     Dialect,
     Dropped,
@@ -182,7 +183,7 @@ class Venue:
             session, _ = self._opened()
             for request in self._requests([native]):
                 self._aside(request, session)
-            keys |= {key.native: key for key in session.topics.values()}
+            keys |= {key.native: key for key in session.topics.values() if key.depth != TOP}
         return keys
 
     def window(self, native: str) -> PublishedBook:

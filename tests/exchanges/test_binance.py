@@ -27,6 +27,7 @@ from onebook.exchanges.kit import (
     Send,
     Snapshot,
     StreamPosition,
+    TopOfBook,
     Unnamed,
     join_by_rest,
 )
@@ -83,23 +84,25 @@ def summary(outputs: tuple[Output, ...]) -> list[object]:
     ]
 
 
-def test_subscribes_many_in_one_frame_and_no_more_than_200() -> None:
+def test_subscribes_many_in_one_frame_and_no_more_than_100() -> None:
     instruments = [Instrument("binance", f"C{rank}/USDT", f"C{rank}USDT") for rank in range(401)]
     frames = [
         json.loads(out.frame)
         for out in SeededEngine(BOOKS, instruments).opened()
         if type(out) is Send
     ]
-    assert [len(frame["params"]) for frame in frames] == [200, 200, 1]
-    assert [frame["id"] for frame in frames] == [1, 2, 3]
+    assert [len(frame["params"]) for frame in frames] == [200] * 4 + [2]
+    assert [frame["id"] for frame in frames] == [1, 2, 3, 4, 5]
     assert frames[0]["method"] == "SUBSCRIBE"
-    assert frames[0]["params"][0] == "c0usdt@depth@100ms"
+    assert frames[0]["params"][:2] == ["c0usdt@depth@100ms", "c0usdt@bookTicker"]
 
 
 def test_the_body_is_asked_for_when_the_stream_is_confirmed() -> None:
     connector = SeededEngine(BOOKS, [BTC])
     (asked,) = connector.opened()
-    assert asked == Sent(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":1}')
+    assert asked == Sent(
+        b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@bookTicker"],"id":1}'
+    )
     assert connector.received(ACK) == (Acknowledged(BTC), FETCH_BTC)
     assert connector.received(ACK) == EXPECTED, "an answer counts once"
 
@@ -214,7 +217,9 @@ def test_a_resync_before_the_confirmation_asks_for_the_stream_again() -> None:
     connector = SeededEngine(BOOKS, [BTC])
     connector.opened()
     (asked,) = connector.resync([BTC])
-    assert asked == Sent(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
+    assert asked == Sent(
+        b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@bookTicker"],"id":2}'
+    )
     assert connector.received(b'{"result":null,"id":2}') == (Acknowledged(BTC), FETCH_BTC)
     assert connector.received(ACK) == EXPECTED, "the book is on its way already"
 
@@ -331,10 +336,14 @@ def test_a_resync_does_not_forget_how_far_the_stream_had_delivered() -> None:
 def test_a_dead_stream_is_left_and_subscribed_anew() -> None:
     connector = joined(100)
     (left,) = connector.invalidate(BTC)
-    assert left == Sent(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
+    assert left == Sent(
+        b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@bookTicker"],"id":2}'
+    )
     assert connector.received(b'{"result":null,"id":2}') == EXPECTED
     (asked,) = connector.resync([BTC])
-    assert asked == Sent(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":3}')
+    assert asked == Sent(
+        b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@bookTicker"],"id":3}'
+    )
     assert connector.received(b'{"result":null,"id":3}') == (Acknowledged(BTC), FETCH_BTC)
     connector.fetched(BTC, body(120))
     assert connector.position(BTC) is StreamPosition.UNPROVEN
@@ -450,7 +459,9 @@ def test_what_a_live_book_shows_is_a_state_of_the_exchange_down_to_its_last_leve
 def test_removing_unsubscribes_and_its_answer_says_nothing() -> None:
     connector = acknowledged(BTC, ETH)
     (asked,) = connector.remove([BTC])
-    assert asked == Sent(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
+    assert asked == Sent(
+        b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@bookTicker"],"id":2}'
+    )
     assert connector.received(b'{"result":null,"id":2}') == EXPECTED
     assert connector.received(event(1, 2)) == ()
     assert connector.fetched(BTC, body(1)) == ()
@@ -577,3 +588,32 @@ def test_rows_of_derivatives_are_no_instruments() -> None:
     }
     margin = row | {"isSpotTradingAllowed": False}
     assert EXCHANGE.parse_instruments(json.dumps({"symbols": [row, margin]}).encode()) == []
+
+
+TICKER = (
+    b'{"stream":"btcusdt@bookTicker","data":{"u":50093239212,"s":"BTCUSDT","b":"61837.63000000",'
+    b'"B":"3.78826000","a":"61837.64000000","A":"1.54698000"}}'
+)
+
+
+def test_a_book_ticker_is_a_top_of_the_numbers_of_the_depth() -> None:
+    """A frame that was recorded on 2024-08-08."""
+    read = acknowledged(BTC).reader()
+    assert read(TICKER) == TopOfBook(
+        BTC, 50093239212, b'[["61837.63000000","3.78826000"]]', b'[["61837.64000000","1.54698000"]]'
+    )
+
+
+def test_a_book_ticker_of_a_removed_book_is_late() -> None:
+    connector = acknowledged(BTC, ETH)
+    connector.remove([BTC])
+    assert connector.reader()(TICKER) is None
+    assert connector.received(TICKER) == ()
+
+
+def test_a_damaged_book_ticker_names_its_book() -> None:
+    connector = acknowledged(BTC)
+    damaged = TICKER.replace(b'"u":50093239212', b'"u":"x"')
+    with pytest.raises(ProtocolError) as caught:
+        connector.received(damaged)
+    assert caught.value.instrument == BTC

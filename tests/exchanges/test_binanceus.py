@@ -27,7 +27,7 @@ ACK = b'{"result":null,"id":1}'
 UNKNOWN_FRAMES = (
     b'{"stream":"btcusdt@trade","data":{"e":"trade","E":123456789,"s":"BNBBTC","t":12345}}',
     b'{"stream":"!ticker@arr","data":[{"e":"24hrTicker","s":"BNBBTC"}]}',
-    b'{"stream":"bnbusdt@bookTicker","data":{"u":400900217,"s":"BNBUSDT","b":"25.3","B":"31"}}',
+    b'{"stream":"bnbusdt@trade","data":{"e":"trade","s":"BNBUSDT","t":12345,"p":"25.3","q":"31"}}',
     b'{"result":["btcusdt@aggTrade"],"id":99}',
 )
 EVENT = (
@@ -42,7 +42,7 @@ BODY = (
 
 def test_the_page_s_frames_join_the_page_s_body_which_costs_its_weight() -> None:
     connector = EXCHANGE.connector([BNB])
-    asked = b'{"method":"SUBSCRIBE","params":["bnbbtc@depth@100ms"],"id":1}'
+    asked = b'{"method":"SUBSCRIBE","params":["bnbbtc@depth@100ms","bnbbtc@bookTicker"],"id":1}'
     assert connector.opened() == (Sent(asked),)
     fetch = Fetch(BNB, "/api/v3/depth?symbol=BNBBTC&limit=1000", 10)
     assert connector.received(ACK) == (Acknowledged(BNB), fetch)

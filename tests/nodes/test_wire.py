@@ -13,7 +13,7 @@ from onebook import core
 from onebook.books import Books, LiveBook
 from onebook.core import reference
 from onebook.core.types import LEVELS_MAX, PAIRS
-from onebook.exchanges.kit import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
 from onebook.nodes.wire import snapshot_of_book
@@ -27,20 +27,31 @@ def text(rows):
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_a_delta_comes_back_with_the_text_and_shape_of_the_exchange(shape):
-    delta = Delta(BTC, Raw(b'[["1","2"]]'), b"[[3,4]]", shape)
+    delta = Delta(BTC, Raw(b'[["1","2"]]'), b"[[3,4]]", shape, sequence=2**63 - 1)
     frame = wire.frame_of(wire.delta_frame(2**63 - 1, 7, 9, delta))
     assert (frame.kind, frame.node, frame.epoch, frame.seq) == (wire.Kind.DELTA, 2**63 - 1, 7, 9)
     back = wire.delta_of(frame, BTC)
+    assert type(back) is Delta
     assert (back.bids, back.asks, back.shape) == (b'[["1","2"]]', b"[[3,4]]", shape)
+    assert back.sequence == 2**63 - 1
+
+
+def test_a_top_comes_back():
+    top = TopOfBook(BTC, 7, b'[["1","2"]]', b"[]")
+    frame = wire.frame_of(wire.delta_frame(1, 2, 3, top))
+    assert frame.kind is wire.Kind.TOP
+    assert wire.delta_of(frame, BTC) == top
 
 
 @pytest.mark.parametrize("rows", [1, 20_000])
 def test_a_snapshot_comes_back_and_a_long_one_is_deflated(rows):
     bids = text((str(each + 1), "1.5") for each in range(rows))
-    payload = wire.snapshot_frame(1, 2, 3, Snapshot(BTC, bids, b"[]", PAIRS, 50), age_ms=70)
+    payload = wire.snapshot_frame(
+        1, 2, 3, Snapshot(BTC, bids, b"[]", PAIRS, 50, sequence=9), age_ms=70
+    )
     snapshot, age_ms = wire.snapshot_of(wire.frame_of(payload), BTC)
     assert (snapshot.bids, snapshot.asks, snapshot.shape) == (bids, b"[]", PAIRS)
-    assert (snapshot.levels_asked, age_ms) == (50, 70)
+    assert (snapshot.levels_asked, snapshot.sequence, age_ms) == (50, 9, 70)
     assert len(payload) < 200_000
 
 
@@ -53,6 +64,7 @@ WHOLE = (
     wire.snapshot_frame(1, 2, 3, Snapshot(BTC, b'[["1","2"]]', b"[]", PAIRS)),
     wire.snapshot_frame(1, 2, 3, Snapshot(BTC, b"[" + b" " * 70_000 + b"]", b"[]", PAIRS)),
     wire.delta_frame(1, 2, 3, Delta(BTC, b'[["1","2"]]', b"[]", PAIRS)),
+    wire.delta_frame(1, 2, 3, TopOfBook(BTC, 7, b'[["1","2"]]', b"[]")),
     wire.health_frame(1, 2, 3, Health.STALE, None, ""),
     wire.mark_frame(1, 2, 3),
 )
@@ -81,8 +93,8 @@ def test_damaged_bytes_are_read_or_refused_with_the_one_error(payload, data):
 
 
 def test_another_version_is_refused():
-    with pytest.raises(wire.WireError, match="version 2"):
-        wire.frame_of(b"\x02" + WHOLE[0][1:])
+    with pytest.raises(wire.WireError, match="version 3"):
+        wire.frame_of(b"\x03" + WHOLE[0][1:])
 
 
 rows_of = st.lists(st.tuples(st.sampled_from(PRICES), st.sampled_from(AMOUNTS)), max_size=12)

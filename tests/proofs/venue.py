@@ -11,6 +11,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import BookChannel, Exchange, LossDetection
 from onebook.simulator import DIALECTS
 from onebook.simulator.kit import (
+    ChannelKey,
     Dropped,
     ExchangeBoard,
     Frame,
@@ -47,7 +48,7 @@ class State(NamedTuple):
     """What a book was from a moment on: amounts by price, in units of lot and tick."""
 
     since_s: float
-    update: int
+    number: int
     bids: dict[int, int]
     asks: dict[int, int]
 
@@ -93,6 +94,7 @@ class Venue:
             faults += SEEN_BY_CHECKSUM
         self._faults = faults
         self._held: dict[PublishedBook, str] = {}
+        self._late_tops: dict[ChannelKey, list[Frame]] = {}
         self._listings = {listing.symbol: listing for listing in kind.listings}
 
     def units(self, symbol: str) -> tuple[int, int]:
@@ -105,12 +107,28 @@ class Venue:
         if not self.publishing:
             return
         windows = self._board.windows()
-        for _ in self._market.step(self.name, {each.listing.symbol for each in windows}):
-            pass
+        for _ in range(self._dialect.rules.states):
+            for _ in self._market.step(self.name, {each.listing.symbol for each in windows}):
+                pass
+            for key, frame in self._board.collect(self._dialect, self._now()):
+                self._tell_top(key, frame)
+            self.observe_all()
         for channel in windows:
             self.observe(channel)
             while (changes := channel.advance()) is not None:
                 self._tell(channel, changes)
+
+    def _tell_top(self, key: ChannelKey, frame: Frame) -> None:
+        """Send a best price; each stands alone, so that it may be lost, doubled or late."""
+        frames = [*self._late_tops.pop(key, ()), frame]
+        if self._rng.random() < self.fault_share:
+            kind = self._rng.choice(("lost", "doubled", "late"))
+            if kind == "late":
+                self._late_tops[key] = frames
+            frames = frames * 2 if kind == "doubled" else []
+        for client in self.front.clients:
+            if key in client.session.topics.values():
+                self.front.send(client, client.session.formed(list(frames), frame))
 
     def _tell(self, channel: PublishedBook, changes: TextChanges) -> None:
         case = Case(self._dialect, channel, changes, self._board.listings, self._now())
@@ -124,8 +142,8 @@ class Venue:
     def observe(self, channel: PublishedBook) -> None:
         """Keep what the book is now, if that is new."""
         states = self.history.setdefault(channel.listing.symbol, deque(maxlen=HISTORY_MAX))
-        if not states or states[-1].update != channel.updates:
-            states.append(State(self._clock.now_s, channel.updates, *channel.levels()))
+        if not states or states[-1].number != channel.sequence:
+            states.append(State(self._clock.now_s, channel.sequence, *channel.levels()))
 
     def observe_all(self) -> None:
         """Keep what every book is now."""

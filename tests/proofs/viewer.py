@@ -10,6 +10,7 @@ from proofs.clock import seconds
 from proofs.venue import State, Venue
 
 CHECKSUM_LEVELS = 25
+STATES_APART_MAX = 40  # of a top and the depth below it
 
 Amounts = dict[str, Decimal]  # by exchange
 Side = dict[Decimal, Amounts]
@@ -105,11 +106,32 @@ class Viewer:
             max(shown.asks) * ticks if len(shown.asks) >= self.key.options.depth else float("inf"),
         )
         ended_s = float("inf")
-        for state in reversed(states):
+        newest_first = list(reversed(states))
+        for at, state in enumerate(newest_first):
             if _agrees(state, levels, bounds):
                 return ended_s
+            if venue.exchange.tops and _has_top(state, levels):
+                older = newest_first[at : at + STATES_APART_MAX]
+                if any(_agrees(_fused(state, depth), levels, bounds) for depth in older):
+                    return ended_s
             ended_s = state.since_s
         return None
+
+
+def _has_top(state: State, levels: list) -> bool:
+    """Whether the best shown levels are a state's best."""
+    shown = max(levels[0].items(), default=None), min(levels[1].items(), default=None)
+    return shown == (max(state.bids.items(), default=None), min(state.asks.items(), default=None))
+
+
+def _fused(newer: State, depth: State) -> State:
+    """The top of one state over what is strictly worse in an older one."""
+    bid, ask = max(newer.bids, default=0), min(newer.asks, default=0)
+    bids = {price: amount for price, amount in depth.bids.items() if price < bid}
+    asks = {price: amount for price, amount in depth.asks.items() if price > ask}
+    bids = {bid: newer.bids[bid]} | bids if bid else {}
+    asks = {ask: newer.asks[ask]} | asks if ask else {}
+    return State(newer.since_s, newer.number, bids, asks)
 
 
 def _agrees(state: State, levels: list, bounds: tuple) -> bool:

@@ -30,6 +30,7 @@ class Desk:
         self.session = SimulatedSession(path, now_s=self.now.s)
         self.session.requests = Windows(kind.rules.requests)
         self.board.sessions.append(self.session)
+        self.tops: list[Frame] = []  # of the last step
         self.greeting = [_decoded(f) for f in self.dialect.opened(self.session, self.now)]
 
     def say(self, message: Any) -> list[Any]:
@@ -44,11 +45,15 @@ class Desk:
         return answer if answer is None else (answer.status, json.loads(answer.body))
 
     def step(self, fault: str = "") -> list[Frame]:
-        """Move the market; the frames of every followed window."""
+        """Move the market; the frames of every followed window. Best prices go to `tops`."""
         self.market.move()
         followed = self.board.followed()
-        for _ in self.market.step(self.name, {c.listing.symbol for c in followed}):
-            pass
+        self.tops = []
+        for _ in range(self.dialect.rules.states):
+            for _ in self.market.step(self.name, {c.listing.symbol for c in followed}):
+                pass
+            tops = self.board.collect(self.dialect, self.now)
+            self.tops += [frame for key, frame in tops if key in self.session.topics.values()]
         frames: list[Frame] = []
         for channel in followed:
             while (changes := channel.advance()) is not None:

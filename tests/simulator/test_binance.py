@@ -99,3 +99,17 @@ def test_only_depth_frames_name_a_book() -> None:
     for other in ('{"data":{"e":"trade","s":"A"}}', '{"result":null}', "x", '{"data":1}'):
         assert Binance.native_of(other) is None
     assert Desk("binance").dialect.heartbeat(Desk("binance").session, Desk("binance").now) == []
+
+
+def test_tops_lead_the_depth_and_have_its_numbers() -> None:
+    desk = Desk("binance", "/stream?streams=btcusdt@depth@100ms/btcusdt@bookTicker")
+    [depth] = (json.loads(frame)["data"] for frame in desk.step())
+    tops = [json.loads(frame)["data"] for frame in desk.tops]
+    numbers = [each["u"] for each in tops]
+    assert len(tops) == 3
+    assert numbers == sorted(numbers)
+    assert depth["U"] <= numbers[0]
+    assert numbers[-1] == depth["u"]
+    body = desk.get("/api/v3/depth", symbol="BTCUSDT")[1]
+    last = tops[-1]
+    assert [[last["b"], last["B"]], [last["a"], last["A"]]] == [body["bids"][0], body["asks"][0]]

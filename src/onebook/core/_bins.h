@@ -28,10 +28,12 @@ static inline uint64_t high_word(wide value) { return (uint64_t)(value >> 64); }
 
 static inline uint64_t low_word(wide value) { return (uint64_t)value; }
 
-/* Begin at the best level; prices get `moved` more decimals. */
-static inline void bins_open(Bins *bins, const Side *levels, int side, int moved, wide step) {
+/* Begin at the best level, or at the top that lies over it; prices get `moved` more decimals. */
+static inline void bins_open(
+    Bins *bins, const Side *levels, const Level *top, int side, int moved, wide step
+) {
     memset(bins, 0, sizeof(*bins));
-    bins->more = walk_open(&bins->walk, levels);
+    bins->more = walk_open_under(&bins->walk, levels, top);
     bins->rising = side != 0;
     bins->unit = power10[moved];
     bins->step = step;

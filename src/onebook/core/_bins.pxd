@@ -3,7 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from onebook.core._digits cimport wide
-from onebook.core._side cimport Side
+from onebook.core._side cimport Level, Side
 
 cdef extern from "_bins.h" nogil:
     ctypedef struct Bin:
@@ -16,5 +16,7 @@ cdef extern from "_bins.h" nogil:
     wide wide_of(uint64_t high, uint64_t low)
     uint64_t high_word(wide value)
     uint64_t low_word(wide value)
-    void bins_open(Bins *bins, const Side *levels, int side, int moved, wide step)
+    void bins_open(
+        Bins *bins, const Side *levels, const Level *top, int side, int moved, wide step
+    )
     bint bins_next(Bins *bins, Bin *bin)

@@ -36,7 +36,7 @@ from onebook.core._scan cimport (
     Row, Rows, Scan, scan_close, scan_open,
 )
 from onebook.core._side cimport (
-    Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
+    Level, Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
     side_set, walk_next, walk_open,
 )
 
@@ -75,6 +75,8 @@ cdef class Book:
     cdef Side sides[2]  # bids; asks, by negated price
     cdef readonly int price_scale
     cdef readonly int amount_scale
+    cdef readonly bint overlaid
+    cdef Level tops[2]  # overlaid on the levels; an amount of 0 for an empty side
     cdef int price_decimals  # the most seen in the exchange's text since the last snapshot
     cdef int amount_decimals
     cdef int levels_max
@@ -101,6 +103,7 @@ cdef class Book:
         self.price_scale = self.amount_scale = 0
         self.price_decimals = self.amount_decimals = 0
         self.bounds[0] = self.bounds[1] = INT64_MIN
+        self.overlaid = False
 
     def replace(self, bids, asks, shape=PAIRS, Py_ssize_t levels_asked=0):
         """Replace the book, skipping levels without an amount; return what `apply` returns.
@@ -108,9 +111,12 @@ cdef class Book:
         A side with as many levels as were requested (0: without a limit) ends at its horizon.
         """
         cdef Scan scan
+        cdef int price_scale = self.price_scale, amount_scale = self.amount_scale
         scan_open(&scan)
         try:
             self.read(&scan, bids, asks, shape_of(shape), True)
+            if price_scale != self.price_scale or amount_scale != self.amount_scale:
+                self.overlaid = False
             self.begin(&scan, levels_asked)
             self.put(&scan, True)
         finally:
@@ -132,6 +138,41 @@ cdef class Book:
         finally:
             scan_close(&scan)
         return self.check_top()
+
+    def overlay(self, bids, asks, shape=PAIRS):
+        """Show this best bid and ask over the levels in merged views: see `reference`."""
+        cdef Scan scan
+        cdef const Shape *form = shape_of(shape)
+        scan_open(&scan)
+        try:
+            read_sides(&scan, bids, asks, form, self.price_scale, self.amount_scale)
+            if scan.sides[0].count > 1 or scan.sides[1].count > 1:
+                raise LevelError("A top has more than one level a side.")
+            if scan.columns[PRICE].misfit or scan.columns[AMOUNT].misfit:
+                self.rescale(&scan, bids, asks, form, False)
+            return self.cover(&scan)
+        finally:
+            scan_close(&scan)
+
+    def uncover(self):
+        """Drop the overlaid best bid and ask."""
+        self.overlaid = False
+
+    def overlay_agrees(self):
+        """Whether the overlaid best bid and ask are those of the levels."""
+        cdef int side
+        cdef const Level *best
+        for side in range(2):
+            if self.tops[side].amount and self.tops[side].key < self.bounds[side]:
+                continue  # beyond the horizon nothing is known
+            if self.sides[side].count == 0:
+                if self.tops[side].amount:
+                    return False
+                continue
+            best = side_best(&self.sides[side])
+            if best.amount != self.tops[side].amount or best.key != self.tops[side].key:
+                return False
+        return self.overlaid
 
     @property
     def bid_count(self):
@@ -221,7 +262,8 @@ cdef class Book:
         if side != 0 and side != 1:
             raise IndexError("A book has the sides 0 and 1.")
         bins_open(
-            &bins, &self.sides[side], side, REFERENCE_SCALE - self.price_scale,
+            &bins, &self.sides[side], &self.tops[side] if self.overlaid else NULL, side,
+            REFERENCE_SCALE - self.price_scale,
             wide_of(step >> 64, step & 0xFFFFFFFFFFFFFFFF),
         )
         binned = []
@@ -294,6 +336,27 @@ cdef class Book:
             self.mid = (<double>bid + <double>ask) / 2 / unit
         return None
 
+    cdef str cover(self, const Scan *scan):
+        """Take a top that was read, unless it is crossed or an absurd jump."""
+        cdef int side
+        cdef double mid = self.mid * <double>power10[self.price_scale]
+        self.overlaid = False
+        for side in range(2):
+            self.tops[side].key = self.tops[side].amount = 0
+            if scan.sides[side].count:
+                self.tops[side].key = scan.sides[side].rows[0].price * (-1 if side else 1)
+                self.tops[side].amount = scan.sides[side].rows[0].amount
+        cdef int64_t bid = self.tops[0].key if self.tops[0].amount else 0
+        cdef int64_t ask = -self.tops[1].key if self.tops[1].amount else INT64_MAX
+        if bid >= ask:
+            return CROSSED
+        if mid > 0 and (
+            <double>bid > mid * ABSURD_TIMES or <double>ask * ABSURD_TIMES < mid
+        ):
+            return ABSURD
+        self.overlaid = True
+        return None
+
     cdef list levels(self, int side, Py_ssize_t count):
         cdef Walk walk
         cdef bint more = walk_open(&walk, &self.sides[side])
@@ -342,6 +405,11 @@ cdef class Book:
             side_scale(&self.sides[side], prices, amounts)
             if self.bounds[side] != INT64_MIN:
                 self.bounds[side] *= prices
+            if llabs(self.tops[side].key) > prices_max or self.tops[side].amount > amounts_max:
+                self.overlaid = False
+            if self.overlaid:
+                self.tops[side].key *= prices
+                self.tops[side].amount *= amounts
         return 0
 
     cdef void begin(self, const Scan *scan, Py_ssize_t levels_asked) noexcept:

@@ -35,6 +35,7 @@ typedef struct {
 
 typedef struct { /* one live book */
     const Side *sides;
+    const Level *tops; /* that lie over the sides; NULL without */
     int price_scale;
     int amount_scale;
     int member;
@@ -142,7 +143,10 @@ static inline bool cursors_open(
         const Source *source = &sources[at];
         Cursor *cursor = &cursors->cursors[cursors->count];
         int64_t key;
-        if (!walk_open(&cursor->walk, &source->sides[side])) continue;
+        if (!walk_open_under(
+                &cursor->walk, &source->sides[side], source->tops ? &source->tops[side] : NULL
+            ))
+            continue;
         cursor->keys = (int64_t)power10[price_scale - source->price_scale];
         cursor->amounts = (int64_t)power10[amount_scale - source->amount_scale];
         cursor->key_max = (int64_t)power10[KEY_DIGITS - price_scale + source->price_scale] - 1;

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from onebook.core._side cimport Side
+from onebook.core._side cimport Level, Side
 
 cdef extern from "_merge.h" nogil:
     enum: MEMBERS_MAX
@@ -22,6 +22,7 @@ cdef extern from "_merge.h" nogil:
 
     ctypedef struct Source:
         const Side *sides
+        const Level *tops
         int price_scale
         int amount_scale
         int member

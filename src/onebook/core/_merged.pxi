@@ -136,6 +136,7 @@ cdef class MergedBooks:
                 book = candidate
                 source = &self.sources[live]
                 source.sides = book.sides
+                source.tops = book.tops if book.overlaid else NULL
                 source.price_scale = book.price_scale
                 source.amount_scale = book.amount_scale
                 source.member = member

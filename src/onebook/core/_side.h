@@ -40,6 +40,7 @@ typedef struct {
 typedef struct { /* from the best level of a side to its worst */
     const Level *level;
     const Level *first; /* of the block that `level` is in */
+    const Level *under; /* where to go on in `block` after an overlaid top; NULL behind it */
     Block **block;
     Block **block_first;
 } Walk;
@@ -54,6 +55,7 @@ static inline bool walk_open(Walk *walk, const Side *side) {
     if (side->block_count == 0) return false;
     walk->block_first = side->blocks;
     walk->block = side->blocks + (side->block_count - 1);
+    walk->under = NULL;
     walk_enter(walk);
     return true;
 }
@@ -62,6 +64,12 @@ static inline bool walk_open(Walk *walk, const Side *side) {
 static inline bool walk_next(Walk *walk) {
     if (walk->level > walk->first) {
         walk->level--;
+        return true;
+    }
+    if (walk->under != NULL) {
+        walk->level = walk->under;
+        walk->first = walk->block[0]->levels;
+        walk->under = NULL;
         return true;
     }
     if (walk->block == walk->block_first) return false;
@@ -181,6 +189,27 @@ static inline int32_t block_find(const Block *block, int64_t key) {
     below = base[0].key < key;
     below += base[1].key < key;
     return (int32_t)(base - &block->levels[0] + below);
+}
+
+/* Stand on a top that lies over the side: the levels below are the strictly worse ones.
+ *
+ * Without a top (NULL) it is `walk_open`; a top without an amount says that the side is empty.
+ */
+static inline bool walk_open_under(Walk *walk, const Side *side, const Level *top) {
+    int32_t at, position;
+    if (top == NULL) return walk_open(walk, side);
+    if (top->amount == 0) return false;
+    walk->level = walk->first = top; /* like a block of one level */
+    walk->under = NULL;
+    walk->block = walk->block_first = side->blocks;
+    if (side->block_count == 0) return true;
+    at = block_of(side, top->key);
+    position = block_find(side->blocks[at], top->key);
+    if (position == 0 && at-- > 0) position = side->blocks[at]->count;
+    if (position == 0) return true;
+    walk->block = side->blocks + at;
+    walk->under = &side->blocks[at]->levels[position - 1];
+    return true;
 }
 
 /* Join block `at` with the one before it. */

@@ -19,6 +19,7 @@ cdef extern from "_side.h" nogil:
         const Level *level
 
     bint walk_open(Walk *walk, const Side *side)
+    bint walk_open_under(Walk *walk, const Side *side, const Level *top)
     bint walk_next(Walk *walk)
     void side_clear(Side *side)
     void side_free(Side *side)

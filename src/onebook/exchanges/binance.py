@@ -1,4 +1,4 @@
-"""Binance spot: the whole book as diffs every 100 ms, seeded by REST.
+"""Binance spot: the whole book as diffs every 100 ms, seeded by REST; the best price at once.
 
 Page: https://developers.binance.com/docs/binance-spot-api-docs/web-socket-streams
 (how to keep a local book: section "How to manage a local order book correctly").
@@ -14,6 +14,8 @@ Frames of the combined stream:
 
     {"stream":"bnbbtc@depth@100ms","data":{"e":"depthUpdate","E":1672515782136,"s":"BNBBTC",
      "U":157,"u":160,"b":[["0.0024","10"]],"a":[["0.0026","100"]]}}     a delta; "0" removes
+    {"stream":"bnbbtc@bookTicker","data":{"u":158,"s":"BNBBTC","b":"0.0024","B":"10",
+     "a":"0.0026","A":"100"}}                                     the best bid and ask, whole
     {"result":null,"id":1}                                               a request was accepted
     {"code":2,"msg":"Invalid request: ...","id":1}                       a request was refused
     {"error":{"code":2,"msg":"Invalid request: ..."},"id":1}             the same, newer servers
@@ -21,6 +23,11 @@ Frames of the combined stream:
 
 The address must be that of combined streams (`/stream`): below `/ws` events come without `stream`
 and `data`, which are not followed.
+
+Both streams count with one counter: `u` of a `bookTicker` is the number of the last change that it
+contains. It names no time, is sent at each change of the best price or its amount, may leave out
+short-lived states, and proves nothing about the depth (`onebook.fusing`). In recordings of both
+channels (BTCUSDT, ETHUSDT, 2024-08-08) all tops that share a number with the depth are equal to it.
 
 REST body, `/api/v3/depth`: {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":[["0.0026","100"]]}
 
@@ -66,6 +73,8 @@ from onebook.exchanges.kit import (
     verbs,
 )
 
+BEST_PRICES: Final = "@bookTicker"
+STREAMS: Final = ("@depth@100ms", BEST_PRICES)
 SEED_LEVELS: Final = 1_000
 SEED_PATH: Final = "/api/v3/depth?symbol={symbol}&limit={levels}"
 SEED_WEIGHT: Final = 50
@@ -93,7 +102,7 @@ def control(frame: bytes) -> Event:
     event = message.data if isinstance(message.data, dict) else bare
     if event.get("e") == "serverShutdown":
         return Closing("the exchange announced a shutdown of this server")
-    if event.get("e") == "depthUpdate":
+    if event.get("e") == "depthUpdate" or "B" in event:
         return BookFrame(text_in(event, "s"))
     if message.error or message.code is not None:
         return RequestRejected(message.error.msg if message.error else message.msg, message.id)
@@ -102,7 +111,7 @@ def control(frame: bytes) -> Event:
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
     """Encode a request to subscribe or unsubscribe books."""
-    streams = [f"{name.lower()}@depth@100ms" for name in names]
+    streams = [f"{name.lower()}{each}" for name in names for each in STREAMS]
     return {"method": verb, "params": streams, "id": number}
 
 
@@ -119,11 +128,11 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    combined_updates("depthUpdate"),
+    combined_updates("depthUpdate", BEST_PRICES),
     control,
     *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"),
     join_by_rest(SEED_PATH, SEED_LEVELS, weight=SEED_WEIGHT),
-    names_per_request=200,
+    names_per_request=100,  # of two streams each
     seed=msgspec.json.Decoder(DepthBody).decode,
 )
 
@@ -137,6 +146,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=100,
+    tops=True,
     limits=ExchangeLimits(
         topics=200,  # of 1024: a lost socket must not cost an hour of REST budget
         messages=(Limit(5, 1.0),),  # over it is a disconnect, repeated a ban

@@ -19,8 +19,9 @@ Books are thin: many have fewer levels than the body, and change once in minutes
 Compared in 2026-11: ccxt and GoCryptoTrader have the same host, and nothing newer than the pages
 was found.
 
-Unconfirmed: the limit of connection attempts, which the pages do not state (that of Binance is
-kept); the 1200, which is the example that the page prints for `rateLimits` of the list.
+Unconfirmed: that the numbers of `bookTicker` are those of the depth, as on Binance; the limit of
+connection attempts, which the pages do not state (that of Binance is kept); the 1200, which is the
+example that the page prints for `rateLimits` of the list.
 """
 
 from functools import partial

@@ -36,6 +36,7 @@ from onebook.exchanges.kit.contract import (
     SlowDown,
     Snapshot,
     SnapshotFailed,
+    TopOfBook,
     Trading,
     Unnamed,
     Verify,
@@ -181,6 +182,9 @@ class FeedSession:
                 if reason is None:
                     return
                 self._invalidate(outputs.instrument, reason, now)
+            elif type(outputs) is TopOfBook:  # most frames of an exchange that has them
+                self._books.top(outputs)
+                return
             else:
                 if outputs is None:
                     outputs = self._connector.received(frame)
@@ -307,6 +311,7 @@ class FeedSession:
         return {
             Snapshot: self._fill,
             Delta: self._delta,
+            TopOfBook: lambda out, now: self._books.top(out),
             Verify: self._verify,
             Gap: lambda out, now: recovery.invalidate(
                 out.instrument, Reason.GAP, now, detail=out.reason
@@ -455,6 +460,15 @@ class FeedSession:
                 watch.tries = 0
             if self._reseeding is not None:
                 self._reseeding.check(watch, now)
+            fusing = watch.book.fusing
+            if fusing is not None and fusing.off and not fusing.reported:
+                fusing.reported = True
+                log.warning(
+                    "%s: the fast best price of %s is ignored: %s.",
+                    self._stats.name,
+                    watch.instrument.symbol,
+                    fusing.off,
+                )
 
     # Callbacks of the parts
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from onebook import metrics
+from onebook.fusing import TopCounts
 from onebook.model import Reason
 
 log = logging.getLogger("onebook.feeds")
@@ -101,9 +102,11 @@ class ExchangeStats:
         self.trouble = ""
         self.received_at = 0.0  # monotonic seconds
         self.latency = Latency(name, recorded=recorded)
+        self.tops = TopCounts()
         self.bugs: set[str] = set()  # each is logged once
         self._counters = [counter.labels(name) for counter in COUNTERS]
-        self._published = (0,) * len(COUNTERS)
+        self._counters += [metrics.EXCHANGE_TOPS.labels(name, each) for each in TopCounts.__slots__]
+        self._published = (0,) * len(self._counters)
         self._invalidations_published: Counter[str] = Counter()
         for reason in Reason:  # `increase` cannot see the first count of an absent sample
             metrics.BOOK_INVALIDATIONS.labels(name, reason)
@@ -133,13 +136,14 @@ class ExchangeStats:
         """
         name = self.name
         metrics.EXCHANGE_UP.labels(name).set(1 if self.connected else 0)
-        counts = (
+        counts: tuple[int, ...] = (
             self.frames,
             self.reconnects,
             self.unknown,
             self.unnamed_errors,
             self.slow_downs,
             self.pauses,
+            *self.tops.counts(),
         )
         for counter, count, before in zip(self._counters, counts, self._published, strict=True):
             if count != before:

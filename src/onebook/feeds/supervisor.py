@@ -181,7 +181,8 @@ class Supervisor:
             return
         exchange = self._exchanges[instrument.exchange]
         levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
-        self._books.open(instrument, levels_max=levels_max, window=exchange.depth)
+        tops = self.stats[exchange.name].tops if exchange.tops else None
+        self._books.open(instrument, levels_max=levels_max, window=exchange.depth, tops=tops)
         if traded(instrument):
             self._place(instrument)
         else:

@@ -156,7 +156,8 @@ class Tape:
         """Open the book of every instrument that is recorded."""
         levels_max = self.exchange.depth if self.exchange.truncate else LEVELS_MAX
         for each in self.instruments:
-            books.open(each, levels_max=levels_max, window=self.exchange.depth)
+            tops = self._stats.tops if self.exchange.tops else None
+            books.open(each, levels_max=levels_max, window=self.exchange.depth, tops=tops)
 
     def play(self, entry: Entry, now: float, books: Books) -> None:
         """Let one entry happen."""

@@ -20,6 +20,7 @@ from onebook.config import FeedSettings, NodeSettings
 from onebook.exchanges import EXCHANGES
 from onebook.feeds import Catalogue
 from onebook.feeds.stats import ACTIVE, OFFLINE
+from onebook.fusing import TopCounts
 from onebook.model import Health, Instrument
 from onebook.nodes import lists, wire
 from onebook.nodes.background import BackgroundTasks
@@ -382,7 +383,7 @@ class RemoteSupervisor:
 
     def _follow(self, key: BookKey, instrument: Instrument) -> Followed:
         depth, levels_max = self._catalogue.facts[instrument.exchange]
-        self._books.open(instrument, levels_max=levels_max, window=depth)
+        self._books.open(instrument, levels_max=levels_max, window=depth, tops=TopCounts())
         replica = Replica(instrument)
         unfollow = self._bus.subscribe(
             self.presence.subjects.book(key),

@@ -5,7 +5,8 @@ from typing import Final
 
 from onebook.books import LIVE, Books, LiveBook
 from onebook.core.types import LEVELS_MAX
-from onebook.exchanges.kit import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
+from onebook.fusing import TopCounts
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes import wire
 from onebook.nodes.subjects import BookKey
@@ -56,7 +57,12 @@ class PublishedBooks(Books):
         self.subscribe(on_health=self._moved_health)
 
     def open(
-        self, instrument: Instrument, *, levels_max: int = LEVELS_MAX, window: int = 0
+        self,
+        instrument: Instrument,
+        *,
+        levels_max: int = LEVELS_MAX,
+        window: int = 0,
+        tops: TopCounts | None = None,
     ) -> LiveBook:
         """Return the book of `instrument`, a new and syncing one if there was none."""
         if instrument not in self._publications:
@@ -64,7 +70,7 @@ class PublishedBooks(Books):
             key = BookKey(instrument.exchange, instrument.symbol)
             self._by_key[key] = instrument
             self._publications[instrument] = Publication(self._subject_of(key), self._epochs)
-        return super().open(instrument, levels_max=levels_max, window=window)
+        return super().open(instrument, levels_max=levels_max, window=window, tops=tops)
 
     def close(self, instrument: Instrument) -> None:
         """Forget a book; its last message is the change to offline that `Books.close` makes."""
@@ -89,6 +95,17 @@ class PublishedBooks(Books):
                 wire.delta_frame(self._node, publication.epoch, publication.seq, delta),
             )
         return reason
+
+    def top(self, top: TopOfBook) -> bool:
+        """Show a newer best bid and ask over a live book, and publish it."""
+        shown = super().top(top)
+        if shown:
+            publication = self._next(top.instrument)
+            self._publish(
+                publication.subject,
+                wire.delta_frame(self._node, publication.epoch, publication.seq, top),
+            )
+        return shown
 
     def fill(self, snapshot: Snapshot, now: float) -> Reason | None:
         """Replace a whole book, which makes it live, and publish it."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from onebook.books import Books
-from onebook.exchanges.kit import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes.wire import BookState, Kind, NodeMessage, delta_of, snapshot_of, state_of
 
@@ -35,7 +35,7 @@ class Turn(NamedTuple):
     detail: str = ""
 
 
-Effect = ReplaceLevels | Delta | Turn
+Effect = ReplaceLevels | Delta | TopOfBook | Turn
 
 
 def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: float) -> bool:
@@ -44,6 +44,9 @@ def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: 
         if isinstance(effect, Delta):  # the hot path
             if books.change(effect, now) is not None:
                 return False
+            continue
+        if isinstance(effect, TopOfBook):
+            books.top(effect)
             continue
         book = books.get(instrument)
         offline = book is not None and book.health is Health.OFFLINE
@@ -69,7 +72,7 @@ HELD_MAX: Final = 2_000  # messages of a book that are buffered until its snapsh
 
 NOTHING: Final[tuple[Effect, ...]] = ()
 
-Content = Delta | ReplaceLevels | BookState | None  # decoded; None of a MARK
+Content = Delta | TopOfBook | ReplaceLevels | BookState | None  # decoded; None of a MARK
 
 
 class SourceNode:
@@ -151,7 +154,7 @@ class Replica:
             and frame.node == shown.node
             and frame.seq == (shown.seq or 0) + 1
             and frame.epoch == shown.epoch
-            and frame.kind is Kind.DELTA
+            and frame.kind in (Kind.DELTA, Kind.TOP)
             and shown.live
         ):  # the hot path
             delta = delta_of(frame, self.instrument)
@@ -238,7 +241,7 @@ class Replica:
         match frame.kind:
             case Kind.SNAPSHOT:
                 return ReplaceLevels(*snapshot_of(frame, self.instrument))
-            case Kind.DELTA:
+            case Kind.DELTA | Kind.TOP:
                 return delta_of(frame, self.instrument)
             case Kind.HEALTH:
                 return state_of(frame)

@@ -4,8 +4,10 @@ Every message begins with `HEAD` (little-endian): the wire version, the kind, th
 the epoch and the sequence number. A node numbers the messages of one book from 1 without a gap, and
 counts an epoch for every time that it opens a book. What follows:
 
-    SNAPSHOT  age in ms, levels asked, bytes of the shape, bytes of the bids; shape, bids, asks
-    DELTA     bytes of the shape, bytes of the bids; shape, bids, asks
+    SNAPSHOT  age in ms, levels asked, the exchange's number, bytes of the shape, bytes of the bids;
+              shape, bids, asks
+    DELTA     the exchange's number, bytes of the shape, bytes of the bids; shape, bids, asks
+    TOP       the same of the best bid and ask of a faster channel
     HEALTH    MessagePack array: state, reason code, detail
     MARK      nothing: the number is that of the last message, which is how the loss of it is seen
 
@@ -28,7 +30,7 @@ from msgspec import Struct, msgpack
 
 from onebook.books import LiveBook
 from onebook.core.types import FRAME_LEVELS_MAX, LEVELS_MAX, LevelShape
-from onebook.exchanges.kit import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes.payloads import (
     NODE_MAX,
@@ -42,10 +44,10 @@ from onebook.nodes.payloads import (
     require_size,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 HEAD: Final = struct.Struct("<BBQIQ")
-SNAPSHOT_HEAD: Final = struct.Struct("<IIHI")
-DELTA_HEAD: Final = struct.Struct("<HI")
+SNAPSHOT_HEAD: Final = struct.Struct("<IIQHI")
+DELTA_HEAD: Final = struct.Struct("<QHI")
 AGE_MS_MAX: Final = 2**32 - 1
 DEFLATED: Final = 0x80
 PLAIN_BYTES_MAX: Final = 65_536
@@ -63,6 +65,7 @@ class Kind(IntEnum):
     DELTA = 2
     HEALTH = 3
     MARK = 4
+    TOP = 5
 
 
 class NodeMessage(Struct, frozen=True, gc=False):
@@ -94,7 +97,13 @@ _shape = PayloadReader(LevelShape, bytes_max=SHAPE_BYTES_MAX)
 def snapshot_frame(node: int, epoch: int, seq: int, snapshot: Snapshot, age_ms: int = 0) -> bytes:
     """Encode a whole book that makes it live; `age_ms` since its data last came."""
     shape, bids = _bytes_of(snapshot.shape), bytes(snapshot.bids)
-    head = SNAPSHOT_HEAD.pack(min(age_ms, AGE_MS_MAX), snapshot.levels_asked, len(shape), len(bids))
+    head = SNAPSHOT_HEAD.pack(
+        min(age_ms, AGE_MS_MAX),
+        snapshot.levels_asked,
+        snapshot.sequence,
+        len(shape),
+        len(bids),
+    )
     body = b"".join((head, shape, bids, snapshot.asks))
     kind = int(Kind.SNAPSHOT)
     if len(body) > PLAIN_BYTES_MAX:
@@ -102,13 +111,14 @@ def snapshot_frame(node: int, epoch: int, seq: int, snapshot: Snapshot, age_ms: 
     return HEAD.pack(VERSION, kind, node, epoch, seq) + body
 
 
-def delta_frame(node: int, epoch: int, seq: int, delta: Delta) -> bytes:
-    """Encode changed levels of a live book (the hot path)."""
+def delta_frame(node: int, epoch: int, seq: int, delta: Delta | TopOfBook) -> bytes:
+    """Encode changed levels of a live book, or its top (the hot path)."""
+    kind = 2 if type(delta) is Delta else 5
     shape, bids = _bytes_of(delta.shape), delta.bids
     return b"".join(
         (
-            HEAD.pack(VERSION, 2, node, epoch, seq),
-            DELTA_HEAD.pack(len(shape), len(memoryview(bids))),
+            HEAD.pack(VERSION, kind, node, epoch, seq),
+            DELTA_HEAD.pack(delta.sequence, len(shape), len(memoryview(bids))),
             shape,
             bids,
             delta.asks,
@@ -159,7 +169,7 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     """
     body = memoryview(_inflated(frame.body)) if frame.deflated else frame.body
     try:
-        age_ms, levels_asked, shape_size, bids_size = SNAPSHOT_HEAD.unpack_from(body)
+        age_ms, levels_asked, sequence, shape_size, bids_size = SNAPSHOT_HEAD.unpack_from(body)
     except struct.error:
         raise WireError("a snapshot without sizes") from None
     if levels_asked > FRAME_LEVELS_MAX:
@@ -167,21 +177,23 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
             f"a snapshot of which {levels_asked} levels were asked", RefusalCause.INVALID
         )
     shape, bids, asks = _parts(body, SNAPSHOT_HEAD.size, shape_size, bids_size)
-    return Snapshot(instrument, bids, asks, shape, levels_asked), age_ms
+    return Snapshot(instrument, bids, asks, shape, levels_asked, sequence=sequence), age_ms
 
 
-def delta_of(frame: NodeMessage, instrument: Instrument) -> Delta:
-    """Decode changed levels.
+def delta_of(frame: NodeMessage, instrument: Instrument) -> Delta | TopOfBook:
+    """Decode changed levels, or a top.
 
     Raises:
         WireError: It cannot be decoded.
     """
     try:
-        shape_size, bids_size = DELTA_HEAD.unpack_from(frame.body)
+        sequence, shape_size, bids_size = DELTA_HEAD.unpack_from(frame.body)
     except struct.error:
         raise WireError("a delta without sizes") from None
     shape, bids, asks = _parts(frame.body, DELTA_HEAD.size, shape_size, bids_size)
-    return Delta(instrument, bids, asks, shape)
+    if frame.kind is Kind.TOP:
+        return TopOfBook(instrument, sequence, bids, asks, shape)
+    return Delta(instrument, bids, asks, shape, sequence=sequence)
 
 
 def state_of(frame: NodeMessage) -> BookState:
@@ -259,7 +271,8 @@ def snapshot_of_book(book: LiveBook) -> Snapshot:
         _levels_text(levels if bound is None else _bounded(levels, bound, asked))
         for levels, bound in zip(sides, bounds, strict=True)
     )
-    return Snapshot(book.instrument, bids, asks, levels_asked=asked)
+    sequence = 0 if book.fusing is None else book.fusing.depth
+    return Snapshot(book.instrument, bids, asks, levels_asked=asked, sequence=sequence)
 
 
 def _bounded(levels: list[tuple[str, str]], bound: str, rows_min: int) -> list[tuple[str, str]]:

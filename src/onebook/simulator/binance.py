@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.simulator.kit import (
+    TOP,
     ChannelKey,
     Dialect,
     Dropped,
@@ -45,6 +46,7 @@ class Binance(Dialect):
         ListedSymbol("ETH/BTC", "ETHBTC", 5, 4),
     )
     rules = ExchangeRules(
+        states=3,
         spelling=Spelling(price_places=8, amount_places=8),
         messages=(Most(5),),
         connects=(Most(300, 300.0),),
@@ -91,8 +93,12 @@ class Binance(Dialect):
         symbol, _, channel = stream.partition("@")
         if len(session.topics) >= STREAMS_MAX:
             raise Dropped("Too many streams.")
-        if channel in ("depth", "depth@100ms") and self._board.lists(symbol.upper()):
+        if not self._board.lists(symbol.upper()):
+            return
+        if channel in ("depth", "depth@100ms"):
             self._board.subscribe(session, stream, ChannelKey(symbol.upper(), DEPTH))
+        elif channel == "bookTicker" and symbol.upper() not in self._board.muted:
+            session.topics[stream] = ChannelKey(symbol.upper(), TOP)
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """`depthUpdate` in its combined form."""
@@ -107,6 +113,21 @@ class Binance(Dialect):
             "a": changes.asks,
         }
         return dumped({"stream": f"{native.lower()}@depth@100ms", "data": data})
+
+    def top(self, channel: PublishedBook, now: Now) -> str:
+        """`bookTicker` in its combined form: no event name, no time, the id of the depth."""
+        native = channel.listing.native
+        best = channel.top(1)
+        (bid, bid_amount), (ask, ask_amount) = best.bids[0], best.asks[0]
+        data = {
+            "u": channel.sequence,
+            "s": native,
+            "b": bid,
+            "B": bid_amount,
+            "a": ask,
+            "A": ask_amount,
+        }
+        return dumped({"stream": f"{native.lower()}@bookTicker", "data": data})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Send none: there are protocol pings."""
@@ -164,7 +185,13 @@ class Binance(Dialect):
         """Return the symbol of a `depthUpdate`, wrapped or raw."""
         message = loaded(frame) or {}
         data = message.get("data", message)
-        return data["s"] if isinstance(data, dict) and data.get("e") == "depthUpdate" else None
+        is_book = isinstance(data, dict) and (data.get("e") == "depthUpdate" or "B" in data)
+        return data["s"] if is_book else None
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Whether it is a `bookTicker`, wrapped or raw."""
+        return '"B":' in frame
 
 
 def _raw(frame: str) -> str:

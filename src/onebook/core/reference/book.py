@@ -3,7 +3,7 @@
 from binascii import crc32
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby, islice, takewhile
+from itertools import chain, dropwhile, groupby, islice, takewhile
 from operator import itemgetter
 from typing import Final
 
@@ -24,7 +24,11 @@ from onebook.core.types import (
 )
 
 LEVEL_BYTES: Final = 120  # what a level costs here, about: two ints, a dict and a list entry
+NO_TOP: Final = (0, 0)  # of an overlaid side that is empty
 TOO_LONG: Final = "A price or amount has too many digits beside the others of its book."
+
+
+Level = tuple[int, int]  # mantissas of price and amount
 
 
 class Book:
@@ -42,6 +46,7 @@ class Book:
         self.price_scale = self.amount_scale = 0
         self._price_decimals = self._amount_decimals = 0
         self._bounds: list[int | None] = [None, None]  # the outermost known price of each side
+        self._overlay: tuple[Level, Level] | None = None
         self._empty()
 
     def replace(
@@ -59,6 +64,8 @@ class Book:
         prices, amounts = _columns(sides)
         price_scale = _fresh_scale(prices, self.price_scale)
         amount_scale = _fresh_scale(amounts, self.amount_scale)
+        if (price_scale, amount_scale) != (self.price_scale, self.amount_scale):
+            self._overlay = None
         self.price_scale, self.amount_scale = price_scale, amount_scale
         self._price_decimals, self._amount_decimals = _decimals(prices), _decimals(amounts)
         self._empty()
@@ -81,15 +88,74 @@ class Book:
         """
         sides = read_levels(bids, asks, shape)
         prices, amounts = _columns(sides)
-        bounds = (bound for bound in self._bounds if bound is not None)
-        price_scale = _grown_scale(prices, self.price_scale, chain(bounds, *self._levels))
-        held = chain(*(levels.values() for levels in self._levels))
-        amount_scale = _grown_scale(amounts, self.amount_scale, held)
-        self._rescale(price_scale, amount_scale)
+        self._grow(prices, amounts)
         self._price_decimals = max(self._price_decimals, _decimals(prices))
         self._amount_decimals = max(self._amount_decimals, _decimals(amounts))
         self._put(sides)
         return self._check_top()
+
+    def overlay(self, bids: Bytes, asks: Bytes, shape: LevelShape = PAIRS) -> str | None:
+        """Show this best bid and ask over the levels in merged views, until `uncover`.
+
+        For exchanges that send their best prices on a faster channel than their depth: a view
+        shows the overlaid level of each side and then the levels that are strictly worse. A side
+        without a level, or with an amount of zero, is shown empty. The levels themselves, and all
+        else that a book says of them, stay as they are. A new whole book that needs other scales
+        drops the overlay.
+
+        Returns:
+            Why the top was refused, which drops the one before: `CROSSED` (also where bid and ask
+            are equal), `ABSURD` beside the last mid of the levels; None where it is shown.
+
+        Raises:
+            LevelError: It cannot be trusted or held exactly, or has more than one level a side;
+                the book is unchanged.
+        """
+        sides = read_levels(bids, asks, shape)
+        if any(len(rows) > 1 for rows in sides):
+            raise LevelError("A top has more than one level a side.")
+        self._grow(*_columns(sides))
+        self._overlay = None
+        bid, ask = (
+            (rows[0][0].at(self.price_scale), rows[0][1].at(self.amount_scale))
+            if rows and rows[0][1].mantissa
+            else NO_TOP
+            for rows in sides
+        )
+        if bid != NO_TOP and ask != NO_TOP and bid[0] >= ask[0]:
+            return CROSSED
+        mid = self._mid * 10**self.price_scale
+        if mid and (
+            (bid != NO_TOP and float(bid[0]) > mid * ABSURD_FACTOR)
+            or (ask != NO_TOP and float(ask[0]) * ABSURD_FACTOR < mid)
+        ):
+            return ABSURD
+        self._overlay = bid, ask
+        return None
+
+    def uncover(self) -> None:
+        """Drop the overlaid best bid and ask."""
+        self._overlay = None
+
+    def overlay_agrees(self) -> bool:
+        """Whether the overlaid best bid and ask are those of the levels.
+
+        A price beyond the horizon is not compared: the levels do not say what is there.
+        """
+        if self._overlay is None:
+            return False
+        for side, (top, bound) in enumerate(zip(self._overlay, self._bounds, strict=True)):
+            beyond = bound is not None and (top[0] > bound if side else top[0] < bound)
+            if top != NO_TOP and beyond:
+                continue
+            if top != next(iter(self.ladder(side)), NO_TOP):
+                return False
+        return True
+
+    @property
+    def overlaid(self) -> bool:
+        """Whether a best bid and ask lie over the levels."""
+        return self._overlay is not None
 
     @property
     def bid_count(self) -> int:
@@ -152,6 +218,8 @@ class Book:
     def bins(self, side: int, step: int, count: int) -> list[tuple[int, int]]:
         """Return up to `count` bids (0) or asks (1) binned by a price step, best first.
 
+        An overlaid top counts in place of the levels that are not strictly worse.
+
         Args:
             side: 0 or 1.
             step: In units of 10^-`SCALE_MAX`; prices are rounded to its multiples, away from the
@@ -168,7 +236,7 @@ class Book:
             key: int = sign * level[0] * unit
             return -(-key // step) * step if step else key
 
-        binned = takewhile(itemgetter(0), groupby(self.ladder(side), bin_of))
+        binned = takewhile(itemgetter(0), groupby(self._shown(side), bin_of))
         return [
             (sign * key, sum(amount for _, amount in levels))
             for key, levels in islice(binned, max(0, count))
@@ -210,6 +278,17 @@ class Book:
             self._mid = (float(bids[-1]) + float(asks[0])) / 2 / unit
         return None
 
+    def _shown(self, side: int) -> Iterator[Level]:
+        """The levels as views show them: the overlaid top, then those that are strictly worse."""
+        if self._overlay is None:
+            return iter(self.ladder(side))
+        top = self._overlay[side]
+        if top == NO_TOP:
+            return iter(())
+        sign = 1 if side else -1
+        worse = dropwhile(lambda level: sign * level[0] <= sign * top[0], self.ladder(side))
+        return chain([top], worse)
+
     def _horizon(self, side: int, window: int) -> str | None:
         bound, prices = self._bounds[side], self._prices[side]
         if bound is None and 0 < window <= len(prices):
@@ -224,6 +303,18 @@ class Book:
         price, amount = level
         return decimal_text(price, self.price_scale), decimal_text(amount, self.amount_scale)
 
+    def _grow(self, prices: list[Number], amounts: list[Number]) -> None:
+        """Make room for numbers of more decimals beside the levels.
+
+        Raises:
+            LevelError: They do not fit beside each other; the book is unchanged.
+        """
+        bounds = (bound for bound in self._bounds if bound is not None)
+        price_scale = _grown_scale(prices, self.price_scale, chain(bounds, *self._levels))
+        held = chain(*(levels.values() for levels in self._levels))
+        amount_scale = _grown_scale(amounts, self.amount_scale, held)
+        self._rescale(price_scale, amount_scale)
+
     def _rescale(self, price_scale: int, amount_scale: int) -> None:
         if (price_scale, amount_scale) == (self.price_scale, self.amount_scale):
             return
@@ -237,6 +328,10 @@ class Book:
         self._levels = bids, asks
         self._prices = sorted(bids), sorted(asks)
         self._bounds = [None if bound is None else bound * prices for bound in self._bounds]
+        if self._overlay is not None:
+            bid, ask = ((price * prices, amount * amounts) for price, amount in self._overlay)
+            fits = max(*bid, *ask) < MANTISSA_END
+            self._overlay = (bid, ask) if fits else None
 
     def _put(self, sides: tuple[list[Row], list[Row]]) -> None:
         for side, rows in enumerate(sides):

@@ -65,6 +65,7 @@ class Snapshot(Struct, frozen=True, gc=False):
             last one, unknown to us (coverage horizon). 0 if there was no limit, or if the exchange
             keeps a window in sync by sending the levels that enter and leave it.
         at: The exchange's time of the message as it was sent; `UNTIMED` if absent.
+        sequence: The exchange's number of this state of the market; 0 if absent.
     """
 
     instrument: Instrument
@@ -73,6 +74,7 @@ class Snapshot(Struct, frozen=True, gc=False):
     shape: LevelShape = PAIRS
     levels_asked: int = 0
     at: Moment = UNTIMED
+    sequence: int = 0
 
     @property
     def at_ms(self) -> int:
@@ -93,11 +95,29 @@ class Delta(Struct, frozen=True, gc=False):
     asks: bytes = NO_LEVELS
     shape: LevelShape = PAIRS
     at: Moment = UNTIMED
+    sequence: int = 0
 
     @property
     def at_ms(self) -> int:
         """The exchange's time of the message in Unix milliseconds; 0 where it names none."""
         return milliseconds(self.at)
+
+
+@final
+class TopOfBook(Struct, frozen=True, gc=False):
+    """The best bid and ask from a faster channel than the depth: at most one level a side.
+
+    A side without a level, or with an amount of zero, is empty. `sequence` numbers the states of
+    the market as it does in a `Delta` or `Snapshot`: both channels must count with one counter
+    (`onebook.fusing`).
+    """
+
+    instrument: Instrument
+    sequence: int
+    bids: bytes
+    asks: bytes
+    shape: LevelShape = PAIRS
+    at: Moment = UNTIMED
 
 
 class Verify(Struct, frozen=True, gc=False):
@@ -248,6 +268,7 @@ class Closing(Struct, frozen=True, gc=False):
 Output = (
     Snapshot
     | Delta
+    | TopOfBook
     | Verify
     | Gap
     | Send
@@ -265,7 +286,7 @@ Output = (
     | Closing
 )
 # Outputs of one frame. A single delta comes without a tuple, as nearly all frames do.
-Outputs = tuple[Output, ...] | Delta
+Outputs = tuple[Output, ...] | Delta | TopOfBook
 NOTHING: Final[tuple[Output, ...]] = ()
 HEARTBEAT: Final[tuple[Output, ...]] = (Alive(),)
 EXPECTED: Final[tuple[Output, ...]] = (Ignored(known=True),)
@@ -275,7 +296,9 @@ ROWS_MAX: Final = 50_000  # rows of an instrument list; the longest known one ha
 
 def each_of(outputs: Outputs, *then: Output) -> tuple[Output, ...]:
     """Return the outputs of a frame as a tuple, followed by others."""
-    return (outputs, *then) if type(outputs) is Delta else (*outputs, *then)
+    if type(outputs) is Delta or type(outputs) is TopOfBook:
+        return (outputs, *then)
+    return (*outputs, *then)
 
 
 class Instruments(list[Instrument]):
@@ -305,11 +328,12 @@ class Connector(Protocol):
     def opened(self) -> Iterable[Output]:
         """Return what to send on the open connection: the subscriptions."""
 
-    def reader(self) -> Callable[[bytes], Iterable[Output] | Delta | None]:
+    def reader(self) -> Callable[[bytes], Iterable[Output] | Delta | TopOfBook | None]:
         """Return the function that processes frames of books (the hot path).
 
-        It returns a single delta without a tuple. For any other frame it returns None or raises one
-        of `codec.UNREADABLE`, and has changed nothing: such a frame is passed to `received`.
+        It returns a single delta or top without a tuple. For any other frame it returns None or
+        raises one of `codec.UNREADABLE`, and has changed nothing: such a frame is passed to
+        `received`.
         """
 
     def received(self, frame: bytes) -> Iterable[Output]:
@@ -455,6 +479,7 @@ class Exchange(Struct, frozen=True):
             `feeds.frame_bytes_max`; 0 otherwise.
         guard: How a lost frame is detected.
         timed: Whether each delta (each snapshot if there are no deltas) contains its time.
+        tops: Whether the channel sends a `TopOfBook` beside the levels, numbered like them.
         truncate: Whether the book must be cut to `depth` after each change (kraken).
         limits: Rate limits and connection limits.
         holds: HTTP statuses of an address ban, each with the seconds without requests if the
@@ -490,6 +515,7 @@ class Exchange(Struct, frozen=True):
     next_page: NextPage | None = None
     instruments_body: bytes | None = None
     connect: Connect | None = None
+    tops: bool = False
     truncate: bool = False
     heartbeat: Heartbeat | None = None
     heartbeat_max_s: float | None = None

@@ -5,7 +5,7 @@ frames of JSON-RPC (bitFlyer, Deribit, P2B, WhiteBIT).
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -13,9 +13,11 @@ from msgspec import Raw, Struct, field
 
 from onebook.core.types import PAIRS, LevelShape
 from onebook.exchanges.kit.codec import ErrorBody, Sequence64
-from onebook.exchanges.kit.contract import UNTIMED, Fetch, Outputs
+from onebook.exchanges.kit.contract import UNTIMED, Fetch, Outputs, TopOfBook
 from onebook.exchanges.kit.sync import Join
 from onebook.model import Instrument
+
+STREAM_BYTES_MAX: Final = 64  # of a frame, within which it names its stream
 
 
 class DepthUpdate(Struct, gc=False):
@@ -38,6 +40,17 @@ class DepthBody(Struct):
     at: int = field(name="timestamp", default=UNTIMED)
 
 
+class BestPrices(Struct, gc=False):
+    """The best bid and ask in Binance's form (`bookTicker`)."""
+
+    native: str = field(name="s")
+    sequence: Sequence64 = field(name="u")
+    bid: Raw = field(name="b")
+    bid_amount: Raw = field(name="B")
+    ask: Raw = field(name="a")
+    ask_amount: Raw = field(name="A")
+
+
 class RpcControl(Struct):
     """A JSON-RPC frame without book data: a response or another notification."""
 
@@ -48,15 +61,32 @@ class RpcControl(Struct):
     error: ErrorBody | None = None
 
 
-def combined_updates(event: str) -> Callable[[dict[str, Join], bytes], Outputs | None]:
-    """Make the `BookChannel.data` of combined streams: a `DepthUpdate` with this `e` in `data`."""
+def combined_updates(
+    event: str, best_prices: str = ""
+) -> Callable[[dict[str, Join], bytes], Outputs | None]:
+    """Make the `BookChannel.data` of combined streams: a `DepthUpdate` with this `e` in `data`.
+
+    `best_prices` is the stream's name of `BestPrices`, which have no `e` in their `data`.
+    """
     update = msgspec.defstruct(
         "Update", [], bases=(DepthUpdate,), tag_field="e", tag=event, gc=False
     )
     frame_type = msgspec.defstruct("Frame", [("data", update)], gc=False)
     read: Any = msgspec.json.Decoder(frame_type).decode
 
+    stream = best_prices.encode()
+    top_type = msgspec.defstruct("TopFrame", [("data", BestPrices)], gc=False)
+    read_top: Any = msgspec.json.Decoder(top_type).decode
+
     def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
+        if stream and frame.find(stream, 0, STREAM_BYTES_MAX) > 0:
+            best: BestPrices = read_top(frame).data
+            book = books.get(best.native)
+            if book is None:
+                return None
+            bids = b"[[%b,%b]]" % (best.bid, best.bid_amount)
+            asks = b"[[%b,%b]]" % (best.ask, best.ask_amount)
+            return TopOfBook(book.instrument, best.sequence, bids, asks)
         change: DepthUpdate = read(frame).data
         book = books.get(change.native)
         if book is None:

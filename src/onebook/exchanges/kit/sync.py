@@ -133,7 +133,9 @@ class Chain(DeltaBook):
     ) -> tuple[Output, ...]:
         """Start or replace the book."""
         self.last = sequence
-        return (Snapshot(self.instrument, bids, asks, self.snapshot_shape, at=at),)
+        return (
+            Snapshot(self.instrument, bids, asks, self.snapshot_shape, at=at, sequence=sequence),
+        )
 
     def delta(
         self, bids: bytes, asks: bytes, previous: int, sequence: int, at: Moment = UNTIMED
@@ -142,7 +144,7 @@ class Chain(DeltaBook):
         last = self.last
         if previous == last:
             self.last = sequence
-            return Delta(self.instrument, bids, asks, self.delta_shape, at)
+            return Delta(self.instrument, bids, asks, self.delta_shape, at, sequence)
         if last is None or sequence == last:  # before the snapshot, or sent twice
             return NOTHING
         self.last = None
@@ -334,7 +336,7 @@ class Join:
             self.last = final
             if self._copying:
                 self._hold(Held(first, final, bids, asks, at))
-            return Delta(self.instrument, bids, asks, self.delta_shape, at)
+            return Delta(self.instrument, bids, asks, self.delta_shape, at, final)
         return self._unchained(Held(first, final, bids, asks, at))
 
     def _unchained(self, delta: Held) -> Outputs:
@@ -353,7 +355,9 @@ class Join:
             self.last = delta.final
             if self._copying:
                 self._hold(delta)
-            return Delta(self.instrument, delta.bids, delta.asks, self.delta_shape, delta.at)
+            return Delta(
+                self.instrument, delta.bids, delta.asks, self.delta_shape, delta.at, delta.final
+            )
         self._lose(last)
         self._held.clear()
         self._hold(delta)
@@ -404,9 +408,11 @@ class Join:
             self._streamed = sequence
         shape = self.delta_shape
         snapshot = Snapshot(
-            self.instrument, bids, asks, self.snapshot_shape, self._levels_asked, at
+            self.instrument, bids, asks, self.snapshot_shape, self._levels_asked, at, sequence
         )
-        deltas = (Delta(self.instrument, one.bids, one.asks, shape, one.at) for one in rest)
+        deltas = (
+            Delta(self.instrument, one.bids, one.asks, shape, one.at, one.final) for one in rest
+        )
         return (snapshot, *deltas)
 
     def _record_stream(self, last: int | None) -> None:

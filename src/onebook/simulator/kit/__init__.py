@@ -6,6 +6,7 @@ books; `loopback` serves clients; `server` runs simulated exchanges, `replay` re
 
 from onebook.simulator.kit.board import (
     CONNECTION_ID,
+    TOP,
     ChannelKey,
     Dialect,
     Dropped,
@@ -28,6 +29,7 @@ from onebook.simulator.kit.market import ListedSymbol, Profile, units
 
 __all__ = [
     "CONNECTION_ID",
+    "TOP",
     "ChannelKey",
     "Dialect",
     "Dropped",

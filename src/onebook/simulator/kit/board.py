@@ -11,7 +11,7 @@ import copy
 import json
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +30,7 @@ TextLevels = list[tuple[str, str]]
 Frame = str | bytes  # a text message, or a binary one
 FIRST_SEQUENCE: Final = 1_000_000
 POLICY_VIOLATION: Final = 1008
+TOP: Final = 0  # `ChannelKey.depth` of a client of `Dialect.top`
 CONNECTION_ID: Final = "5f2c1a9b"
 
 
@@ -116,6 +117,7 @@ class ExchangeRules(NamedTuple):
     messages: tuple[Most, ...] = (Most(100),)  # beyond it the connection is closed
     requests: tuple[Most, ...] = ()  # beyond it "too many requests"
     connects: tuple[Most, ...] = ()  # beyond it 429
+    states: int = 1  # of the market in one depth message; `Dialect.top` sends each best price
     fetches: tuple[Most, ...] = ()  # REST requests of all clients; beyond it 429
     silence_max_s: float = 60.0  # silence after which a client is disconnected ...
     traffic_counts: bool = True  # ... in which frames to it count too
@@ -163,6 +165,7 @@ class PublishedBook:
     `advance` is called until nothing is left (bitfinex); with `replaced_levels` a level whose
     amount changed is removed and added in one frame (independentreserve). A `phantom` is a bid
     above the best ask: it keeps the published book crossed until a client requests a snapshot.
+    `collect` takes in a state without sending it, as an exchange does between two depth messages.
     """
 
     def __init__(self, book: SimulatedBook, key: ChannelKey, *, rules: ExchangeRules) -> None:
@@ -179,17 +182,27 @@ class PublishedBook:
         self._single_levels = rules.single_levels
         self._replaced_levels = rules.replaced_levels
         self._phantoms: dict[int, int] = {}
+        self._unsent: tuple[dict[int, int], dict[int, int]] = {}, {}
+        self._sent = self.sequence  # of the last message
 
     def advance(self) -> TextChanges | None:
         """Move the window to the current book; None if nothing in it changed."""
         bids, bids_now = self._difference(self._book.bids, self.bids, self._phantoms)
         asks, asks_now = self._difference(self._book.asks, self.asks, {})
-        if not bids and not asks:
+        if not bids and not asks and self.sequence == self._sent:
             return None
         if self._single_levels:
             return self._one(bids, asks)
         self.bids, self.asks = bids_now, asks_now
         return self._numbered(bids, asks)
+
+    def collect(self) -> None:
+        """Move the window to the current book; the next message has these changes too."""
+        bids, self.bids = self._difference(self._book.bids, self.bids, self._phantoms)
+        asks, self.asks = self._difference(self._book.asks, self.asks, {})
+        for unsent, changed in zip(self._unsent, (bids, asks), strict=True):
+            unsent.update(changed)
+        self.sequence += len(bids) + len(asks)
 
     def cross(self) -> TextChanges:
         """Publish a bid 1 % above the best ask."""
@@ -264,9 +277,15 @@ class PublishedBook:
         return self._numbered([], [(price, amount)])
 
     def _numbered(self, bids: Levels, asks: Levels) -> TextChanges:
-        self.previous = self.sequence
+        self.previous = self._sent
         self.sequence += len(bids) + len(asks)
+        self._sent = self.sequence
         self.updates += 1
+        unsent, self._unsent = self._unsent, ({}, {})
+        bids, asks = (
+            list((before | dict(changed)).items()) if before else changed
+            for before, changed in zip(unsent, (bids, asks), strict=True)
+        )
         return TextChanges(self._texts(bids), self._texts(asks))
 
     def _difference(
@@ -396,6 +415,15 @@ class ExchangeBoard:
                 pass
         return channel
 
+    def collect(self, dialect: "Dialect", now: Now) -> Iterator[tuple[ChannelKey, Frame]]:
+        """Take in a state of each followed window; yield the frames of the best prices."""
+        if dialect.rules.states > 1:
+            for channel in self.followed():
+                channel.collect()
+                frame = dialect.top(channel, now)
+                if frame is not None:
+                    yield ChannelKey(channel.key.native, TOP), frame
+
     def windows(self) -> list[PublishedBook]:
         """List every window that was ever subscribed."""
         return list(self._channels.values())
@@ -433,6 +461,10 @@ class Dialect(ABC):
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> Frame:
         """Encode a change of the window as a frame."""
 
+    def top(self, channel: PublishedBook, now: Now) -> Frame | None:
+        """Encode the best bid and ask as a frame of the faster channel; None without one."""
+        return None
+
     @abstractmethod
     def heartbeat(self, session: SimulatedSession, now: Now) -> Sequence[Frame]:
         """Return the heartbeat frames of the exchange."""
@@ -453,6 +485,11 @@ class Dialect(ABC):
     @abstractmethod
     def native_of(frame: Any) -> str | None:
         """Return the native name whose book a frame (text, or bytes) contains; None for others."""
+
+    @staticmethod
+    def is_top(frame: Any) -> bool:
+        """Whether a frame of a book is one of `top`."""
+        return False
 
 
 def loaded(frame: str) -> dict[str, Any] | None:

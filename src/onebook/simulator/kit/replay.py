@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import Exchange
 from onebook.feeds.recording import ConnectionOpened, Entry, Fetched, Received, RecordingError, read
-from onebook.simulator.kit.board import Dropped, ExchangeBoard, Frame, Now, RestReply
+from onebook.simulator.kit.board import TOP, Dropped, ExchangeBoard, Frame, Now, RestReply
 from onebook.simulator.kit.loopback import (
     Front,
     Loopback,
@@ -57,6 +57,7 @@ class Line(NamedTuple):
     at: float
     native: str
     frame: Frame
+    is_top: bool = False  # of the faster channel, which a client subscribes by itself
 
 
 class Script(NamedTuple):
@@ -112,7 +113,8 @@ def _lines(name: str, entries: list[Entry]) -> list[Line]:
     frames = [(entry.at, entry.frame) for entry in entries if isinstance(entry, Received)]
     messages = [(at, message_of(frame)) for at, frame in frames]
     named = [(at, native_of(name, frame), frame) for at, frame in messages]
-    return [Line(at, native, frame) for at, native, frame in named if native]
+    is_top = DIALECTS[name].is_top
+    return [Line(at, native, frame, is_top(frame)) for at, native, frame in named if native]
 
 
 def native_of(name: str, frame: Frame) -> str | None:
@@ -216,7 +218,9 @@ class Playback:
     def includes(self, line: Line) -> bool:
         """Return whether to send a frame: not after an unsubscription or a new subscription."""
         keys = self.client.session.topics.values()
-        return line.native in self.natives and any(key.native == line.native for key in keys)
+        return line.native in self.natives and any(
+            key.native == line.native and (key.depth == TOP) is line.is_top for key in keys
+        )
 
 
 class ReplayedExchange:

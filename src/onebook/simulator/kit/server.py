@@ -304,11 +304,20 @@ class SimulatedExchange:
         if self._frozen:
             return
         followed = self._board.followed()
-        for _ in self._market.step(self.name, {channel.listing.symbol for channel in followed}):
-            pass
+        symbols = {channel.listing.symbol for channel in followed}
+        for _ in range(self._dialect.rules.states):
+            for _ in self._market.step(self.name, symbols):
+                pass
+            for key, frame in self._board.collect(self._dialect, self._clock()):
+                self._publish_top(key, frame)
         for channel in followed:
             while (changes := channel.advance()) is not None:
                 self._publish(channel, changes)
+
+    def _publish_top(self, key: ChannelKey, frame: Frame) -> None:
+        for client in self._front.clients:
+            if key in client.session.topics.values():
+                self._front.send(client, client.session.formed([frame], frame))
 
     def _publish(self, channel: PublishedBook, changes: TextChanges) -> None:
         self.on_published(channel.listing.symbol)

@@ -1,0 +1,131 @@
+"""Fuses the fast best bid and ask of an exchange with its depth, by the exchange's own numbers.
+
+Some exchanges send their best prices at once and their depth every 100 ms. Where both channels
+count the states of a market with one counter, the newest top may be shown over the levels and stays
+exact: the message with the higher number is the later truth, whatever arrived first. The levels are
+never written to, so their chain and checksums are those of the depth alone.
+
+`Fusing` decides for one book; `core.Book` shows. No clock. The evidence, exchange by exchange:
+docs/explanation/freshness.md.
+"""
+
+from typing import Final
+
+from onebook.core import Book
+from onebook.core.types import LevelError
+from onebook.exchanges.kit import TopOfBook
+
+# A top that is still ahead after so many changes of the depth is of another counter.
+AHEAD_MAX: Final = 5
+DISAGREED_MAX: Final = 2  # states of one number that both channels state differently
+
+OTHER_COUNTER: Final = f"its numbers stayed ahead of the depth for {AHEAD_MAX} changes"
+DISAGREED: Final = f"it differed from the depth in {DISAGREED_MAX} states of the same number"
+
+
+class TopCounts:
+    """What became of the tops of an exchange; counted since the start of the process."""
+
+    __slots__ = ("agreed", "ahead", "disagreed", "late", "off", "refused", "shown")
+
+    def __init__(self) -> None:
+        self.shown = 0
+        self.late = 0  # not newer than what is known
+        self.refused = 0  # crossed, absurd or unreadable
+        self.agreed = 0  # equal to the depth at the same number
+        self.disagreed = 0
+        self.ahead = 0  # of another counter, by the look of it
+        self.off = 0  # books whose tops are ignored from then on
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counts in the order of their names."""
+        return (
+            self.agreed,
+            self.ahead,
+            self.disagreed,
+            self.late,
+            self.off,
+            self.refused,
+            self.shown,
+        )
+
+
+class Fusing:
+    """Which top may be shown over one book.
+
+    Attributes:
+        depth: Number of the last state of the depth; 0 before it is known.
+        off: Why tops of this book are ignored; empty while they are used.
+        reported: Whether that was logged.
+    """
+
+    __slots__ = ("_ahead", "_counts", "_disagreed", "_top", "depth", "off", "reported")
+
+    def __init__(self, counts: TopCounts) -> None:
+        self.off = ""
+        self.reported = False
+        self._counts = counts
+        self.depth = 0
+        self._top = 0  # number of the newest top
+        self._ahead = 0  # changes of the depth that the top outlived
+        self._disagreed = 0
+
+    def top(self, book: Book, top: TopOfBook) -> bool:
+        """Show a newer top; return whether the book may look different now."""
+        counts = self._counts
+        if self.off or top.sequence <= self._top or top.sequence <= self.depth:
+            counts.late += 1
+            return False
+        self._top = top.sequence
+        self._ahead = 0
+        try:
+            refused = book.overlay(top.bids, top.asks, top.shape)
+        except LevelError:
+            book.uncover()
+            refused = ""
+        if refused is None:
+            counts.shown += 1
+        else:
+            counts.refused += 1
+        return True
+
+    def changed(self, book: Book, sequence: int) -> None:
+        """Drop the top that a change of the depth has passed."""
+        before, self.depth = self.depth, sequence
+        if sequence < before:  # the exchange counts anew
+            self._top = 0
+            book.uncover()
+        elif book.overlaid:
+            if sequence < self._top:
+                self._outlived(book)
+                return
+            if sequence == self._top:
+                self._compare(book)
+            book.uncover()
+
+    def filled(self, book: Book, sequence: int) -> None:
+        """Begin at a new whole book: the next top counts."""
+        book.uncover()
+        self.depth = sequence
+        self._top = 0
+
+    def _outlived(self, book: Book) -> None:
+        self._ahead += 1
+        if self._ahead >= AHEAD_MAX:
+            self._counts.ahead += 1
+            self._end(book, OTHER_COUNTER)
+
+    def _compare(self, book: Book) -> None:
+        """Check the rule itself: at the same number both channels must state the same."""
+        if book.overlay_agrees():
+            self._counts.agreed += 1
+            return
+        self._counts.disagreed += 1
+        self._disagreed += 1
+        if self._disagreed >= DISAGREED_MAX:
+            self._end(book, DISAGREED)
+
+    def _end(self, book: Book, why: str) -> None:
+        book.uncover()
+        self._counts.off += 1
+        self.off = why
