@@ -294,7 +294,8 @@ async def test_a_book_is_that_of_the_exchange_or_not_live(name: str, toxic: str)
         await asyncio.sleep(case.learns_s)
         moves, upgrades, since = len(rig.watcher.moves), rig.proxy.upgrades, loop.time()
         rig.proxy.toxic = case.make()
-        if case.noticed:
+        # Most frames of an exchange with a fast top are tops, whose order means nothing.
+        if case.noticed and not (toxic == "reorder" and EXCHANGES[name].tops):
             async with within(NOTICED_S):
                 await rig.until(lambda: len(rig.watcher.moves) > moves)
         await asyncio.sleep(HARM_S)

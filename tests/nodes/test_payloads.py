@@ -218,7 +218,7 @@ def test_a_shape_inside_itself_is_refused():
     nested = b"\x81\xa4asks" * 9_000 + b"\xc0"
     for shape in (nested, nested[: wire.SHAPE_BYTES_MAX]):
         head = wire.HEAD.pack(wire.VERSION, wire.Kind.DELTA, 1, 1, 1)
-        frame = wire.frame_of(head + wire.DELTA_HEAD.pack(len(shape), 0) + shape)
+        frame = wire.frame_of(head + wire.DELTA_HEAD.pack(0, len(shape), 0) + shape)
         with pytest.raises(WireError):
             wire.delta_of(frame, BTC)
 
@@ -246,7 +246,7 @@ def test_a_message_about_a_book_has_a_size_as_sent_and_inflated():
     assert len(frame.body) < 1_000_000
     with pytest.raises(WireError, match="longer than"):
         wire.snapshot_of(frame, BTC)
-    head = wire.SNAPSHOT_HEAD.pack(0, 2**32 - 1, 0, 0)
+    head = wire.SNAPSHOT_HEAD.pack(0, 2**32 - 1, 0, 0, 0)
     with pytest.raises(WireError, match="levels were asked"):
         wire.snapshot_of(wire.frame_of(wire.HEAD.pack(1, wire.Kind.SNAPSHOT, 1, 1, 1) + head), BTC)
 

@@ -86,8 +86,11 @@ STOPS = """(() => {
   const all = "a[href], button, input:not([type=radio]), input:checked, select, summary,"
     + "[tabindex='0']";
   const root = document.querySelector("dialog:modal") ?? document;
+  // Chromium also stops at the drawer itself where its content is longer than the screen.
+  const drawer = document.querySelector("dialog[open]");
   return [...root.querySelectorAll(all)]
-    .filter((one) => one.checkVisibility() && !one.disabled).length;
+    .filter((one) => one.checkVisibility() && !one.disabled).length
+    + (drawer && drawer.scrollHeight > drawer.clientHeight ? 1 : 0);
 })()"""
 LIVE = "[...document.querySelectorAll('[aria-live], [role=status], [role=alert]')]"
 

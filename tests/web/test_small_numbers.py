@@ -62,9 +62,12 @@ async def test_the_crosshair_of_the_depth_chart_names_a_price_of_ten_decimals(
         { price, amount: "7", exchanges: ["okx"], amounts: ["7"] }));
       const view = { bids: side("0.0000000122", "0.0000000117"),
         asks: side("0.0000000124", "0.0000000129"), marketStats: {}, ages: {}, fill: {} };
-      const depth = new Depth(root, { range: "5", ask: async () => view });
+      const depth = new Depth(root, { range: "5", ask: async () => view,
+        received: () => {}, awaited: () => false });
       depth.follow(0, 1.23e-8);
-      await new Promise(requestAnimationFrame);
+      const frame = () => new Promise(requestAnimationFrame);
+      for (let at = 0; at < 600 && !root.querySelector(".u-over"); at += 1) await frame();
+      await frame();
       const pressed = new KeyboardEvent("keydown", { key: "ArrowLeft" });
       root.querySelector(".depth").dispatchEvent(pressed);
       return root.querySelector(".depth-text").textContent;

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,7 @@ PROGRESS_S: Final = 0.2
 WAIT_SHOWN_S: Final = 1.0
 DEADLINE_S: Final = 24 * 3_600.0
 BATCH_RECORDS: Final = 1_000
+T = TypeVar("T")
 _SUMMARY: Final = b'{"type":"summary"'
 
 
@@ -181,9 +182,9 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
             async with aclosing(service.transaction_lines(body)) as lines:
                 async for line in lines:
                     if line.startswith(_SUMMARY):
-                        summary = msgspec.json.decode(line, type=Summary)
+                        summary = decoded_line(line, Summary)
                         break
-                    held.append(msgspec.json.decode(line, type=Record))
+                    held.append(decoded_line(line, Record))
                     if len(held) == BATCH_RECORDS:
                         count += len(held)
                         came_ms = wanted.end_ms - held[-1].timestamp
@@ -209,6 +210,18 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         errors=summary.errors,
         verification=summary.verification,
     )
+
+
+def decoded_line(line: bytes, kind: type[T]) -> T:
+    """Decode a line of the service's answer.
+
+    Raises:
+        Unavailable: The line is damaged, or of another version of the service.
+    """
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unavailable("damaged_answer", f"A line of the answer is damaged: {error}.") from None
 
 
 def all_kept(coverage: Iterable[Coverage]) -> list[Coverage]:

@@ -44,7 +44,7 @@ from onebook.nodes.payloads import (
     require_size,
 )
 
-VERSION: Final = 2
+VERSION: Final = 1
 HEAD: Final = struct.Struct("<BBQIQ")
 SNAPSHOT_HEAD: Final = struct.Struct("<IIQHI")
 DELTA_HEAD: Final = struct.Struct("<QHI")
