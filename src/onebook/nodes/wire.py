@@ -46,8 +46,8 @@ from onebook.nodes.payloads import (
 
 VERSION: Final = 1
 HEAD: Final = struct.Struct("<BBQIQ")
-SNAPSHOT_HEAD: Final = struct.Struct("<IIQHI")
-DELTA_HEAD: Final = struct.Struct("<QHI")
+SNAPSHOT_HEAD: Final = struct.Struct("<IIqHI")
+DELTA_HEAD: Final = struct.Struct("<qHI")  # the number may be negative
 AGE_MS_MAX: Final = 2**32 - 1
 DEFLATED: Final = 0x80
 PLAIN_BYTES_MAX: Final = 65_536
