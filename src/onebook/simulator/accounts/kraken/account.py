@@ -279,8 +279,9 @@ class KrakenAccount:
             for name in TABLES:
                 self._extents[name].append(None)
         block, at = Block(), max(self.until, at_ms * MS_TICKS)
-        random = Random(f"live {self.history.seed} {self.state.numbers}")  # noqa: S311
-        acts = all_acts(BlockBooks(self.history, self.state, block, random))
+        books = BlockBooks(self.history, self.state, block, Random(0))  # noqa: S311
+        books.random.seed(f"live {self.history.seed} {books.number('live')}")
+        acts = all_acts(books)
         run_pending(self.state, self._plan, acts, until=at)
         if kind:
             acts[kind](at)

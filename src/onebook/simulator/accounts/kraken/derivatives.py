@@ -270,7 +270,8 @@ class DerivativesTrading:
 
     def transfer_in(self, at: int) -> None:
         """Transfer from the spot account into the multi-collateral account."""
-        asset = self._random.choice(("usd", "usdt", "usdt", "xbt", "xbt"))
+        turn = self._books.number("transfer in")
+        asset = ("usd", "usdt", "xbt", "usdt", "xbt")[turn % 5]
         share = self._spot_share(asset) // (10 if asset == "usd" else 1)
         amount = cut(share, ASSETS[WALLET_ASSETS[asset]].decimals)
         self._transfer(at, asset, FLEX, amount, incoming=True)

@@ -9,8 +9,8 @@ from onebook.simulator.accounts.kraken.names import Contract, ListedPair, id_of,
 # When Kraken changed what an account does, and how its rows look.
 REFIDS_CHANGED: Final = ticks_of("2023-08-01")  # references of funding become FT...
 STAKING_ENDED: Final = ticks_of("2024-01-15")  # what was staked moves to Earn
-SEVEN_DECIMALS: Final = ticks_of("2024-03-01")  # of the times of trades
-TRADESPOT: Final = ticks_of("2025-01-01")  # subtype of trades; ledger times have six decimals
+SEVEN_DECIMALS: Final = ticks_of("2023-01-01")  # of times, and trades say who was the maker
+TRADESPOT: Final = ticks_of("2025-01-01")  # subtype of trades; ledger times lose a decimal
 FLEX_OPENED: Final = ticks_of("2022-03-20")  # multi-collateral contracts
 
 

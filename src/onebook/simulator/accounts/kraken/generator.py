@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from onebook.simulator.accounts.kraken.facts import (
     FLEX_OPENED,
+    SEVEN_DECIMALS,
     STAKING_ENDED,
     TRADESPOT,
     ClosedPosition,
@@ -228,7 +229,7 @@ class BlockBooks:
         subtype: str = "",
     ) -> LedgerRow:
         """Book a ledger row; returns it. Rows of an asset never go back in time."""
-        step = 1_000 if at < TRADESPOT else 10
+        step = 1_000 if at < SEVEN_DECIMALS else 10 if at >= TRADESPOT else 1
         at = max(at // step * step, self._latest.get(asset, self._floor))
         self._latest[asset] = at
         balance = self.state.held.get(asset, 0) + amount - fee

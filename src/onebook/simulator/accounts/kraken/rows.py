@@ -250,6 +250,41 @@ def _status(move: Movement, now: int, *, failed: bool, sent: bool) -> str:
     return "Settled" if move.incoming and 0 < move.booked < now + 600 * TICKS else "Pending"
 
 
+def allocation(asset: str, units: int) -> Row:
+    """An item of Earn/Allocations."""
+    amount = {"native": fixed(units, ASSETS[asset].decimals), "converted": "0.0000"}
+    since = {"created_at": "2024-02-01T00:00:00Z", "expires": "2024-03-01T00:00:00Z"}
+    bonding = {"allocation_count": 1, "allocations": [amount | since]}
+    return {
+        "strategy_id": _strategy_id(asset),
+        "native_asset": ASSETS[asset].name,
+        "amount_allocated": {"total": amount, "bonding": amount | bonding},
+        "total_rewarded": {"native": "0", "converted": "0.0000"},
+    }
+
+
+def strategy(asset: str) -> Row:
+    """An item of Earn/Strategies."""
+    return {
+        "id": _strategy_id(asset),
+        "asset": ASSETS[asset].name,
+        "lock_type": {"type": "flex", "payout_frequency": 604_800},
+        "apr_estimate": {"low": "1.0000", "high": "4.0000"},
+        "user_min_allocation": "0.01",
+        "allocation_fee": "0.0000",
+        "deallocation_fee": "0.0000",
+        "auto_compound": {"type": "enabled"},
+        "yield_source": {"type": "staking"},
+        "can_allocate": True,
+        "can_deallocate": True,
+        "allocation_restriction_info": [],
+    }
+
+
+def _strategy_id(asset: str) -> str:
+    return id_of("ES", 1 + list(ASSETS).index(asset))
+
+
 def asset_facts(asset: ListedAsset) -> Row:
     """A value of Assets."""
     facts: Row = {

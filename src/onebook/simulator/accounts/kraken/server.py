@@ -80,6 +80,7 @@ TRADE_TYPES: Final = {
 }
 DEPOSITS_SHOWN, WITHDRAWALS_SHOWN = 25, 500
 ON_ORDER: Final = ("ZEUR", "XXBT")  # a tenth is on hold for open orders
+EARN_ROWS: Final = 4
 EARN_SUFFIXES: Final = (".S", ".B", ".F", ".M")
 GATEWAY_PAGE: Final = "<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>"
 # Faults that `AccountFaults` draws from; any other that begins with E is that error.
@@ -425,9 +426,9 @@ class SimulatedKraken:
         ]
         found.sort(key=lambda each: (-each.asked, -each.seq))
         limit, cursor = query.whole("limit", shown), query.fields.get("cursor", "false")
-        if cursor == "false":
+        if cursor.lower() == "false":
             return [rows.movement(each, now) for each in found[:limit]]
-        skip = 0 if cursor == "true" else _position(cursor)
+        skip = 0 if cursor.lower() == "true" else _position(cursor)
         page, rest = found[skip : skip + limit], found[skip + limit :]
         following = urlsafe_b64encode(b"at:%d" % (skip + limit)).decode() if rest else None
         return {name: [rows.movement(each, now) for each in page], "next_cursor": following}
@@ -461,41 +462,20 @@ class SimulatedKraken:
         }  # fmt: skip
 
     def _allocations(self, query: Query) -> Result:
-        items = []
-        for asset, held in self._held().items():
-            if asset.endswith(EARN_SUFFIXES):
-                native = rows.fixed(held, ASSETS[asset].decimals)
-                amount = {"native": native, "converted": "0.0000"}
-                items.append(
-                    {
-                        "strategy_id": _strategy(asset),
-                        "native_asset": ASSETS[asset].name,
-                        "amount_allocated": {"total": amount, "bonding": amount | {
-                            "allocation_count": 1, "allocations": [
-                                {"created_at": "2024-02-01T00:00:00Z", **amount,
-                                 "expires": "2024-03-01T00:00:00Z"}
-                            ]}},
-                        "total_rewarded": {"native": "0", "converted": "0.0000"},
-                    }
-                )  # fmt: skip
+        held = [place for place in self._held().items() if place[0].endswith(EARN_SUFFIXES)]
+        page, following = _earn_page(held, query)
         return {
             "converted_asset": query.fields.get("converted_asset", "USD"),
             "total_allocated": "0.0000",
             "total_rewarded": "0.0000",
-            "next_cursor": None,
-            "items": items,
+            "next_cursor": following,
+            "items": [rows.allocation(asset, units) for asset, units in page],
         }
 
     def _strategies(self, query: Query) -> Result:
         names = [name for name in ASSETS if name.endswith(EARN_SUFFIXES)]
-        return {
-            "next_cursor": None,
-            "items": [
-                {"id": _strategy(name), "asset": ASSETS[name].name,
-                 "lock_type": {"type": "flex"}, "can_allocate": True, "can_deallocate": True}
-                for name in names
-            ],
-        }  # fmt: skip
+        page, following = _earn_page(names, query)
+        return {"next_cursor": following, "items": [rows.strategy(name) for name in page]}
 
     def _key_info(self, query: Query) -> Result:
         key = query.key
@@ -627,8 +607,11 @@ def _chosen(text: str, listed: list[Any]) -> list[Any]:
     return found
 
 
-def _strategy(asset: str) -> str:
-    return id_of("ES", 1 + list(ASSETS).index(asset))
+def _earn_page(listed: list[Any], query: Query) -> tuple[list[Any], str | None]:
+    """Return a page of an Earn list, and the cursor of the next."""
+    skip = query.whole("cursor")
+    following = skip + EARN_ROWS
+    return listed[skip:following], str(following) if following < len(listed) else None
 
 
 def _estrange(result: Any) -> None:

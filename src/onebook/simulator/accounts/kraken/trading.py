@@ -83,8 +83,9 @@ class SpotTrading:
         oflags = "fcib" if mode == "base" else "fciq"
         order = self._books.number("order")
         if self._random.random() < 0.04:
-            closed = self._books.moment(at + self._random.randrange(TICKS, 20 * TICKS))
-            self._close(order, pair, side, ordertype, price, volume, at, closed, [], oflags)
+            opened = at - self._random.randrange(TICKS, 20 * TICKS)
+            at = self._books.moment(at)
+            self._close(order, pair, side, ordertype, price, volume, opened, at, [], oflags)
             return
         parts = self._random.choice((1, 1, 1, 2, 3))
         fills: list[SpotTrade] = []
