@@ -68,7 +68,7 @@ class ServerSettings(Section):
     for requests from this machine or with `metrics_token`."""
     metrics_token: SecretStr = SecretStr("")
     """Bearer token that other machines must send for `/metrics`. Empty: the public port serves
-    `/metrics` to this machine only, the separate port to everyone."""
+    `/metrics` to this machine only, the separate port to any machine."""
     tls_cert_file: Path | None = None
     """PEM certificate chain; together with `tls_key_file` it enables HTTPS and WSS."""
     tls_key_file: Path | None = None
