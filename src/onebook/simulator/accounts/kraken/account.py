@@ -72,7 +72,7 @@ def _pair(kind: str, asset: str) -> tuple[str, str]:
     return kind, asset
 
 
-class Extent(NamedTuple):
+class BlockExtent(NamedTuple):
     """The first and last place of a table in a block, and how many rows have each label."""
 
     first: Place
@@ -80,7 +80,7 @@ class Extent(NamedTuple):
     labels: Counter[Hashable]
 
 
-class Selection(NamedTuple):
+class RowSelection(NamedTuple):
     """The rows of a page, and how many rows the whole query has."""
 
     rows: list[Any]
@@ -101,7 +101,7 @@ class KrakenAccount:
         self.closed: dict[int, ClosedPosition] = {}
         self._steps = max(1, round(history.rows / ROWS_A_STEP))
         self._starts: list[AccountState] = []
-        self._extents: dict[str, list[Extent | None]] = {name: [] for name in TABLES}
+        self._extents: dict[str, list[BlockExtent | None]] = {name: [] for name in TABLES}
         self._blocks: OrderedDict[int, Block] = OrderedDict()
         self._head: Block | None = None
         self._plan = planned(history)
@@ -146,7 +146,7 @@ class KrakenAccount:
         limit: int = 1,
         oldest_first: bool = False,
         counted: bool = True,
-    ) -> Selection:
+    ) -> RowSelection:
         """Return rows of a table after one place and up to another; `wanted` takes labels."""
         rows: list[Any] = []
         count = 0
@@ -168,7 +168,7 @@ class KrakenAccount:
             begin = max(0, skip - count)
             rows += found[begin : begin + limit - len(rows)]
             count += len(found)
-        return Selection(rows, count)
+        return RowSelection(rows, count)
 
     def _within(
         self,
@@ -250,10 +250,10 @@ class KrakenAccount:
                     held[row.account, row.asset] = row.new
         return held
 
-    def _starts_after(self, extents: list[Extent | None], index: int, place: Place) -> bool:
+    def _starts_after(self, extents: list[BlockExtent | None], index: int, place: Place) -> bool:
         """Whether all rows from a block on are after a place."""
         following = (extent for extent in extents[index:] if extent is not None)
-        return next(following, Extent(LAST, LAST, Counter())).first > place
+        return next(following, BlockExtent(LAST, LAST, Counter())).first > place
 
     def events(self) -> Iterator[AccountEvent]:
         """Iterate over everything that happened, in the order in which it was booked."""
@@ -298,11 +298,11 @@ class KrakenAccount:
         return [event_of(done) for done in block.done]
 
 
-def _extent(table: str, rows: list[Any]) -> Extent | None:
+def _extent(table: str, rows: list[Any]) -> BlockExtent | None:
     if not rows:
         return None
     labels = Counter(label_of(table, row) for row in rows)
-    return Extent(_place(rows[0]), _place(rows[-1]), labels)
+    return BlockExtent(_place(rows[0]), _place(rows[-1]), labels)
 
 
 def _place(row: Any) -> Place:

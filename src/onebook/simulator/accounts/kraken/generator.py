@@ -2,7 +2,7 @@
 
 An account is a sequence of steps, a block some hundred of them. A block begins with the state that
 the one before left and draws from its own random numbers, so that a state (some kilobytes) is all
-that is kept of a block whose rows nobody reads. What happens seldom is planned over the whole
+that is kept of a block whose rows are not read. What happens seldom is planned over the whole
 history by `PLAN`; what follows later from something (a reversal, a rollover, the end of a
 position) is pending in the state.
 """

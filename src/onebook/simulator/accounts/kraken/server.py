@@ -99,12 +99,12 @@ FAULTS: Final = (
     "bare_error",  # error as a string
     "no_result",  # neither an error nor a result
     "warning",  # a warning beside a valid result
-    "unknown_type",  # ledger rows of a type that nobody knows
+    "unknown_type",  # ledger rows of a type that is not documented
 )
 Result = Any
 
 
-class Query(NamedTuple):
+class SpotQuery(NamedTuple):
     """A private request: its fields, its key, and its time."""
 
     fields: dict[str, str]
@@ -169,7 +169,7 @@ class SimulatedKraken:
         self.gate = SpotGate({key.api_key: key for key in keys}, lockout_s)
         self._counters: dict[str, DecayingCounter] = {}
         self._exports: dict[str, ExportJob] = {}
-        self._answers: dict[str, Callable[[Query], Result]] = {
+        self._answers: dict[str, Callable[[SpotQuery], Result]] = {
             "Balance": self._balance,
             "BalanceEx": self._balance_extended,
             "TradeBalance": self._trade_balance,
@@ -254,7 +254,7 @@ class SimulatedKraken:
             raise KrakenRefused("EGeneral:Permission denied")
         if self.before_page is not None:
             self.before_page(name)
-        return self._answers[name](Query(fields, key, self._now_ms() * MS_TICKS))
+        return self._answers[name](SpotQuery(fields, key, self._now_ms() * MS_TICKS))
 
     def _count(self, key: str, cost: int, limit: tuple[int, float], refusal: str) -> None:
         counter = self._counters.setdefault(key, DecayingCounter(*limit))
@@ -286,7 +286,7 @@ class SimulatedKraken:
 
     # Lists ----------------------------------------------------------------------------------
 
-    def _ledgers(self, query: Query) -> Result:
+    def _ledgers(self, query: SpotQuery) -> Result:
         kind, assets = query.fields.get("type", "all"), query.fields.get("asset", "all")
         if kind not in TYPES:
             raise KrakenRefused("EGeneral:Invalid arguments:type")
@@ -303,8 +303,8 @@ class SimulatedKraken:
         return {"ledger": self._mixed(found)} | page.total
 
     def _page(
-        self, query: Query, table: str, kind: str, wanted: Callable[[Any], bool] | None = None
-    ) -> "Page":
+        self, query: SpotQuery, table: str, kind: str, wanted: Callable[[Any], bool] | None = None
+    ) -> "SpotPage":
         after, until = self._bounds(query, table, kind)
         counted = not query.flag("without_count")
         selection = self.account.select(
@@ -314,9 +314,9 @@ class SimulatedKraken:
         total = selection.total
         if self._wrong_counts and counted:
             total = self.account.select(table, limit=0).total
-        return Page(selection.rows, {"count": total} if counted else {})
+        return SpotPage(selection.rows, {"count": total} if counted else {})
 
-    def _bounds(self, query: Query, table: str, kind: str) -> tuple[Place, Place]:
+    def _bounds(self, query: SpotQuery, table: str, kind: str) -> tuple[Place, Place]:
         """Return the places between which rows are: `start` is exclusive, `end` inclusive."""
         after, until = FIRST, LAST
         for name in ("start", "end"):
@@ -350,7 +350,7 @@ class SimulatedKraken:
         self._random.shuffle(names)
         return {name: found[name] for name in names}
 
-    def _by_ids(self, query: Query, field: str, table: str, kind: str) -> list[Any]:
+    def _by_ids(self, query: SpotQuery, field: str, table: str, kind: str) -> list[Any]:
         names = [each for each in query.fields.get(field, "").split(",") if each]
         if not names or len(names) > IDS_MAX:
             raise KrakenRefused(f"EGeneral:Invalid arguments:{field}")
@@ -368,11 +368,11 @@ class SimulatedKraken:
             not key.query_to_s or time <= key.query_to_s * TICKS
         )
 
-    def _query_ledgers(self, query: Query) -> Result:
+    def _query_ledgers(self, query: SpotQuery) -> Result:
         found = self._by_ids(query, "id", "ledger", "L")
         return {id_of("L", row.seq): rows.ledger(row, query.now) for row in found}
 
-    def _trades(self, query: Query) -> Result:
+    def _trades(self, query: SpotQuery) -> Result:
         kind = query.fields.get("type", "all")
         if kind != "all" and kind not in TRADE_TYPES:
             raise KrakenRefused("EGeneral:Invalid arguments:type")
@@ -389,11 +389,11 @@ class SimulatedKraken:
         closed = self.account.trade_shown(row) if row.margin and not row.opened else None
         return rows.trade(row, now, closed, ledgers=ledgers)
 
-    def _query_trades(self, query: Query) -> Result:
+    def _query_trades(self, query: SpotQuery) -> Result:
         found = self._by_ids(query, "txid", "trades", "T")
         return {id_of("T", row.seq): self._trade(row, query.now, False) for row in found}
 
-    def _orders(self, query: Query) -> Result:
+    def _orders(self, query: SpotQuery) -> Result:
         page = self._page(query, "orders", "O")
         trades = query.flag("trades")
         found = {
@@ -401,12 +401,12 @@ class SimulatedKraken:
         }
         return {"closed": self._mixed(found)} | page.total
 
-    def _positions(self, query: Query) -> Result:
+    def _positions(self, query: SpotQuery) -> Result:
         return {id_of("T", n): rows.position(each) for n, each in self.account.state.margin.items()}
 
     # Funding --------------------------------------------------------------------------------
 
-    def _movements(self, query: Query, name: str, shown: int) -> Result:
+    def _movements(self, query: SpotQuery, name: str, shown: int) -> Result:
         now = min(query.now, self.account.until)
         start, end = _ticks(query.fields.get("start", "0")), _ticks(query.fields.get("end", ""))
         first = max(start or 0, query.now - self._funding_days * 86_400 * TICKS) if (
@@ -438,10 +438,10 @@ class SimulatedKraken:
     def _held(self) -> dict[str, int]:
         return {asset: held for asset, held in sorted(self.account.state.held.items()) if held}
 
-    def _balance(self, query: Query) -> Result:
+    def _balance(self, query: SpotQuery) -> Result:
         return {name: rows.fixed(n, ASSETS[name].decimals) for name, n in self._held().items()}
 
-    def _balance_extended(self, query: Query) -> Result:
+    def _balance_extended(self, query: SpotQuery) -> Result:
         held = self._held()
         on_hold = {name: n // 10 for name, n in held.items() if name in ON_ORDER}
         return {
@@ -452,7 +452,7 @@ class SimulatedKraken:
             for name, n in held.items()
         }
 
-    def _trade_balance(self, query: Query) -> Result:
+    def _trade_balance(self, query: SpotQuery) -> Result:
         dollars = rows.fixed(self.account.state.held.get("ZUSD", 0), 4)
         used = rows.fixed(sum(each.margin for each in self.account.state.margin.values()), 4)
         zero = rows.fixed(0, 4)
@@ -461,7 +461,7 @@ class SimulatedKraken:
             "e": dollars, "mf": dollars, "ml": "100.00",
         }  # fmt: skip
 
-    def _allocations(self, query: Query) -> Result:
+    def _allocations(self, query: SpotQuery) -> Result:
         held = [place for place in self._held().items() if place[0].endswith(EARN_SUFFIXES)]
         page, following = _earn_page(held, query)
         return {
@@ -472,12 +472,12 @@ class SimulatedKraken:
             "items": [rows.allocation(asset, units) for asset, units in page],
         }
 
-    def _strategies(self, query: Query) -> Result:
+    def _strategies(self, query: SpotQuery) -> Result:
         names = [name for name in ASSETS if name.endswith(EARN_SUFFIXES)]
         page, following = _earn_page(names, query)
         return {"next_cursor": following, "items": [rows.strategy(name) for name in page]}
 
-    def _key_info(self, query: Query) -> Result:
+    def _key_info(self, query: SpotQuery) -> Result:
         key = query.key
         return {
             "api_key_name": "simulated",
@@ -497,7 +497,7 @@ class SimulatedKraken:
 
     # Exports --------------------------------------------------------------------------------
 
-    def _add_export(self, query: Query) -> Result:
+    def _add_export(self, query: SpotQuery) -> Result:
         now_s, report = query.now // TICKS, query.fields.get("report", "")
         format_ = query.fields.get("format", "CSV")
         if report not in ("ledgers", "trades") or format_ not in ("CSV", "TSV"):
@@ -512,17 +512,17 @@ class SimulatedKraken:
         )  # fmt: skip
         return {"id": id_}
 
-    def _export_status(self, query: Query) -> Result:
+    def _export_status(self, query: SpotQuery) -> Result:
         wanted, now_s = query.fields.get("report", ""), query.now // TICKS
         return [each.row(now_s) for each in self._exports.values() if each.report == wanted]
 
-    def _retrieve_export(self, query: Query) -> Result:
+    def _retrieve_export(self, query: SpotQuery) -> Result:
         job = self._exports.get(query.fields.get("id", ""))
         if job is None or job.status(query.now // TICKS) != "Processed":
             raise KrakenRefused("EExport:Not ready")
         return Response(job.zipped(self.account), media_type="application/octet-stream")
 
-    def _remove_export(self, query: Query) -> Result:
+    def _remove_export(self, query: SpotQuery) -> Result:
         job = self._exports.get(query.fields.get("id", ""))
         kind = query.fields.get("type", "")
         if job is None or kind not in ("cancel", "delete"):
@@ -533,7 +533,7 @@ class SimulatedKraken:
         return {kind: True}
 
 
-class Page(NamedTuple):
+class SpotPage(NamedTuple):
     """A page of a list, and its `count` unless that was declined."""
 
     rows: list[Any]
@@ -607,7 +607,7 @@ def _chosen(text: str, listed: list[Any]) -> list[Any]:
     return found
 
 
-def _earn_page(listed: list[Any], query: Query) -> tuple[list[Any], str | None]:
+def _earn_page(listed: list[Any], query: SpotQuery) -> tuple[list[Any], str | None]:
     """Return a page of an Earn list, and the cursor of the next."""
     skip = query.whole("cursor")
     following = skip + EARN_ROWS
