@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
     TooOld,
 )
+from onebook.transactions.address import AddressWindow
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import (
     ATTEMPTS_MAX,
@@ -238,6 +240,7 @@ class ExchangeClient:
         transport: In place of the connection pool.
         random: For jitter.
         spare: Whether connections are kept free for API keys that are not asking yet.
+        shared: The file by which the processes of this machine share the limit of its address.
     """
 
     def __init__(
@@ -249,6 +252,7 @@ class ExchangeClient:
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
         spare: bool = True,
+        shared: Path | None = None,
     ) -> None:
         self.clock = clock
         self.random = random or Random()  # noqa: S311  # jitter
@@ -258,6 +262,7 @@ class ExchangeClient:
         self._circuit = Circuit(api.circuit_s, clock)
         self._stopped_by: SourceFailed | None = None
         self._address_limit = SharedLimit(api.address_rate, clock)
+        self._address_window = AddressWindow(api.address_rate, clock, shared, display=entry.display)
         self._slots = Slots(api.connections_max, spare=spare)
         self._log = logging.getLogger(f"onebook.transactions.{entry.name}")
         self._http = httpx.AsyncClient(
@@ -284,6 +289,7 @@ class ExchangeClient:
     async def close(self) -> None:
         """Cancel running requests and close every connection."""
         await self._wire.close()
+        self._address_window.close()
 
     async def ask(
         self,
@@ -352,10 +358,11 @@ class ExchangeClient:
         metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.monotonic() - came_s))
         async with host.ordered(account, key=key):
             self._raise_if_stopped()
-            with self.waits.in_flight():
-                async with self._slots.slot(key):
-                    with self._counted():
-                        return await self._ask(host, call, credentials, limit=limit)
+            # The address last: its places are for requests that are sent at once.
+            async with self._slots.slot(key), self._address_window.request(self.waits):
+                self._raise_if_stopped()
+                with self.waits.in_flight(), self._counted():
+                    return await self._ask(host, call, credentials, limit=limit)
 
     async def _ask(
         self, host: ExchangeHost, call: Call, credentials: Credentials | None, *, limit: SharedLimit
@@ -431,20 +438,24 @@ class ExchangeClient:
         )
         self._stopped_by = failure
         self._circuit.trip()
+        self._address_window.refuse(circuit_s)
         metrics.TRIPS.labels(name).inc()
         metrics.OPEN_UNTIL.labels(name).set(self.clock.wall_ms() / 1_000 + circuit_s)
 
     def _raise_if_stopped(self) -> None:
         left_s, failure = self._circuit.left_s(), self._stopped_by
         if left_s <= 0 or failure is None:
-            return
-        raise SourceFailed(
-            FailureReason.CIRCUIT_OPEN,
-            failure.message,
-            exchange_code=failure.exchange_code,
-            retryable=True,
-            retry_after_s=left_s,
-        )
+            left_s = self._address_window.refused_s(self._api.circuit_s)
+            message = f"{self._entry.display} refused this machine's address a while ago."
+            failure = SourceFailed(FailureReason.CIRCUIT_OPEN, message)
+        if left_s > 0:
+            raise SourceFailed(
+                FailureReason.CIRCUIT_OPEN,
+                failure.message,
+                exchange_code=failure.exchange_code,
+                retryable=True,
+                retry_after_s=left_s,
+            )
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ duplicates and cursors are part of the service (`walk`, `service`).
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from pathlib import Path
 from random import Random
 
 import httpx
@@ -62,6 +63,7 @@ class ExchangeAdapter:
         clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
+        shared: Folder where the processes of this machine share the limits of its address.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class ExchangeAdapter:
         clock: Clock = SYSTEM_CLOCK,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
+        shared: Path | None = None,
     ) -> None:
         settings = settings or TransactionSettings()
         reserve = settings.reserve_share
@@ -83,6 +86,7 @@ class ExchangeAdapter:
             transport=transport,
             random=random,
             spare=reserve > 0,
+            shared=None if shared is None else shared / f"{definition.entry.name}.requests",
         )
         urls = _urls(definition.entry, settings)
         self._hosts = {each: self._client.host(url, reserve=reserve) for each, url in urls.items()}

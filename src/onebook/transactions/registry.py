@@ -14,6 +14,12 @@ EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
 }  # fmt: skip
 
 
+def adapter_of(name: str, settings: TransactionSettings) -> ExchangeAdapter:
+    """A new adapter of an exchange."""
+    # Beside the master key, which the nodes and the commands of an installation have in common.
+    return ExchangeAdapter(EXCHANGES[name], settings, shared=settings.master_key_file.parent)
+
+
 def adapters_of(settings: TransactionSettings) -> list[ExchangeAdapter]:
     """A new adapter of every exchange."""
-    return [ExchangeAdapter(each, settings) for each in EXCHANGES.values()]
+    return [adapter_of(name, settings) for name in EXCHANGES]
