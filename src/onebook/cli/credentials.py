@@ -122,7 +122,7 @@ async def _accepted(
     Raises:
         InvalidRequest: It rejects them, or is unreachable.
     """
-    adapter = adapter_of(exchange, config.load(file).transactions)
+    adapter = adapter_of(EXCHANGES[exchange], config.load(file).transactions)
     try:
         found = await validated(adapter, Environment(_environment(testnet)), credentials)
     except ExchangeFailed as error:

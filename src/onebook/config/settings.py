@@ -326,16 +326,22 @@ class AccountUrls(Section):
     """Addresses of one exchange in place of its own; empty: its own."""
 
     mainnet_url: str = ""
-    """Base URL of the live exchange."""
+    """Base URL of the live exchange: of every host that is not in `hosts`."""
     testnet_url: str = ""
     """Base URL of the testnet."""
+    demo_url: str = ""
+    """Base URL of demo accounts."""
+    hosts: Mapping[str, str] = {}
+    """Base URLs of single hosts of the live exchange, by name."""
 
 
 class TransactionSettings(Section):
     """The transaction interface."""
 
+    exchanges: tuple[str, ...] = ()
+    """Exchanges whose transactions are offered, such as bybit; empty: every supported exchange."""
     overrides: Mapping[str, AccountUrls] = {}
-    """Other addresses, by exchange name: mainnet_url and testnet_url (a regional host, the
+    """Other addresses, by exchange name: mainnet_url, testnet_url, demo_url and hosts (the
     simulator)."""
     master_key_file: Path = Field(default_factory=lambda: data_dir() / "master_key")
     """File of the key that encrypts exchange credentials; created with mode 0600 when first
