@@ -106,6 +106,7 @@ class Then(StrEnum):
     RAISE = "raise"
     RETRY = "retry"  # after a backoff
     RETRY_NOW = "retry_now"  # the limit (`block_s`) or the corrected clock makes the difference
+    RETRY_ONCE = "retry_once"  # at once, if this was the first attempt
     STOP = "stop"  # open the circuit of `Reply.stops`
     TOO_OLD = "too_old"
     CURSOR_GONE = "cursor_gone"  # the cursor of an earlier answer has expired
@@ -471,6 +472,8 @@ class ExchangeClient:
             raise TryAgain(failure)
         if then is Then.RETRY_NOW:
             raise TryAgain(failure, wait_s=0.0)
+        if then is Then.RETRY_ONCE:
+            raise TryAgain(failure, wait_s=0.0, once=True)
         if then is Then.STOP:
             self._stop(failure, reply, account)
             self._raise_if_stopped(account)
