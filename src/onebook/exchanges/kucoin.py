@@ -197,7 +197,7 @@ EXCHANGE: Final[Exchange] = replace(
     interval_ms=10,
     limits=replace(
         CLASSIC.limits,
-        topics=100,  # of 200
+        topics=100,  # of 200 allowed
         messages=(Limit(95, 10.0),),  # of 100: pings do not wait for the limit
         connects=(Limit(30, 60.0, Scope.ADDRESS),),
         connections=512,
