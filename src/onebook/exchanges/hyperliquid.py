@@ -1,4 +1,4 @@
-"""Hyperliquid spot: whole books, the best 5 levels a side every 0.5 s, or 20 every 5 s.
+"""Hyperliquid spot: whole books, the best 5 levels a side every 500 ms, or 20 every 5 s.
 
 Pages: https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
 (`l2Book`), `info-endpoint/spot` (`spotMeta`), `rate-limits-and-user-limits` beside it.
