@@ -49,8 +49,9 @@ from onebook.transactions.adapter import (
     Unproven,
 )
 from onebook.transactions.bybit import funds, ledger, trades
-from onebook.transactions.bybit.rows import EXCHANGE, Context, Mapper, Row
+from onebook.transactions.bybit.rows import EXCHANGE, Context, Mapper
 from onebook.transactions.limits import Rate
+from onebook.transactions.mapping import Row
 from onebook.transactions.record import Holder, Record
 
 WEEK_MS: Final = 7 * DAY_MS
