@@ -183,7 +183,7 @@ async def test_a_request_cancelled_while_it_waits_gives_its_budget_back():
 
 async def test_a_redirect_is_an_error():
     web = Web(answers(httpx.Response(302, headers={"location": "https://evil.example/"})))
-    with pytest.raises(ExchangeFailed, match="redirects, which is not followed"):
+    with pytest.raises(ExchangeFailed, match="redirects; redirects are not followed"):
         await web.get()
     assert len(web.requests) == 1
 

@@ -44,9 +44,9 @@ def inflated(frame: bytes, bytes_max: int) -> bytes:
     except zlib.error as error:
         raise Uninflatable(f"a frame cannot be inflated: {error}") from None
     if not inflater.eof:
-        raise Uninflatable("a frame cannot be inflated: it is cut off")
+        raise Uninflatable("a frame cannot be inflated: it is truncated")
     if inflater.unused_data:
-        raise Uninflatable("a frame cannot be inflated: something follows its end")
+        raise Uninflatable("a frame cannot be inflated: data follows its end")
     return text
 
 

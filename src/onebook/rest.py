@@ -346,7 +346,7 @@ class Rest:
         except TooLong:
             raise ExchangeFailed(f"{host} answered with more than {bytes_max} bytes.") from None
         if 300 <= answer.status < 400 and "location" in answer.headers:
-            raise ExchangeFailed(f"{host} redirects, which is not followed.")
+            raise ExchangeFailed(f"{host} redirects; redirects are not followed.")
         return answer
 
     def _hold(self, name: str, answer: Answer) -> None:

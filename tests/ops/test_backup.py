@@ -223,7 +223,7 @@ async def test_a_damaged_backup_is_refused_and_leaves_nothing(
     with pytest.raises(ConfigError, match="damaged"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     archive.write_bytes(b"nonsense")
-    with pytest.raises(ConfigError, match="no backup of Onebook"):
+    with pytest.raises(ConfigError, match="not an Onebook backup"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     assert not there.store.pepper_file.exists()
 
@@ -284,7 +284,7 @@ async def test_a_tampered_archive_is_refused_and_leaves_nothing(
     archive = tmp_path / "backup.tar"
     archive.write_bytes(content + bytes(1_024))
     there = settings_in(tmp_path / "there", f"sqlite:///{tmp_path / 'there' / 'onebook.db'}")
-    with pytest.raises(ConfigError, match=r"no backup of Onebook|a manifest that this release"):
+    with pytest.raises(ConfigError, match=r"not an Onebook backup|a manifest that this release"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     assert not any(path.is_file() for path in (tmp_path / "there").rglob("*"))
 

@@ -160,7 +160,7 @@ class ReadCache(Generic[N, V]):
             if kept is not None and self._fresh(kept.read_at_ms, now_ms):
                 return kept.value
             read = await self._reads.read(name)
-            assert read is not None, "a read answers every name that it was asked for"
+            assert read is not None, "a read returns every requested name"
             if self.current(read.start):
                 return read.value
         raise ServiceUnavailable("Keys change faster than they can be read; try again shortly.")

@@ -249,7 +249,7 @@ class UsageFile:
         ]
         payload = msgpack.encode(_Content(self.epoch, rows))
         if _HEADER.size + len(payload) > SLOT_BYTES:
-            raise OSError(f"usage of so many keys does not fit in {self.path}")
+            raise OSError(f"the usage of all keys does not fit in {self.path}")
         with self._turn:
             generation = self._generation + 1
             header = _HEADER.pack(FILE_MARK, generation, len(payload), zlib.crc32(payload))
@@ -695,7 +695,7 @@ class Meter:
         if kept:
             if left_bytes and self._file is not None:
                 log.error(
-                    "%d bytes of usage could not be written; the next start takes them from %s.",
+                    "%d bytes of usage could not be written; the next start reads them from %s.",
                     left_bytes,
                     self._file.path,
                 )

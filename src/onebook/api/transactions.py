@@ -344,9 +344,7 @@ def _form_of(request: Request, asked: TransactionsBody) -> str:
     if form in FILES:
         for name in ("cursor", "limit", "verify", "include_raw"):
             if getattr(asked, name):
-                raise InvalidRequest(
-                    f"Field {name} is for JSON and lines; a file has no place for it."
-                )
+                raise InvalidRequest(f"Field {name} is only for JSON and lines, not for files.")
     return form
 
 

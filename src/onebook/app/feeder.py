@@ -215,7 +215,7 @@ def _application(feeder: Feeder) -> FastAPI:
     async def readyz() -> JSONResponse:
         """Ready while NATS reaches the node."""
         ready = feeder.node.presence.members.connected
-        problems = [] if ready else ["NATS does not reach this node."]
+        problems = [] if ready else ["NATS is unreachable."]
         return JSONResponse({"ready": ready, "problems": problems}, 200 if ready else 503)
 
     @application.get("/metrics")

@@ -45,7 +45,7 @@ from onebook.streams import iso_us
 
 VERIFY_TIMEOUT_S: Final = 5.0  # of the database query for a key
 # `DataLimitWarning.action_required`
-USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe from some symbols."
+USE_LESS: Final = "Request fewer levels or a longer interval_ms, or unsubscribe from some symbols."
 USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
 
 log = logging.getLogger("onebook.gateway")

@@ -146,7 +146,7 @@ def authentication_timeout(settings: GatewaySettings, *, now: MessageTime) -> Ef
     seconds = settings.authentication_timeout_s
     refusal = CommandRefused(
         "authentication_required",
-        f"No authenticate message came within {seconds:g} seconds.",
+        f"No authenticate message arrived within {seconds:g} seconds.",
         code=CloseCode.AUTHENTICATION_TIMEOUT,
     )
     payload = encode_refusal(refusal, None, now.wall_us)

@@ -28,8 +28,8 @@ from onebook.orderbook import Names, exchange_texts, near_exchanges
 from onebook.rest import Rest
 
 LOOK_S: Final = 1.0  # how often to check whether all have a book, if nothing happens before
-REST_UNREAD: Final = "its list of instruments could not be read"
-REST_READING: Final = "its list of instruments is not read yet"
+REST_UNREAD: Final = "its instrument list could not be read"
+REST_READING: Final = "its instrument list has not been read yet"
 
 
 def in_use(names: Sequence[str], feeds: FeedSettings) -> Mapping[str, Exchange]:
@@ -59,7 +59,7 @@ def _unknown(asked: str) -> UnknownExchange:
     if instead := instead_of(asked):
         hint = f" {instead}"
     return UnknownExchange(
-        f"There is no exchange {asked!r}.{hint} Known are {', '.join(EXCHANGES)}.",
+        f"Unknown exchange {asked!r}.{hint} Known: {', '.join(EXCHANGES)}.",
         details={"near": near, "supported_exchanges": [*EXCHANGES]},
     )
 

@@ -55,7 +55,7 @@ class Recorders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RecordingError(f"{folder} cannot be made: {error.strerror}.") from None
+            raise RecordingError(f"{folder} cannot be created: {error.strerror}.") from None
         try:
             for name in names:
                 self.files[name] = Recorder(

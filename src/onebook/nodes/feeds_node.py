@@ -40,7 +40,7 @@ KEY_BYTES_MAX: Final = 256  # of a request for a snapshot
 SERVED: Final = Gauge("onebook_node_books", "Books that this feeds node serves.", ["exchange"])
 PUBLISHED: Final = Counter("onebook_node_published", "Messages about books published to gateways.")
 MOVED: Final = Counter(
-    "onebook_node_books_moved", "Books that this node took or gave up.", ["direction"]
+    "onebook_node_books_moved", "Books that this node took over or gave up.", ["direction"]
 )
 
 

@@ -44,10 +44,10 @@ REQUESTS_MAX: Final = 64  # requests for snapshots under way
 FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready before
 
 GAPS: Final = Counter(
-    "onebook_node_gaps", "Messages between nodes that were missing, seen by their numbers."
+    "onebook_node_gaps", "Missing messages between nodes, detected by their numbers."
 )
 SNAPSHOTS: Final = Counter(
-    "onebook_node_snapshots", "Snapshots of books asked of feeds nodes, by what came.", ["result"]
+    "onebook_node_snapshots", "Book snapshots requested from feeds nodes, by result.", ["result"]
 )
 APPLIED: Final = Counter("onebook_node_applied", "Messages about books received from feeds nodes.")
 for _result in ("live", "not_live", "none"):
@@ -493,7 +493,7 @@ class RemoteSupervisor:
         self.isolated = isolated
         if isolated:
             log.warning(
-                "NATS has not reached this node for %g s: sending its clients to other nodes.",
+                "NATS has been unreachable for %g s: sending clients to other nodes.",
                 self._settings.isolated_s,
             )
         else:

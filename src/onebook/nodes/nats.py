@@ -157,7 +157,7 @@ class NatsBus:
         if not self._too_large:
             self._too_large = True
             log.error(
-                "A message of %d bytes is longer than NATS takes (%d); raise its max_payload.",
+                "A message of %d bytes exceeds the limit of NATS (%d); raise its max_payload.",
                 size,
                 self._client.max_payload,
             )

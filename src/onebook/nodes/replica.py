@@ -62,7 +62,7 @@ def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: 
     return True
 
 
-LOST_NODE: Final = "the feeds node that served this book sends no heartbeat in time"
+LOST_NODE: Final = "the feeds node of this book missed its heartbeats"
 NO_NODE: Final = "no feeds node serves this exchange"
 MOVED: Final = "another feeds node takes this book over"
 LOST_MESSAGE: Final = "a message between nodes was lost"

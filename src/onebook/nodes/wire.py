@@ -173,9 +173,7 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     except struct.error:
         raise WireError("a snapshot without sizes") from None
     if levels_asked > FRAME_LEVELS_MAX:
-        raise WireError(
-            f"a snapshot of which {levels_asked} levels were asked", RefusalCause.INVALID
-        )
+        raise WireError(f"a snapshot with a limit of {levels_asked} levels", RefusalCause.INVALID)
     shape, bids, asks = _parts(body, SNAPSHOT_HEAD.size, shape_size, bids_size)
     return Snapshot(instrument, bids, asks, shape, levels_asked, sequence=sequence), age_ms
 
@@ -212,7 +210,7 @@ def _inflated(body: memoryview) -> bytes:
     except zlib.error as error:
         raise WireError(f"a body that cannot be inflated: {error}") from None
     if not inflater.eof:
-        raise WireError(f"a body that ends too soon or is longer than {FRAME_BYTES_MAX} bytes")
+        raise WireError(f"a body that is truncated or longer than {FRAME_BYTES_MAX} bytes")
     return plain
 
 
@@ -222,7 +220,7 @@ def _parts(
     shape_end = begin + shape_size
     bids_end = shape_end + bids_size
     if bids_end > len(body):
-        raise WireError("a message that ends too soon")
+        raise WireError("a truncated message")
     return (
         _shape_of(bytes(body[begin:shape_end])),
         bytes(body[shape_end:bids_end]),

@@ -124,7 +124,7 @@ async def back_up(
     at = datetime.fromtimestamp(now_ms / 1_000, UTC)
     path = folder / f"onebook-{at:%Y%m%dT%H%M%SZ}.tar"
     if path.exists():
-        raise ConfigError(f"There is a backup {path} already.")
+        raise ConfigError(f"The backup {path} already exists.")
     kind = kind_of(settings.store.url)
     pepper, master = settings.store.pepper_file, settings.transactions.master_key_file
     _make_folder(folder)
@@ -196,7 +196,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ConfigError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+        raise ConfigError(f"The folder {folder} cannot be created: {error.strerror}.") from None
 
 
 async def _schema(settings: Settings) -> str:
@@ -372,10 +372,10 @@ def read_archive(path: Path, folder: Path) -> tuple[Manifest, dict[str, Path]]:
                 for name, expected in manifest.members.items()
             }
     except (tarfile.TarError, KeyError, EOFError):
-        raise ConfigError(f"{path} is no backup of Onebook, or it is damaged.") from None
+        raise ConfigError(f"{path} is not an Onebook backup, or is damaged.") from None
     except OSError as error:
         if error.errno in DISK_FULL:
-            reason = f"{folder} cannot take the unpacked backup: {error.strerror}."
+            reason = f"The backup cannot be unpacked to {folder}: {error.strerror}."
             raise ConfigError(reason) from None
         raise ConfigError(f"The backup {path} cannot be read: {error.strerror}.") from None
 

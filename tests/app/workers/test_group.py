@@ -225,7 +225,7 @@ async def test_a_gateway_that_cannot_start_ends_all_with_its_exit_code(tmp_path)
         ({"node": {"workers": 2}, "server": {"metrics_port": 65_535}}, "the last may be 65535"),
         (
             {"node": {"workers": 2}, "server": {"metrics_port": 9_000, "port": 9_002}},
-            "server.port none of them",
+            "or include server.port",
         ),
         ({"node": {"workers": 2}, "nats": {"user": "me"}}, "nats.user is set, and nats.servers"),
     ],
