@@ -84,7 +84,7 @@ class MessageInflater:
         if len(text) > bytes_max:
             raise TooLong
         if stream.eof:
-            # A last block: what follows starts anew (section 7.2.3.4 allows one).
+            # A final block: the next message starts a new stream (allowed by section 7.2.3.4).
             self._stream = zlib.decompressobj(RAW)
         return text
 

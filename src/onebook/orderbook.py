@@ -89,12 +89,12 @@ class OrderBookState:
 
         @property
         def best_bid(self) -> BookLevel | None:
-            """The highest bid; None if there is none."""
+            """The highest bid; None if there are no bids."""
             raise NotImplementedError
 
         @property
         def best_ask(self) -> BookLevel | None:
-            """The lowest ask; None if there is none."""
+            """The lowest ask; None if there are no asks."""
             raise NotImplementedError
 
         @property
@@ -204,7 +204,7 @@ class OrderBookState:
         """
         return polars_frame(self._columns(exact), self._scales() if exact else None)
 
-    # What a subclass knows better.
+    # For subclasses to override
 
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
         """The exchanges by bit, and the side that a direction takes.
@@ -374,7 +374,7 @@ def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
     """Return symbols as Onebook writes them, each once.
 
     Raises:
-        ValueError: There is none, or one is empty.
+        ValueError: The list is empty, or one symbol is.
         TypeError: A symbol is not text.
     """
     asked = [each.strip().upper() for each in _texts("symbols", symbols, "BTC/USDT")]

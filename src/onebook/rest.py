@@ -74,7 +74,7 @@ class Wire:
 
     @property
     def in_use(self) -> int:
-        """How many connections of the pool are assigned to a request; 0 without a pool."""
+        """Number of pool connections that are assigned to a request; 0 without a pool."""
         pool = getattr(self._client._transport, "_pool", None)
         return len(self._under_way) if pool is None else len(pool._requests)
 
@@ -208,7 +208,7 @@ class Rest:
 
     @property
     def connections_in_use(self) -> int:
-        """How many connections are assigned to a request."""
+        """Number of connections that are assigned to a request."""
         return self._wire.in_use
 
     def budget(

@@ -45,7 +45,7 @@ POLL_INTERVAL_S: Final = 1.0  # for changes by an operator or another node
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
 PRUNE_INTERVAL_MS: Final = 60 * MINUTE_MS
 BATCHES_KEPT_MS: Final = DAY_MS
-FLUSH_AGE_MAX_S: Final = 5.0  # `/readyz` fails if no database write has succeeded for so long
+FLUSH_AGE_MAX_S: Final = 5.0  # `/readyz` fails if no database write has succeeded for longer
 REHASHED_MAX: Final = 1_000  # texts between two polls; the others are rehashed at their next use
 
 
@@ -212,7 +212,7 @@ class Accounts:
     async def report(self, key: Key, now_ms: int) -> UsageReport:
         """Report the usage of a key on this node and all others."""
         stored = await stored_usage(self._store, key, now_ms)
-        # What this node has not flushed yet is in the meter, what others delivered in the store.
+        # The meter has this node's unflushed bytes, the store those delivered by other nodes.
         used_bytes = max(stored, self.meter.used(key.key_id, now_ms))
         return usage_report(
             key, used_bytes, allowance_bytes=self.settings.allowance_bytes, now_ms=now_ms

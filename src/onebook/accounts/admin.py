@@ -72,7 +72,7 @@ class Admin:
         """Find a user.
 
         Raises:
-            NotFound: There is none of this name.
+            NotFound: The name is unknown.
         """
         account = await self._store.accounts.account(id_or_username)
         if account is None:
@@ -187,7 +187,7 @@ class Admin:
             change: The operator, the time and the reason.
             tier: The new tier; None keeps the one it has.
             allowance_bytes: Its own allowance; None keeps the one it has.
-            own_allowance: Whether it may have its own; without, that of the settings counts again.
+            own_allowance: Whether it has its own allowance; otherwise that of the settings applies.
 
         Raises:
             InvalidRequest: The key is expired, or the allowance not a positive number of bytes.

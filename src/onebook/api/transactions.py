@@ -102,7 +102,7 @@ async def exchanges(parts: Parts) -> list[ExchangeEntry]:
 
 @capabilities.get("/api/v1/exchanges/credentials", summary="Does the service hold credentials?")
 async def credentials(parts: Parts) -> CredentialAvailability:
-    """List the exchanges whose credentials are configured. No caller brings any.
+    """List the exchanges whose credentials are configured. Callers cannot send credentials.
 
     `testnet_available` is false here although the list of exchanges says true: the specification
     asks for both. It reads: a caller cannot bring testnet credentials.
@@ -325,7 +325,7 @@ async def _refuse_over(parts: Services, session: RestSession) -> None:
 
 
 def _form_of(request: Request, asked: TransactionsBody) -> str:
-    """The form of an answer: `format`, or what the client prefers (RFC 9110 section 12.5.1).
+    """Return the form of an answer: `format`, or the client's preference (RFC 9110, 12.5.1).
 
     At the same weight a type that is named counts more than one that a wildcard covers, and one
     body more than lines or files. A client that accepts none of them gets the body.

@@ -98,7 +98,7 @@ class AsyncOnebook:
         Args:
             symbol: The pair, such as BTC/USDT.
             exchanges: One name or several, or "all", of which "-name" leaves one out.
-            timeout_s: Entering fails if nothing is live after so long.
+            timeout_s: Entering fails if no book is live after this many seconds.
             attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
             silence_max_s: Seconds without an answer to a ping before the connection is closed.
             options: See `SubscribeOptions`. With `split`, `coverage` is requested too, so that
@@ -256,5 +256,5 @@ class AsyncOnebook:
 
 
 def _covered(options: SubscribeOptions) -> SubscribeOptions:
-    """Add what fills need beside the amounts of each exchange."""
+    """Add the options that fills need: the amounts of each exchange."""
     return {"coverage": True, **options} if options.get("split") else options

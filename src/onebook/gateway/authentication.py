@@ -131,7 +131,7 @@ class KeyPeers(Protocol):
         """Connections of a key on the other gateways."""
 
     def allowed_here(self, key_id: str, connections_max: int) -> int:
-        """How many of the key's connections this gateway may keep."""
+        """Return the number of the key's connections that this gateway may keep."""
 
 
 class AloneWithKeys:
@@ -268,7 +268,7 @@ class Authenticator:
 
     @property
     def waiting(self) -> int:
-        """How many keys wait for pongs of their connections."""
+        """Number of keys that wait for pongs of their connections."""
         return len(self._pong_awaited)
 
     def answered(self) -> None:

@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 ErrorType = Literal["error", "subscription_error", "authentication_error"]
 
-# Every error code, the types it comes with, and when.
+# Every error code, its message types, and when it is sent.
 ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
     "authentication_required": (
         ("error",),

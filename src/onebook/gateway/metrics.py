@@ -9,7 +9,7 @@ from onebook.model import Tier
 
 NO_TIER: Final = "none"  # not authenticated
 OTHER_CODE: Final = "other"
-# Close codes of RFC 6455 that are in use, beside our own.
+# Close codes of RFC 6455 in use, plus our own.
 USUAL_CODES: Final = frozenset((1000, 1001, 1005, 1006, 1011, *CLOSE_CODES))
 
 CONNECTIONS: Final = Gauge("onebook_ws_connections", "Open connections by tier.", ["tier"])

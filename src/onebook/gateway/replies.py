@@ -51,14 +51,14 @@ class Welcome(Struct, tag="welcome", frozen=True):
 
 
 class Authentication(Struct, frozen=True):
-    """Which key was accepted."""
+    """The accepted key."""
 
     api_key: Annotated[str, about("The first 12 characters and dots.", "ob_live_AbCd...")]
     status: Literal["authenticated"] = "authenticated"
 
 
 class Limits(Struct, frozen=True):
-    """What this connection may do."""
+    """Limits of this connection."""
 
     requests_per_minute: Annotated[int, about("Requests and messages of the key.", 600)]
     connections_max: Annotated[int, about("Connections of the key at one time.", 5)]
@@ -107,7 +107,7 @@ class Options(_Options):  # type: ignore[misc]
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
-    """The subscription stands; updates follow."""
+    """The subscription was accepted; updates follow."""
 
     symbol: Symbol
     exchanges: Annotated[tuple[str, ...], about("The exchanges that are merged.", ["okx"])]
@@ -231,7 +231,7 @@ class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
 
 @dataclass(frozen=True)
 class WarnedUsage(DataUsage):
-    """How much of the allowance is used, and by how much it is exceeded; GB are GiB."""
+    """Usage of the allowance, and the excess; GB are GiB."""
 
     exceeded_by_gb: Annotated[float, about("0 until the allowance is used up.", 0.0)]
 
@@ -318,7 +318,7 @@ class Level(Struct, frozen=True):
 
 
 class MarketStats(Struct, frozen=True):
-    """What the delivered levels say together; null where a side is empty."""
+    """Figures of the delivered levels; null if a side is empty."""
 
     best_bid: float | None
     best_ask: float | None
@@ -333,7 +333,7 @@ class MarketStats(Struct, frozen=True):
 
 _NUMBER: Final = {"type": "number"}
 _PART: Final = {"type": "array", "prefixItems": [{"type": "string"}, _NUMBER]}
-# A level as the options `levels` and `split` ask for it.
+# A level in the form of the options `levels` and `split`.
 LEVEL_FORMS: Final = {
     "items": {
         "oneOf": [
@@ -356,7 +356,7 @@ _BID: Final = {
 }
 _ASK: Final = {"price": 101, "amount": 3, "exchanges": ["okx"], "exchange_count": 1, "value": 303}
 
-# The rule of the checksum, and a book small enough to follow it by hand.
+# The rule of the checksum, and a book small enough to compute it by hand.
 CHECKSUM_BIDS: Final = (("100.5", "1.75"), ("100", "2"))
 CHECKSUM_ASKS: Final = (("101", "3"),)
 CHECKSUM_TEXT: Final = ":".join(map(":".join, CHECKSUM_BIDS + CHECKSUM_ASKS))
@@ -370,7 +370,7 @@ CHECKSUM_RULE: Final = (
 
 
 class Covered(Struct, frozen=True):
-    """Where the known part of one exchange's book ends."""
+    """The prices at which the known part of one exchange's book ends."""
 
     bids: Annotated[
         float | None,
@@ -383,7 +383,7 @@ class Covered(Struct, frozen=True):
 
 
 class FilledPart(Struct, frozen=True):
-    """What one exchange contributes to a fill."""
+    """The part of a fill on one exchange."""
 
     exchange: str
     amount: float
@@ -434,7 +434,7 @@ class Fills(Struct, frozen=True):
 
 
 class BookData(Struct, frozen=True):
-    """A merged book: only exchanges whose book is live, and of the same coin, are in it."""
+    """A merged book of the exchanges whose book is live and of the same coin."""
 
     bids: Annotated[
         list[Any],
@@ -488,7 +488,7 @@ class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
 
 
 class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
-    """What changed since the update before; a gap in the numbers calls for resync.
+    """Changes since the previous update; a gap in the numbers requires a resync.
 
     Each level replaces the one of its price; amount 0: removed. A level that left the depth of
     the view is removed too.
@@ -505,7 +505,7 @@ class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
 
 
 class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
-    """The book that `get_aggregated_orderbook` asked for."""
+    """The book requested by `get_aggregated_orderbook`."""
 
     symbol: Symbol
     timestamp: Timestamp
@@ -601,7 +601,7 @@ class ValidationResponse(
 
 
 class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fields=True):
-    """How far a transaction subscription has come."""
+    """Progress of a transaction subscription."""
 
     exchange: Exchange
     total_transactions: Annotated[int, about("Records so far.", 120)]
@@ -643,7 +643,7 @@ class TransactionComplete(Struct, tag="transaction_complete", forbid_unknown_fie
 class TransactionUnsubscribeResponse(
     Struct, tag="transaction_unsubscribe_response", forbid_unknown_fields=True
 ):
-    """How many transaction subscriptions of this connection were stopped."""
+    """Number of stopped transaction subscriptions of this connection."""
 
     success: Annotated[bool, about("Whether any was.")]
     message: Text

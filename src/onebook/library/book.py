@@ -59,7 +59,7 @@ def order_book(
         group: Price step to bin levels to, as decimal text such as "0.5"; bids below one step are
             left out.
         split: Keep the amount of each exchange at each level.
-        timeout_s: Entering fails if nothing is live after so long.
+        timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file for each exchange; `replay` reads them.
         feeds: Limits, waits and other addresses of feeds.
         streams: The limits of the identity guard.
@@ -143,7 +143,7 @@ def _require_number(name: str, value: object) -> None:
 
 
 def some(names: Sequence[str]) -> str:
-    """The first names, and how many there are beside them."""
+    """Format the first names, and the number of further ones."""
     shown = ", ".join(names[:NAMED_MAX])
     return shown if len(names) <= NAMED_MAX else f"{shown} and {len(names) - NAMED_MAX} more"
 

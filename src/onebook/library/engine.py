@@ -1,4 +1,4 @@
-"""Feeds, books and identity guard of the library: what a service node has, without its clients.
+"""Feeds, books and identity guard of the library: a service node without clients.
 
 Owns every socket and task: leaving the context closes all of them.
 """
@@ -43,7 +43,7 @@ def names_of(exchanges: Names) -> tuple[str, ...]:
     None and "all" are all that are known; "-name" leaves one out.
 
     Raises:
-        UnknownExchange: There is none of a name.
+        UnknownExchange: A name is unknown.
         ValueError: The list names none, or leaves out all that it names.
         TypeError: A name is not text.
     """

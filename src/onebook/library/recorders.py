@@ -17,7 +17,7 @@ def require_recordable(exchanges: Iterable[Exchange], symbols: int) -> None:
     """Check that a recording has one connection to each exchange: a replay has no more.
 
     Raises:
-        RecordingError: An exchange needs several for so many symbols.
+        RecordingError: An exchange needs several connections for this many symbols.
     """
     for exchange in exchanges:
         name, most = exchange.name, exchange.limits.topics
@@ -34,7 +34,7 @@ class Recorders:
     A disk that is full ends a recording, not the books: that is logged.
 
     Args:
-        folder: Made if it is not there; none of the files may exist yet.
+        folder: Created if missing; none of the files may exist yet.
         names: The exchanges in use.
         epoch_s: Unix time minus monotonic time.
         bytes_max: No file grows beyond this.

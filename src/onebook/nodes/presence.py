@@ -72,7 +72,7 @@ class Presence:
 
     Args:
         node: This node.
-        describe: Completes the heartbeat of this node with what it serves now.
+        describe: Completes the heartbeat of this node with the books that it serves now.
     """
 
     def __init__(

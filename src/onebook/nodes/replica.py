@@ -83,7 +83,7 @@ class SourceNode:
     def __init__(self, first: NodeMessage) -> None:
         self.node = first.node
         self.epoch = first.epoch
-        # Of the last message applied; None while that is not known.
+        # Number of the last applied message; None while unknown.
         self.seq: int | None = 0 if first.seq == 1 else None
         self.live = False
         self.held: dict[int, Content] = {}  # by number: what follows the snapshot that is awaited

@@ -62,7 +62,7 @@ _NAME: Final = re.compile(r"[a-z][a-z_.]*")
 
 SQLITE: Final = "sqlite"
 POSTGRESQL: Final = "postgresql"
-PAGES_AT_ONCE: Final = 1_024  # between two steps, writers of the node go on
+PAGES_AT_ONCE: Final = 1_024  # per step; between steps, the node can write
 STEP_PAUSE_S: Final = 0.005
 BUSY_S: Final = 30.0
 ERROR_CHARS_MAX: Final = 300
@@ -72,7 +72,7 @@ LOCK: Final = "lock"
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an archive holds.
+    """The content of an archive.
 
     Attributes:
         format: Of the archive.
@@ -92,14 +92,14 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Place(NamedTuple):
-    """Where the content of a member is in the archive."""
+    """Return the position of a member's content in the archive."""
 
     start: int
     length: int
 
 
 class Backup(NamedTuple):
-    """An archive that was made or restored, and what it does not hold."""
+    """An archive that was made or restored, and the parts it lacks."""
 
     path: Path
     manifest: Manifest
@@ -147,7 +147,7 @@ async def back_up(
         digests = {name: digest_of(member) for name, member in members.items()}
         manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
         await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
-    with suppress(DatabaseUnavailable):  # the archive is complete; its age is a metric alone
+    with suppress(DatabaseUnavailable):  # the archive is complete; only its metric is lost
         async with Store(settings.store.url) as store:
             await store.facts.put(BACKED_UP_AT, str(now_ms))
     return Backup(path, manifest, _missing(members, settings))
@@ -465,10 +465,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def kind_of(url: str) -> str:
-    """The kind of database that an address names.
+    """Return the kind of database of an address.
 
     Raises:
-        ConfigError: None that we know.
+        ConfigError: The kind of database is not supported.
     """
     return POSTGRESQL if Store(url).database.path is None else SQLITE
 

@@ -72,7 +72,7 @@ FIREWALL_ADVICE: Final = (
 
 
 class Severity(StrEnum):
-    """How bad a finding is: a fault keeps the node from starting or from serving."""
+    """Severity of a finding: a fault prevents the node from starting or serving."""
 
     OK = "ok"
     WARNING = "warning"
@@ -258,7 +258,7 @@ def _usage_files(settings: Settings) -> Iterator[Finding]:
 
 
 def _certificate(settings: Settings) -> Iterator[Finding]:
-    """How long the certificate is valid; an expired one is a fault of the settings."""
+    """Check how long the certificate is valid; an expired one is a fault of the settings."""
     ends = preflight.tls_ends(settings.server)
     left = None if ends is None else ends - datetime.now(UTC)
     if left is None or left <= timedelta(0):
@@ -523,7 +523,7 @@ def _nodes(nodes: Sequence[NodeHeartbeat], cluster: str) -> list[Finding]:
 
 
 class ExchangeAnswer(NamedTuple):
-    """What an exchange's servers answered; `skew_s` is our clock minus theirs."""
+    """The answers of an exchange's servers; `skew_s` is our clock minus theirs."""
 
     problem: str = ""
     advice: str = ""

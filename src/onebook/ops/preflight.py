@@ -42,7 +42,7 @@ CERT: Final = "server.tls_cert_file"
 KEY: Final = "server.tls_key_file"
 NEAR: Final = 0.75  # likeness of a name that may be meant
 PORT_MAX: Final = 65_535
-# Of the table nats: they belong to a server that node.workers does not start.
+# Settings of the table nats for a server that node.workers does not start.
 NATS_LOGIN: Final = ("user", "password", "credentials_file", "tls_ca_file", "tls_cert_file")
 
 COMPILABLE: Final[Mapping[str, Any]] = {
@@ -125,12 +125,12 @@ def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _starts_workers_on(settings: Settings, nats: NatsSettings) -> bool:
-    """Whether workers use servers of the operator: without these they start one of their own."""
+    """Return whether workers use the operator's NATS servers; otherwise they start one."""
     return bool(settings.node.workers) and "servers" in nats.model_fields_set
 
 
 def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
-    """What does not go together with several processes."""
+    """List settings that conflict with several processes."""
     node, server, nats = settings.node, settings.server, settings.nats
     if not node.workers:
         return
@@ -210,7 +210,7 @@ def _master_key(settings: Settings) -> None:
 
 
 def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
-    """What is wrong with the certificate and its key; nothing where TLS is not used."""
+    """List faults of the certificate and its key; empty without TLS."""
     cert, key = server.tls_cert_file, server.tls_key_file
     if cert is None:
         return [] if key is None else [f"{KEY} is set, but {CERT} is not."]

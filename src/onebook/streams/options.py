@@ -1,7 +1,7 @@
-"""Options of a view: what a subscription may choose beside symbol and exchanges.
+"""Options of a view that a subscription may choose in addition to symbol and exchanges.
 
 `ViewOptions` is the only list of them: commands, stream keys and replies are made of it. Each
-field's `Meta` has its limits and the words of the protocol's documents.
+field's `Meta` has its limits and its text in the protocol's documentation.
 """
 
 from typing import Annotated, Any, Final, Literal

@@ -14,7 +14,7 @@ FORMAT: Final = "onebook-exchanges-check/1"
 
 
 class Grade(StrEnum):
-    """How bad a finding is; notes leave the exit status at 0."""
+    """Severity of a finding; notes leave the exit status at 0."""
 
     NOTE = "note"
     WARNING = "warning"
@@ -22,7 +22,7 @@ class Grade(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """A kind of finding; `grade` is how bad it is, `sentence` what it means."""
+    """A kind of finding; `grade` is its severity, `sentence` its meaning."""
 
     grade: Grade
     sentence: str
