@@ -323,7 +323,7 @@ class Rest:
         wait_s = host.wait_s(weight, now)
         if now + wait_s > deadline:
             raise ExchangeFailed(
-                f"{name} takes no more requests for {wait_s:.0f} s.", retry_after_s=wait_s
+                f"{name} allows no more requests for {wait_s:.0f} s.", retry_after_s=wait_s
             )
         host.quota.take(weight, now)
         try:

@@ -121,7 +121,7 @@ async def test_what_was_backed_up_works_where_it_is_restored(
     await works(there, text)
     for path in (there.store.pepper_file, there.transactions.master_key_file):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(ConfigError, match="overwrites nothing"):
+    with pytest.raises(ConfigError, match="overwrites no files"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
 
 
@@ -364,7 +364,7 @@ async def test_a_full_disk_names_the_file_that_cannot_be_written_and_leaves_noth
         other = settings_in(disk, f"sqlite:///{disk}/onebook.db")
         with (
             filled(disk, left_bytes=left_bytes // 3),
-            pytest.raises(ConfigError, match=r"disk/\S+ cannot .*: No space left"),
+            pytest.raises(ConfigError, match=r"disk/\S+( cannot .*)?: No space left"),
         ):
             await backup.restore(other, archive, timeout_s=TIMEOUT_S)
         assert os.listdir(disk) == []

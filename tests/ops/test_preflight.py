@@ -61,7 +61,7 @@ def test_every_tls_fault_has_its_own_sentence_that_names_setting_and_file(files,
             faults(cert, other),
         f"server.tls_key_file: the key in {secret} is encrypted; remove its passphrase.":
             faults(cert, secret),
-        "server.tls_key_file is set, and server.tls_cert_file is not.": faults(None, key),
+        "server.tls_key_file is set, but server.tls_cert_file is not.": faults(None, key),
     }  # fmt: skip
     for sentence, found in said.items():
         assert found == [sentence]

@@ -105,7 +105,9 @@ class AsyncOnebook:
                 fills know where an exchange may have more.
         """
         if not isinstance(symbol, str):
-            raise TypeError(f"symbol is text such as BTC/USDT, not {symbol!r}; see order_books.")
+            raise TypeError(
+                f"symbol must be text such as BTC/USDT, not {symbol!r}; see order_books."
+            )
         link = self._link(attempts_max, silence_max_s)
         link.hold(subscriptions_of(symbol, exchanges, _covered(options)))
         return ServiceBook(link, timeout_s)

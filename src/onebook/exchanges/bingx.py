@@ -134,7 +134,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     if item.action == "all":
         return book.snapshot(bids, asks, sequence, at)
     if item.action != "update":
-        raise ValueError(f"the action {short(item.action)!r} is not known")
+        raise ValueError(f"unknown action {short(item.action)!r}")
     last = book.last
     previous = last if last is not None and sequence > last else sequence - 1
     return book.delta(bids, asks, previous, sequence, at)

@@ -122,7 +122,7 @@ def _follow(book: Unnumbered, kind: str, item: Item) -> Outputs:
     elif kind == "snapshot":
         outputs = book.snapshot(item.bids, item.asks, item.timestamp)
     else:
-        raise ProtocolError(f"book has no type {short(kind)!r}", book.instrument)
+        raise ProtocolError(f"book: unknown type {short(kind)!r}", book.instrument)
     return outputs and each_of(outputs, Verify(book.instrument, CHECKSUM, item.checksum))
 
 

@@ -111,7 +111,7 @@ def _follow(book: Chain, kind: str, item: Item) -> Outputs:
         return book.delta(item.bids, item.asks, item.last_id, item.id, item.ts)
     if kind == "snapshot":
         return book.snapshot(item.bids, item.asks, item.id, item.ts)
-    raise ProtocolError(f"{CHANNEL} has no action {short(kind)!r}", book.instrument)
+    raise ProtocolError(f"{CHANNEL}: unknown action {short(kind)!r}", book.instrument)
 
 
 data: Final = items_reader(_read, CHANNEL, _follow)

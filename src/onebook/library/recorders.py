@@ -23,8 +23,9 @@ def require_recordable(exchanges: Iterable[Exchange], symbols: int) -> None:
         name, most = exchange.name, exchange.limits.topics
         if symbols > most:
             raise RecordingError(
-                f"{name} has {most} book{'s' if most > 1 else ''} on a connection, and a recording "
-                f"has one connection of it: record the other symbols apart, or without {name}."
+                f"{name} allows {most} book{'s' if most > 1 else ''} per connection, and a "
+                "recording has only one connection: record the other symbols separately, or "
+                f"without {name}."
             )
 
 

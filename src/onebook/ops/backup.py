@@ -258,7 +258,7 @@ def _require_free(settings: Settings) -> None:
         taken += [str(each) for each in _with_companions(path) if each.exists()]
     if taken:
         raise ConfigError(
-            f"A restore overwrites nothing: stop the service, then move away {', '.join(taken)}."
+            f"A restore overwrites no files: stop the service, then move {', '.join(taken)} away."
         )
 
 

@@ -246,7 +246,7 @@ class Book:
     def crc(self, layout: ChecksumLayout) -> int:
         """Return the unsigned CRC-32 of the best levels, written in a `ChecksumLayout`."""
         if not isinstance(layout, ChecksumLayout):
-            raise TypeError(f"Not a ChecksumLayout: {layout!r}.")
+            raise TypeError(f"Not a checksum layout: {layout!r}.")
         bids, asks = ([*islice(self.ladder(side), layout.levels)] for side in (0, 1))
         text = checksum_text(
             layout,

@@ -28,7 +28,7 @@ def read_levels(bids: Bytes, asks: Bytes, shape: LevelShape) -> Sides:
         LevelError: A text or one of its numbers is invalid.
     """
     if not isinstance(shape, LevelShape):
-        raise TypeError(f"Not a LevelShape: {shape!r}.")
+        raise TypeError(f"Not a level shape: {shape!r}.")
     sides: Sides = [], []
     if shape.form is LevelForm.MESSAGE:
         _read_message(bids, shape, sides)
