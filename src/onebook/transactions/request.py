@@ -22,7 +22,7 @@ from onebook.model import DAY_MS
 from onebook.transactions.adapter import Environment
 from onebook.transactions.cursor import Cursors, CursorState
 from onebook.transactions.exchange import ExchangeAdapter
-from onebook.transactions.walk import floor_ms
+from onebook.transactions.windows import floor_ms
 
 LIMIT_MAX: Final = 10_000
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999

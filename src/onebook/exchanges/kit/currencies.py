@@ -262,13 +262,13 @@ def symbol_of(exchange: str, codes: str, own: Mapping[str, str] = _NO_ROWS) -> s
         codes: Base and quote, in capitals.
         own: The operator's rows for this exchange, which take precedence.
     """
-    rows = TABLE.get(exchange, _NO_ROWS)
     base, _, quote = codes.partition("/")
-    return f"{_ours(base, own, rows)}/{_ours(quote, own, rows)}"
+    return f"{currency_of(exchange, base, own)}/{currency_of(exchange, quote, own)}"
 
 
-def _ours(code: str, *tables: Mapping[str, str]) -> str:
-    for table in (*tables, EVERYWHERE):
+def currency_of(exchange: str, code: str, own: Mapping[str, str] = _NO_ROWS) -> str:
+    """Translate an exchange's currency code (`XBT`) into ours; see `symbol_of`."""
+    for table in (own, TABLE.get(exchange, _NO_ROWS), EVERYWHERE):
         if code in table:
             return table[code]
     return code

@@ -47,6 +47,7 @@ from onebook.exchanges.kit.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.kit.listing import instrument_of, instruments_of
 from onebook.model import VIA_CCXT, Instrument
 
+QUIET_MAX_S: Final = 300.0  # without a message, before a book is stale and subscribed again
 SNAPSHOT_S: Final = 30.0  # within which a subscription must deliver its first book
 BOOKS_MAX: Final = 20  # per ccxt client; further books get another client
 CONNECTS_PER_MINUTE: Final = 20  # ccxt clients of one exchange, reconnects included
@@ -180,7 +181,7 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
     Args:
         name: Its ccxt id.
         display: Its usual name.
-        settings: Limits of depth and silence, which the exchange does not document.
+        settings: The depth of its books.
     """
     return Exchange(
         name=name,
@@ -200,8 +201,8 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
             fetches=(),
         ),
         # ccxt sends its own pings and reports no pongs, so only messages prove that it is alive.
-        silence_max_s=settings.quiet_max_s,
-        quiet_max_s=settings.quiet_max_s,
+        silence_max_s=QUIET_MAX_S,
+        quiet_max_s=QUIET_MAX_S,
         snapshot_s=SNAPSHOT_S,
         via=VIA_CCXT,
     )

@@ -56,7 +56,7 @@ from onebook.transactions.client import Call, Reply
 from onebook.transactions.exchange import AccountSession, Ask, ExchangeDefinition
 from onebook.transactions.mapping import Row, text
 from onebook.transactions.markets import InstrumentRow, SymbolFanOut, pages_along
-from onebook.transactions.walk import floor_ms
+from onebook.transactions.windows import floor_ms
 
 EXPIRY_WARNING_DAYS: Final = 14
 TRADING: Final = frozenset(
