@@ -429,7 +429,7 @@ async def test_what_a_killed_restore_left_is_removed_by_the_next_one(
     folder = there.store.pepper_file.parent
     assert os.listdir(tmp_path / "temporary") == []
     assert len(os.listdir(folder)) == 3
-    with pytest.raises(ConfigError, match=r"move away \S+pepper, \S+master_key\."):
+    with pytest.raises(ConfigError, match=r"move \S+pepper, \S+master_key away\."):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     there.store.pepper_file.unlink()
     there.transactions.master_key_file.unlink()
