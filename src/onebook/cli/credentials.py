@@ -22,8 +22,7 @@ from onebook.transactions.adapter import (
     Environment,
 )
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
-from onebook.transactions.exchange import ExchangeAdapter
-from onebook.transactions.registry import EXCHANGES, adapters_of
+from onebook.transactions.registry import EXCHANGES, adapter_of, adapters_of
 from onebook.transactions.service import Transactions, Validation, validated
 
 EXIT_INVALID = 1
@@ -123,7 +122,7 @@ async def _accepted(
     Raises:
         InvalidRequest: It rejects them, or is unreachable.
     """
-    adapter = ExchangeAdapter(EXCHANGES[exchange], config.load(file).transactions)
+    adapter = adapter_of(EXCHANGES[exchange], config.load(file).transactions)
     try:
         found = await validated(adapter, Environment(_environment(testnet)), credentials)
     except ExchangeFailed as error:

@@ -16,6 +16,8 @@ from onebook.streams import ViewOptions, about
 from onebook.streams.fill import FILL_LEVELS_MAX
 
 Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
+# Of actions, whose bodies equal those of REST.
+ActionTimestamp = Annotated[str, about("ISO 8601, UTC, milliseconds.", "2026-11-20T10:00:00.000Z")]
 Text = Annotated[str, about("A human-readable sentence.")]
 SubscriptionId = Annotated[
     str, about("Name of the view, identical for all its clients.", "sub_0123456789ab")
@@ -298,7 +300,7 @@ class ActionError(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="er
     retry_after: int | UnsetType = UNSET
     current_limit: int | UnsetType = UNSET
     window: Literal["per_minute"] | UnsetType = UNSET
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 REASON_MEANINGS: Final = " ".join(f"`{each}`: {each.meaning}" for each in Reason)
@@ -581,7 +583,7 @@ class ExchangesResponse(Struct, tag="exchanges_response", forbid_unknown_fields=
     exchanges: Annotated[
         list[dict[str, Any]], about("Name, transaction types, testnet: endpoint 4 has the same.")
     ]
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 class ValidationResponse(
@@ -597,7 +599,7 @@ class ValidationResponse(
     account_info: Annotated[
         dict[str, Any] | UnsetType, about("Account type, status, what cannot be read.")
     ] = UNSET
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fields=True):
@@ -609,7 +611,7 @@ class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fie
     start_time: StartTime
     end_time: EndTime
     waiting_s: Annotated[float, about("Seconds waited for the exchange's rate limit.", 0.0)]
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fields=True):
@@ -637,7 +639,7 @@ class TransactionComplete(Struct, tag="transaction_complete", forbid_unknown_fie
     total_transactions: Total
     partial: Partial
     next_cursor: Cursor
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 class TransactionUnsubscribeResponse(
@@ -647,4 +649,4 @@ class TransactionUnsubscribeResponse(
 
     success: Annotated[bool, about("Whether any was.")]
     message: Text
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
