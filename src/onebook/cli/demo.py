@@ -92,7 +92,7 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
 
 
 def _free_port(host: str, port: int) -> int:
-    """The first free port from `port` on; `port` itself if there is none near."""
+    """Return the first free port from `port` on; `port` itself if none is free nearby."""
     for candidate in range(port, min(port + PORTS_TRIED, 65_536)):
         with suppress(ConfigError), http.listening(host, candidate):
             return candidate
@@ -101,7 +101,7 @@ def _free_port(host: str, port: int) -> int:
 
 async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) -> None:
     """Create the key, store the simulated accounts' credentials, and print the first steps."""
-    await node.catalogue.first_read()  # what is pasted next must find its pairs
+    await node.catalogue.first_read()  # the printed commands need the pairs
     vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
     now_ms = time.time_ns() // 1_000_000
     for exchange, each in credentials.items():
