@@ -107,7 +107,7 @@ class LoopThread:
 
 
 class BlockingIterator(Iterator[T]):
-    """Iterates over an asynchronous iterator; like it, it continues after an exception.
+    """The values of an asynchronous iterator, which goes on after an exception like it.
 
     Close it, or drop the last reference, as the end of a `for` does.
     """

@@ -43,7 +43,7 @@ class FillSide(NamedTuple):
 
 
 class FillPart(NamedTuple):
-    """The part of a fill on one exchange."""
+    """What one exchange contributes to a fill."""
 
     amount: Decimal
     notional: Decimal

@@ -1,4 +1,4 @@
-"""Usage of a key's monthly allowance."""
+"""What a key has received of its monthly allowance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

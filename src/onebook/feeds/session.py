@@ -1,9 +1,10 @@
 """Sans-I/O state machine of one exchange connection: frames and time in, effects out.
 
-No socket and no clock: frames and monotonic seconds in; books change at once, and `drain` returns
-the effects for the connection. One table maps each output of a connector to its handler; `received`
-is the hot path beside it. The decisions are in `liveness` (silence, heartbeats), `recovery` (books
-that are not live), `reseeding` (snapshots for live books) and `outbox` (rate limits).
+No socket and no clock: frames and monotonic seconds come in, books change at once, and effects for
+the connection wait in `drain`. One table maps each output of a connector to its handler; `received`
+is the hot path beside it. What the handlers decide is in the parts: `liveness` (silence,
+heartbeats), `recovery` (books that are not live), `reseeding` (snapshots for live books), `outbox`
+(rate limits).
 """
 
 import logging
@@ -55,13 +56,13 @@ log = logging.getLogger("onebook.feeds")
 
 WATCH_S: Final = 0.25  # interval between checks of each instrument
 REFETCHES_MAX: Final = 5  # consecutive unusable snapshots before the connection is reopened
-RENEW_BEFORE_S: Final = 60.0  # before the exchange closes the connection; jittered, up to twice
-FROZEN_MAX_S: Final = 600.0  # time for which an identical book is rejected after a silence
+RENEW_BEFORE_S: Final = 60.0  # before the exchange ends the connection; up to twice this, jittered
+FROZEN_MAX_S: Final = 600.0  # after a silence an identical book is rejected this long
 
 # Details of why a connection ended.
 RENEWED: Final = "its age limit is near"
 QUEUE_FULL: Final = "too many frames wait to be sent"
-FAULTS: Final = "too many invalid frames"
+FAULTS: Final = "too many frames that cannot be understood"
 NOISE: Final = "too many messages without data"
 
 
@@ -74,10 +75,10 @@ class FeedSession:
         books: Receive the data.
         limits: Limits and waits.
         stats: Counters of the exchange, shared by its connections.
-        jitter: Returns a number in [0, 1) for each wait.
+        jitter: A number in [0, 1) for each wait.
         cadences: Cadences measured by earlier connections of the feed.
         quotas: The exchange's limits, shared by its connections.
-        wall_ms: Returns Unix milliseconds, for requests that contain their time.
+        wall_ms: Unix milliseconds, for requests that contain their time.
     """
 
     def __init__(
@@ -150,9 +151,9 @@ class FeedSession:
         return list(self._watches)
 
     def opened(self, now: float) -> None:
-        """Subscribe and start the timers; the socket is open."""
+        """Begin: the socket is open."""
         self._liveness.opened(now)
-        # Jittered, because connections opened together would be renewed together.
+        # Spread, because connections opened together would be renewed together.
         renew_before_s = RENEW_BEFORE_S * (1.0 + self._jitter())
         self._renew_at = now + max(
             self._exchange.lifetime_s - renew_before_s, self._limits.stable_s
@@ -198,24 +199,24 @@ class FeedSession:
             self._recovery.repair(now)
 
     def damaged(self, reason: str, now: float) -> None:
-        """Handle a message that cannot be decompressed: it may concern any book."""
+        """Act on a message that cannot be decompressed: it may concern any book."""
         if self.ended is None:
             self._liveness.received_at = now
             self._misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
             self._recovery.repair(now)
 
     def received_control(self, now: float) -> None:
-        """Record a control frame or a fragment, which proves the socket but not the data."""
+        """Note a control frame or a fragment: the socket works, but there is no data."""
         if self.ended is None:
             self._liveness.received_at = now
             self._count_noise(now)
 
     def ponged(self, now: float) -> None:
-        """Count a pong that was sent, because exchanges count it as a message."""
+        """Count a pong that was sent: exchanges count it as a message."""
         self._outbox.sent(now)
 
     def fetched(self, instrument: Instrument, body: bytes, now: float) -> None:
-        """Process the body of a `Request`."""
+        """Act on the body of a `Request`."""
         watch = self._answered(instrument)
         if watch is None:
             return
@@ -232,7 +233,7 @@ class FeedSession:
             self._execute(lambda: outputs, now)
 
     def fetch_failed(self, instrument: Instrument, words: str, now: float) -> None:
-        """Handle a failed `Request`."""
+        """Act on a failed `Request`."""
         watch = self._answered(instrument)
         if watch is None:
             return
@@ -247,7 +248,7 @@ class FeedSession:
             self._recovery.repair(now)
 
     def deferred(self, instrument: Instrument, now: float) -> None:
-        """Handle a deferrable `Request` that was not sent because the budget is in use."""
+        """Act on a deferrable `Request` that was not sent, because the budget is in use."""
         watch = self._answered(instrument)
         if watch is not None and self._reseeding is not None:
             self._reseeding.defer(watch, now)
@@ -260,7 +261,7 @@ class FeedSession:
             self._recovery.added(instruments, now)
 
     def remove(self, instruments: Sequence[Instrument], now: float) -> None:
-        """Remove instruments."""
+        """Remove these instruments."""
         for instrument in instruments:
             if (watch := self._watches.get(instrument)) is not None and watch.fetching:
                 self._orphans[instrument] += watch.fetching
@@ -298,7 +299,7 @@ class FeedSession:
         return self._outbox.drain(now)
 
     def closed(self, now: float, reason: Reason = Reason.DISCONNECTED, detail: str = "") -> None:
-        """Invalidate all books, because the socket is closed."""
+        """End: the socket is closed, so its books are stale."""
         if self.ended is None:
             self.ended = End(reason, detail)
         self._recovery.finish(self.ended.reason, self.ended.detail, now)
@@ -492,7 +493,7 @@ class FeedSession:
             self._recovery.finish(reason, detail, now)
 
     def _answered(self, instrument: Instrument) -> Watch | None:
-        if self._orphans[instrument]:  # it may have been added again, with separate requests
+        if self._orphans[instrument]:  # it may have been added again, with requests of its own
             self._orphans -= Counter((instrument,))
             return None
         watch = self._watches.get(instrument)

@@ -210,7 +210,7 @@ class ClientOutput(Peer):
 
 
 class FrameVariant(NamedTuple):
-    """The properties in which frames of a stream differ between clients."""
+    """How the frames of a stream differ between its clients."""
 
     packed: bool
     view: str | None  # the client's name of the view

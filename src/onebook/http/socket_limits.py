@@ -62,7 +62,7 @@ class CountedSocket:
 
 
 class Sockets:
-    """The number of open client sockets.
+    """How many sockets clients have open.
 
     Args:
         sockets_max: Returns how many sockets all clients may have; called each time.
@@ -106,7 +106,7 @@ class Sockets:
         return {"Retry-After": str(RETRY_AFTER_S)}
 
     def left(self) -> None:
-        """Count a socket that its `CountedSocket` closed."""
+        """A socket is closed; its `CountedSocket` says so."""
         self.count -= 1
         SOCKETS.set(self.count)
         if self._full and self.count < self._sockets_max():

@@ -42,7 +42,7 @@ CERT: Final = "server.tls_cert_file"
 KEY: Final = "server.tls_key_file"
 NEAR: Final = 0.75  # likeness of a name that may be meant
 PORT_MAX: Final = 65_535
-# Settings of the table nats for a server that node.workers does not start.
+# Of the table nats: they belong to a server that node.workers does not start.
 NATS_LOGIN: Final = ("user", "password", "credentials_file", "tls_ca_file", "tls_cert_file")
 
 COMPILABLE: Final[Mapping[str, Any]] = {
@@ -125,12 +125,12 @@ def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _starts_workers_on(settings: Settings, nats: NatsSettings) -> bool:
-    """Return whether workers use the operator's NATS servers; otherwise they start one."""
+    """Whether workers use servers of the operator: without these they start one of their own."""
     return bool(settings.node.workers) and "servers" in nats.model_fields_set
 
 
 def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
-    """List settings that conflict with several processes."""
+    """What does not go together with several processes."""
     node, server, nats = settings.node, settings.server, settings.nats
     if not node.workers:
         return
@@ -146,7 +146,7 @@ def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
                 "server.metrics_port",
                 [
                     f"node.workers needs the ports server.metrics_port to {last} for metrics: "
-                    f"they must not exceed {PORT_MAX} or include server.port."
+                    f"the last may be {PORT_MAX}, and server.port none of them."
                 ],
             )
     given = [name for name in NATS_LOGIN if name in nats.model_fields_set]
@@ -154,15 +154,15 @@ def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
         yield (
             f"nats.{given[0]}",
             [
-                f"nats.{given[0]} is set, but nats.servers is not: the nats-server of "
-                "node.workers accepts only its own token."
+                f"nats.{given[0]} is set, and nats.servers is not: the nats-server of "
+                "node.workers has a token alone."
             ],
         )
 
 
 def _same_port(server: ServerSettings) -> Iterator[str]:
     if server.metrics_port and server.metrics_port == server.port:
-        yield "server.metrics_port must differ from server.port."
+        yield "server.metrics_port must be another port than server.port."
 
 
 def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
@@ -170,13 +170,15 @@ def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
         if each not in exchanges.EXCHANGES:
             near = difflib.get_close_matches(each, exchanges.EXCHANGES, 1, NEAR)
             hint = f" Did you mean {near[0]}?" if near else ""
-            yield (f"{name}: unknown exchange {each!r}.{hint} `onebook exchanges list` shows all.")
+            yield (
+                f"{name}: there is no exchange {each!r}.{hint} `onebook exchanges list` shows all."
+            )
 
 
 def _unknown_account_exchange(name: str) -> Iterator[str]:
     if name not in registry.EXCHANGES:
         yield (
-            f"transactions.overrides: unknown exchange {name!r}; known: "
+            f"transactions.overrides: unknown exchange {name!r}; there is "
             f"{', '.join(registry.EXCHANGES)}."
         )
 
@@ -210,10 +212,10 @@ def _master_key(settings: Settings) -> None:
 
 
 def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
-    """List faults of the certificate and its key; empty without TLS."""
+    """What is wrong with the certificate and its key; nothing where TLS is not used."""
     cert, key = server.tls_cert_file, server.tls_key_file
     if cert is None:
-        return [] if key is None else [f"{KEY} is set, but {CERT} is not."]
+        return [] if key is None else [f"{KEY} is set, and {CERT} is not."]
     found: list[str] = []
     chain = _read(CERT, cert, found)
     private = chain if key is None else _read(KEY, key, found)
@@ -222,7 +224,7 @@ def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
     try:
         leaf = x509.load_pem_x509_certificates(chain)[0]
     except ValueError:
-        found.append(f"{CERT}: {cert} contains no PEM certificate.")
+        found.append(f"{CERT}: {cert} holds no certificate in PEM.")
     public = _public_key(private, key or cert, found)
     if found:
         return found
@@ -230,9 +232,7 @@ def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
     if now >= ends:
         found.append(f"{CERT}: the certificate in {cert} expired on {ends:%Y-%m-%d %H:%M} UTC.")
     if now < begins:
-        found.append(
-            f"{CERT}: the certificate in {cert} is not valid before {begins:%Y-%m-%d %H:%M} UTC."
-        )
+        found.append(f"{CERT}: the certificate in {cert} begins on {begins:%Y-%m-%d %H:%M} UTC.")
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if leaf.public_key().public_bytes(*form) != public:
         found.append(f"{KEY}: {key or cert} is not the key of the certificate in {cert}.")
@@ -278,7 +278,7 @@ def _public_key(pem: bytes, path: Path, found: list[str]) -> bytes:
     except TypeError:
         found.append(f"{KEY}: the key in {path} is encrypted; remove its passphrase.")
     except (ValueError, UnsupportedAlgorithm):
-        found.append(f"{KEY}: {path} contains no PEM private key.")
+        found.append(f"{KEY}: {path} holds no private key in PEM.")
     else:
         return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return b""

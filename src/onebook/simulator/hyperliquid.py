@@ -1,10 +1,9 @@
-"""Simulated Hyperliquid: `l2Book`, whole books of 20 levels, or of 5 if `fast`.
+"""Simulated Hyperliquid: `l2Book`, whole books of 20 levels, or of 5 where `fast`.
 
 A connection is greeted by a text that is not JSON, which the exchange's own clients expect. A
-request has one subscription, which is echoed with its defaults filled in. An unknown coin closes
-the connection: on the real exchange without a close frame, here with one. Books are sent at the
-rate of the simulator. The list is `spotMeta`, by POST to `/info`; coins of other chains have
-different names there.
+request has one subscription, which is echoed with its defaults filled in. An unknown coin ends the
+connection: the real one without a close frame, here with one. Its pace is that of the simulator.
+The list is `spotMeta`, posted to `/info`; coins of other chains have names of their own.
 https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
 """
 
@@ -56,11 +55,11 @@ class Hyperliquid(Dialect):
     )
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
-        """Return 20, the weight of the list."""
+        """Lists weigh 20."""
         return 20
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Return a greeting that is not JSON."""
+        """A greeting that is not JSON."""
         return [GREETING]
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -97,11 +96,11 @@ class Hyperliquid(Dialect):
         return _frame(channel, channel.whole(changes), now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send nothing: the client sends pings."""
+        """Send none: the client pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """Answer `spotMeta`."""
+        """`spotMeta`."""
         if path != "/info":
             return None
         if query.get("type") != "spotMeta":
@@ -138,7 +137,7 @@ class Hyperliquid(Dialect):
 
 
 def _filled(wanted: Any) -> dict[str, Any] | None:
-    """Return a book subscription with its defaults filled in; None for anything else."""
+    """A subscription of a book with its defaults; None for anything else."""
     match wanted:
         case {"type": "l2Book", "coin": str(coin)}:
             how = {"nSigFigs": None, "mantissa": None, "fast": wanted.get("fast") is True}

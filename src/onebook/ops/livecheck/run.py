@@ -169,7 +169,7 @@ class ExchangeCheck:
         self._missing: list[str] = []
 
     async def run(self) -> ExchangeReport:
-        """Follow the books of the exchange, and return the findings."""
+        """Follow its books, and return what was found."""
         exchanges = {self.exchange.name: self.observer.observed()}
         async with AsyncExitStack() as stack:
             rest = await stack.enter_async_context(Rest())

@@ -1,1 +1,1 @@
-"""Steps from one schema to the next, applied by `store.migrate`."""
+"""The steps from one schema to the next; `store.migrate` applies them."""

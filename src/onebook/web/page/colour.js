@@ -1,4 +1,4 @@
-// Resolves a CSS colour of the page for a canvas, in the current theme.
+// A colour of the page as a canvas needs it: resolved for the theme that is shown now.
 
 export function colour(element, name) {
   const probe = document.createElement("i");

@@ -1,4 +1,4 @@
-// Writes text and attributes to the document only if they differ.
+// What changes with every update, written only where it differs from what is there.
 
 /**
  * Give an element one text; true if it changed. The text node stays: a new one would make the browser

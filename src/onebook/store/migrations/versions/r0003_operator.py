@@ -1,4 +1,4 @@
-"""For operators: an allowance per key, and the audit trail of their changes."""
+"""What operators need: an allowance of one key, and the audit trail of their changes."""
 
 import sqlalchemy as sa
 from alembic import op
