@@ -107,7 +107,7 @@ async def exchanges(parts: Parts) -> list[ExchangeEntry]:
     responses=errors(ServiceUnavailable),
 )
 async def credentials(parts: Parts) -> CredentialAvailability:
-    """List the exchanges whose credentials are configured. No caller brings any.
+    """List the exchanges whose credentials are configured. Callers cannot send credentials.
 
     It is 503 while the database has not said which there are.
 
@@ -335,7 +335,7 @@ async def _refuse_over(parts: Services, session: RestSession) -> None:
 
 
 def _form_of(request: Request, asked: TransactionsBody) -> str:
-    """The form of an answer: `format`, or what the client prefers (RFC 9110 section 12.5.1).
+    """Return the form of an answer: `format`, or the client's preference (RFC 9110, 12.5.1).
 
     At the same weight a type that is named counts more than one that a wildcard covers, and one
     body more than lines or files. A client that accepts none of them gets the body.
@@ -354,9 +354,7 @@ def _form_of(request: Request, asked: TransactionsBody) -> str:
     if form in FILES:
         for name in ("cursor", "limit", "verify", "include_raw"):
             if getattr(asked, name):
-                raise InvalidRequest(
-                    f"Field {name} is for JSON and lines; a file has no place for it."
-                )
+                raise InvalidRequest(f"Field {name} is only for JSON and lines, not for files.")
     return form
 
 

@@ -249,7 +249,7 @@ def _known(exchange: str) -> AdapterEntry:
     found = EXCHANGES.get(exchange)
     if found is None:
         raise InvalidRequest(
-            f"Exchange {exchange!r} is not supported; there is {', '.join(EXCHANGES)}."
+            f"Exchange {exchange!r} is not supported; supported: {', '.join(EXCHANGES)}."
         )
     return found.entry
 
