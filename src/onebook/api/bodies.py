@@ -91,6 +91,8 @@ class ExchangeEntry(AnswerBody):
     requires_passphrase: bool
     testnet_available: bool
     documentation_url: str
+    demo_available: bool = False
+    """True where the exchange has demo accounts; otherwise absent."""
 
 
 class CredentialFacts(AnswerBody):

@@ -92,7 +92,9 @@ _ALWAYS: Final[tuple[type[OnebookError], ...]] = (
 )
 
 
-@capabilities.get("/api/v1/exchanges", summary="Exchanges with transactions")
+@capabilities.get(
+    "/api/v1/exchanges", summary="Exchanges with transactions", response_model_exclude_unset=True
+)
 async def exchanges(parts: Parts) -> list[ExchangeEntry]:
     """List the exchanges of the transaction interface. Order books are available for many more: see
     `get_exchanges` of the WebSocket interface.
@@ -142,6 +144,8 @@ class ValidateRequest(BaseModel):
     """An exchange of `/api/v1/exchanges`."""
     testnet: Flag = False
     """Check the testnet credentials."""
+    demo: Flag = False
+    """Check the credentials of the demo account."""
 
 
 class TransactionsBody(TransactionsRequest):
@@ -238,7 +242,7 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
     found = await until_gone(
         request.receive,
         parts.transactions.validate(
-            asked.exchange, testnet=asked.testnet, key_id=session.key.key_id
+            asked.exchange, testnet=asked.testnet, demo=asked.demo, key_id=session.key.key_id
         ),
     )
     return JSONResponse(found.body())

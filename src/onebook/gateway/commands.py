@@ -272,6 +272,7 @@ class ValidateCredentialsAction(
 
     exchange: Name
     testnet: bool | None = False
+    demo: bool | None = False
     id: Id = None
 
 
