@@ -56,14 +56,14 @@ export interface Level {
 /** What buying or selling one size would cost. */
 export interface Filled {
   by: "amount" | "notional";
-  /** As it was asked for. */
+  /** As requested. */
   size: string;
   /** Of the base currency. */
   amount: string;
   /** What `amount` costs or brings, of the quote currency. */
   notional: string;
   average: string | null;
-  /** The last price that is needed. */
+  /** The worst price in the fill. */
   worst: string | null;
   /** How many prices are needed. */
   levels: string;
@@ -103,7 +103,7 @@ export class View {
   fill: { buy?: Filled[]; sell?: Filled[] };
   /** ISO 8601, UTC, microseconds. */
   timestamp: string;
-  /** One more for each update of the view. */
+  /** Rises by one with each update of the view. */
   updateNumber: number;
   constructor(symbol: string, view?: string | null);
   /** Take in an update, delta or status, parsed by `parseExact`; false where a resync is needed. */

@@ -107,7 +107,7 @@ class LoopThread:
 
 
 class BlockingIterator(Iterator[T]):
-    """The values of an asynchronous iterator, which goes on after an exception like it.
+    """Iterates over an asynchronous iterator; like it, it continues after an exception.
 
     Close it, or drop the last reference, as the end of a `for` does.
     """

@@ -88,7 +88,7 @@ class ManualClock(Clock):
         return timer
 
     async def sleep(self, seconds: float) -> None:
-        """Return when the clock has been moved by so many seconds."""
+        """Return once the clock has been moved by this many seconds."""
         passed = asyncio.Event()
         timer = self.call_at(self.now_s + seconds, passed.set)
         try:

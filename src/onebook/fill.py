@@ -43,7 +43,7 @@ class FillSide(NamedTuple):
 
 
 class FillPart(NamedTuple):
-    """What one exchange contributes to a fill."""
+    """The part of a fill on one exchange."""
 
     amount: Decimal
     notional: Decimal

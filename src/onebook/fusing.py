@@ -15,7 +15,7 @@ from onebook.core import Book
 from onebook.core.types import LevelError
 from onebook.exchanges.kit import TopOfBook
 
-# A top that is still ahead after so many changes of the depth is of another counter.
+# A top that is still ahead after this many changes of the depth has another counter.
 AHEAD_MAX: Final = 5
 DISAGREED_MAX: Final = 2  # states of one number that both channels state differently
 
@@ -24,13 +24,13 @@ DISAGREED: Final = f"it differed from the depth in {DISAGREED_MAX} states of the
 
 
 class TopCounts:
-    """What became of the tops of an exchange; counted since the start of the process."""
+    """Counts of an exchange's tops by result, since the start of the process."""
 
     __slots__ = ("agreed", "ahead", "disagreed", "late", "off", "refused", "shown")
 
     def __init__(self) -> None:
         self.shown = 0
-        self.late = 0  # not newer than what is known
+        self.late = 0  # not newer than the known state
         self.refused = 0  # crossed, absurd or unreadable
         self.agreed = 0  # equal to the depth at the same number
         self.disagreed = 0
@@ -51,7 +51,7 @@ class TopCounts:
 
 
 class Fusing:
-    """Which top may be shown over one book.
+    """Decides which top may be shown over one book.
 
     Attributes:
         depth: Number of the last state of the depth; 0 before it is known.
@@ -92,7 +92,7 @@ class Fusing:
     def changed(self, book: Book, sequence: int) -> None:
         """Drop the top that a change of the depth has passed."""
         before, self.depth = self.depth, sequence
-        if sequence < before:  # the exchange counts anew
+        if sequence < before:  # the exchange restarted its counter
             self._top = 0
             book.uncover()
         elif book.overlaid:

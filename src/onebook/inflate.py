@@ -44,9 +44,9 @@ def inflated(frame: bytes, bytes_max: int) -> bytes:
     except zlib.error as error:
         raise Uninflatable(f"a frame cannot be inflated: {error}") from None
     if not inflater.eof:
-        raise Uninflatable("a frame cannot be inflated: it is cut off")
+        raise Uninflatable("a frame cannot be inflated: it is truncated")
     if inflater.unused_data:
-        raise Uninflatable("a frame cannot be inflated: something follows its end")
+        raise Uninflatable("a frame cannot be inflated: data follows its end")
     return text
 
 
@@ -84,7 +84,7 @@ class MessageInflater:
         if len(text) > bytes_max:
             raise TooLong
         if stream.eof:
-            # A last block: what follows starts anew (section 7.2.3.4 allows one).
+            # A final block: the next message starts a new stream (allowed by section 7.2.3.4).
             self._stream = zlib.decompressobj(RAW)
         return text
 

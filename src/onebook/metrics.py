@@ -119,7 +119,7 @@ EXCHANGE_PAUSES: Final = Counter(
 )
 EXCHANGE_TOPS: Final = Counter(
     "onebook_exchange_tops",
-    "Best prices of a faster channel than the depth, by what became of them.",
+    "Best prices of a channel faster than the depth, by result.",
     ["exchange", "outcome"],
 )
 EXCHANGE_LATENCY: Final = Histogram(

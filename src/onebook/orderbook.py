@@ -89,12 +89,12 @@ class OrderBookState:
 
         @property
         def best_bid(self) -> BookLevel | None:
-            """The highest bid; None if there is none."""
+            """The highest bid; None if there are no bids."""
             raise NotImplementedError
 
         @property
         def best_ask(self) -> BookLevel | None:
-            """The lowest ask; None if there is none."""
+            """The lowest ask; None if there are no asks."""
             raise NotImplementedError
 
         @property
@@ -157,9 +157,9 @@ class OrderBookState:
             ValueError: The size is not a positive decimal number, or the book has no `split`.
         """
         if direction not in ("buy", "sell"):
-            raise ValueError(f'direction is "buy" or "sell", not {direction!r}.')
+            raise ValueError(f'direction must be "buy" or "sell", not {direction!r}.')
         if (amount is None) == (notional is None):
-            raise ValueError("Name either amount or notional.")
+            raise ValueError("Give either amount or notional.")
         amounts = () if amount is None else size_texts(AMOUNT, [_size_text(amount)])
         notionals = () if notional is None else size_texts(NOTIONAL, [_size_text(notional)])
         names, side = self._fill_side(direction)
@@ -204,7 +204,7 @@ class OrderBookState:
         """
         return polars_frame(self._columns(exact), self._scales() if exact else None)
 
-    # What a subclass knows better.
+    # For subclasses to override
 
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
         """The exchanges by bit, and the side that a direction takes.
@@ -304,7 +304,9 @@ def polars_frame(columns: BookColumns, scales: tuple[int, int] | None) -> Any:
 
 def _size_text(size: Decimal | str | int) -> str:
     if isinstance(size, float):
-        raise ValueError(f"A size is text, a whole number or a Decimal, not the float {size!r}.")
+        raise ValueError(
+            f"A size must be text, a whole number or a Decimal, not the float {size!r}."
+        )
     return f"{size:f}" if isinstance(size, Decimal) else str(size)
 
 
@@ -326,7 +328,7 @@ async def sampled(
         ValueError: `every_s` is not above 0.
     """
     if not every_s > 0:
-        raise ValueError(f"every_s is above 0, not {every_s}.")
+        raise ValueError(f"every_s must be above 0, not {every_s}.")
     now_s = asyncio.get_running_loop().time
     due_s = now_s()
     while (books := snapshots()) is not None:
@@ -374,7 +376,7 @@ def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
     """Return symbols as Onebook writes them, each once.
 
     Raises:
-        ValueError: There is none, or one is empty.
+        ValueError: The list is empty, or one symbol is.
         TypeError: A symbol is not text.
     """
     asked = [each.strip().upper() for each in _texts("symbols", symbols, "BTC/USDT")]
@@ -388,5 +390,7 @@ def _texts(what: str, given: str | Iterable[str], example: str) -> list[str]:
     texts = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
     for each in texts:
         if not isinstance(each, str):
-            raise TypeError(f"{what} is text such as {example}, or a list of it, not {each!r}.")
+            raise TypeError(
+                f"{what} must be text such as {example}, or a list of them, not {each!r}."
+            )
     return texts

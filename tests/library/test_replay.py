@@ -128,7 +128,7 @@ async def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
 async def test_a_recording_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     book = onebook.order_book("BTC/USDT", exchanges="okx", record=tmp_path / "file" / "folder")
-    with pytest.raises(RecordingError, match="folder cannot be made: Not a directory"):
+    with pytest.raises(RecordingError, match="folder cannot be created: Not a directory"):
         await book.__aenter__()
 
 

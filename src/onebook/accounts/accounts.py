@@ -45,7 +45,7 @@ POLL_INTERVAL_S: Final = 1.0  # for changes by an operator or another node
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
 PRUNE_INTERVAL_MS: Final = 60 * MINUTE_MS
 BATCHES_KEPT_MS: Final = DAY_MS
-FLUSH_AGE_MAX_S: Final = 5.0  # `/readyz` fails if no database write has succeeded for so long
+FLUSH_AGE_MAX_S: Final = 5.0  # `/readyz` fails if no database write has succeeded for longer
 REHASHED_MAX: Final = 1_000  # texts between two polls; the others are rehashed at their next use
 
 
@@ -189,7 +189,7 @@ class Accounts:
         key = await self._keys.by_id(row.key_id, now_ms)
         require_enabled(key, now_ms)
         if is_over(row, now_ms):
-            raise SessionExpired("The session is over; authenticate again.")
+            raise SessionExpired("The session has ended; authenticate again.")
         self._used_at_ms[key.key_id] = now_ms
         return RestSession(key, row.session_id, "", row.created_at_ms, row.expires_at_ms)
 
@@ -197,14 +197,14 @@ class Accounts:
         """Report the usage of a key; the request counts against no rate limit.
 
         Raises:
-            ApiKeyNotFound: It is no key of ours.
+            ApiKeyNotFound: The key is unknown.
             AccountSuspended: The key, or its account, is suspended.
-            RateLimitExceeded: The address asked for too many unknown keys.
+            RateLimitExceeded: The address sent too many unknown keys.
         """
         opened = await self._find(key_text, now_ms)
         if opened is None:
             self._attempts.unknown_key(address, now_ms / SECOND_MS)
-            raise ApiKeyNotFound("There is no such API key.")
+            raise ApiKeyNotFound("Unknown API key.")
         if status_at(opened.key, now_ms) is KeyStatus.SUSPENDED:
             raise AccountSuspended("The account is suspended; ask the operator.")
         return await self.report(opened.key, now_ms)
@@ -212,7 +212,7 @@ class Accounts:
     async def report(self, key: Key, now_ms: int) -> UsageReport:
         """Report the usage of a key on this node and all others."""
         stored = await stored_usage(self._store, key, now_ms)
-        # What this node has not flushed yet is in the meter, what others delivered in the store.
+        # The meter has this node's unflushed bytes, the store those delivered by other nodes.
         used_bytes = max(stored, self.meter.used(key.key_id, now_ms))
         return usage_report(
             key, used_bytes, allowance_bytes=self.settings.allowance_bytes, now_ms=now_ms

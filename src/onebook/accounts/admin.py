@@ -72,7 +72,7 @@ class Admin:
         """Find a user.
 
         Raises:
-            NotFound: There is none of this name.
+            NotFound: The name is unknown.
         """
         account = await self._store.accounts.account(id_or_username)
         if account is None:
@@ -110,7 +110,7 @@ class Admin:
         """
         account = await self.account(id_or_username)
         if expires_at_ms is not None and expires_at_ms <= change.now_ms:
-            raise InvalidRequest("The date of expiry is in the past.")
+            raise InvalidRequest("The expiry date is in the past.")
         text = new_key()
         row = KeyRow(
             key_id=f"key_{secrets.token_hex(6)}",
@@ -147,7 +147,7 @@ class Admin:
         if not id_or_text.startswith(PREFIX):
             return await self._store.accounts.key(id_or_text)
         if not well_formed(id_or_text):
-            raise InvalidRequest("This is not a whole key: its checksum does not match.")
+            raise InvalidRequest("The key is incomplete or mistyped: its checksum does not match.")
         secrets = await self._store.accounts.secrets(self._peppers.digests(id_or_text))
         return next((each.key for each in secrets.values()), None)
 
@@ -187,16 +187,16 @@ class Admin:
             change: The operator, the time and the reason.
             tier: The new tier; None keeps the one it has.
             allowance_bytes: Its own allowance; None keeps the one it has.
-            own_allowance: Whether it may have its own; without, that of the settings counts again.
+            own_allowance: Whether it has its own allowance; otherwise that of the settings applies.
 
         Raises:
             InvalidRequest: The key is expired, or the allowance not a positive number of bytes.
         """
         if allowance_bytes is not None and not 0 < allowance_bytes <= ALLOWANCE_MAX_BYTES:
-            raise InvalidRequest(f"An allowance is 1 to {ALLOWANCE_MAX_BYTES:,} bytes.")
+            raise InvalidRequest(f"An allowance must be 1 to {ALLOWANCE_MAX_BYTES:,} bytes.")
         row = await self.key(id_or_text, change.now_ms)
         if row.status is KeyStatus.EXPIRED:
-            raise InvalidRequest("It is expired; create a new key.")
+            raise InvalidRequest("The key has expired; create a new one.")
         if allowance_bytes is None and own_allowance:
             allowance_bytes = row.allowance_bytes
         await self._store.accounts.change_key(row.key_id, tier or row.tier, allowance_bytes, change)
@@ -214,10 +214,10 @@ class Admin:
             InvalidRequest: The key is expired, or the overlap too long.
         """
         if not 0 <= overlap_ms <= OVERLAP_MAX_MS:
-            raise InvalidRequest(f"An overlap is 0 to {OVERLAP_MAX_MS // DAY_MS} days.")
+            raise InvalidRequest(f"An overlap must be 0 to {OVERLAP_MAX_MS // DAY_MS} days.")
         row = await self.key(id_or_text, change.now_ms)
         if row.status is KeyStatus.EXPIRED:
-            raise InvalidRequest("It is expired; create a new key.")
+            raise InvalidRequest("The key has expired; create a new one.")
         text = new_key()
         secret = (text[:SHOWN_LENGTH], self._peppers.digest(text))
         # Not `now`: a node with a slow clock would accept the old text for longer.

@@ -37,7 +37,7 @@ def period_at(created_at_ms: int, now_ms: int) -> Period:
 
 
 def period_after(created_at_ms: int, period: Period) -> Period:
-    """The period that follows another of the same key."""
+    """Return the period after another one of the same key."""
     return period_at(created_at_ms, period.end_ms)
 
 
@@ -86,7 +86,7 @@ def billing_lines(
         keys: All of them, with the status that each has now.
         used_bytes: What was counted.
         periods: The span.
-        allowance_bytes: That of keys without one of their own.
+        allowance_bytes: The allowance of keys without their own.
     """
     counted: defaultdict[str, set[int]] = defaultdict(set)
     for cell in used_bytes:

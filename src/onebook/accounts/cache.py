@@ -100,7 +100,7 @@ class ReadStart(NamedTuple):
 
 
 class _Read(NamedTuple, Generic[V]):
-    """The value read for one name (None where there is none), and when the read began."""
+    """The value read for one name (None if it does not exist), and when the read began."""
 
     value: V | None
     start: ReadStart
@@ -150,7 +150,7 @@ class ReadCache(Generic[N, V]):
         return len(self._kept)
 
     async def get(self, name: N, now_ms: int) -> V | None:
-        """Return a value, from memory while it is fresh; None if there is none of this name.
+        """Return a value, from memory while it is fresh; None if the name does not exist.
 
         Raises:
             ServiceUnavailable: Something was changed during each of `READS_MAX` reads.
@@ -160,13 +160,13 @@ class ReadCache(Generic[N, V]):
             if kept is not None and self._fresh(kept.read_at_ms, now_ms):
                 return kept.value
             read = await self._reads.read(name)
-            assert read is not None, "a read answers every name that it was asked for"
+            assert read is not None, "a read returns every requested name"
             if self.current(read.start):
                 return read.value
         raise ServiceUnavailable("Keys change faster than they can be read; try again shortly.")
 
     def values(self) -> Iterable[V]:
-        """What is kept."""
+        """The cached values."""
         return (kept.value for kept in self._kept.values())
 
     def start(self) -> ReadStart:
@@ -178,7 +178,7 @@ class ReadCache(Generic[N, V]):
         return start.generation == self._generation
 
     def keep(self, values: Mapping[N, V], start: ReadStart) -> None:
-        """Keep what was read, unless something was changed since the read began."""
+        """Cache values that were read, unless something has changed since the read began."""
         if not self.current(start):
             return
         for name, value in values.items():

@@ -61,7 +61,7 @@ class Key(Struct, frozen=True):
     allowance_bytes: int | None = None
 
     def allowance_of(self, default_bytes: int) -> int:
-        """What the key may have delivered in a period; `default_bytes` without one of its own."""
+        """Return the key's allowance per period: its own, or `default_bytes`."""
         return default_bytes if self.allowance_bytes is None else self.allowance_bytes
 
 
@@ -94,7 +94,7 @@ def well_formed(text: str) -> bool:
 
 
 def digest(pepper: bytes, text: str) -> bytes:
-    """What is stored in place of a key or a token.
+    """Return the digest that is stored in place of a key or token.
 
     HMAC-SHA-256 instead of a slow hash: 256 random bits cannot be guessed, and a slow hash would
     let any client exhaust the CPU by reconnecting.

@@ -212,7 +212,7 @@ class AttemptLimits:
 
 @lru_cache(maxsize=4_096)
 def network(address: str) -> str:
-    """What shares one bucket: an IPv4 address, an IPv6 /64 network, or another text."""
+    """Return the key of a bucket: an IPv4 address, an IPv6 /64 network, or other text."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -104,7 +104,7 @@ class Peppers:
             known = _read(path)
         except (OSError, ConfigError) as error:
             if not self._missing:
-                log.error("The pepper file %s cannot be read again: %s", path, error)
+                log.error("Cannot reload the pepper file %s: %s", path, error)
             return
         self._known |= {pepper_id(each): each for each in known}
 
@@ -168,7 +168,7 @@ def prepare_pepper(path: Path, rows: Sequence[PepperRow]) -> str:
     known = _read(path)
     if len(known) >= PEPPERS_MAX:
         raise ConfigError(
-            f"The pepper file {path} holds {len(known)} peppers, the most there may be: retire the "
+            f"The pepper file {path} holds {len(known)} peppers, the maximum: retire the "
             "old ones first (onebook keys rotate-pepper --retire)."
         )
     made = secrets.token_bytes(PEPPER_BYTES)

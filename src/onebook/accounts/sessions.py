@@ -24,7 +24,7 @@ TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no s
 LIFETIME_MS: Final = DAY_MS
 SESSIONS_PER_KEY_MAX: Final = 100
 CACHED_MS: Final = 1_500  # so that a session that ended is over on every node within 2 s
-# Rows of expired sessions are kept so long: clients learn that the session expired.
+# How long rows of expired sessions are kept, so that clients learn that the session expired.
 REMEMBERED_MS: Final = 7 * DAY_MS
 
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH}}}", re.ASCII)

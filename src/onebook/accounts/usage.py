@@ -129,9 +129,9 @@ def mark_of(used_bytes: int, allowance_bytes: int) -> UsageMark:
 
 
 def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int) -> UsageReport:
-    """Report what a key has used in the period that holds `now_ms`.
+    """Report the usage of a key in the period that contains `now_ms`.
 
-    `allowance_bytes` is that of keys without one of their own.
+    `allowance_bytes` applies to keys without their own allowance.
     """
     allowance_bytes = key.allowance_of(allowance_bytes)
     period = period_at(key.created_at_ms, now_ms)
@@ -238,7 +238,7 @@ class UsageFile:
             os.close(descriptor)  # another node's start removed it before it was locked
 
     def put(self, batches: Sequence[Batch]) -> None:
-        """Replace what the file holds.
+        """Replace the content of the file.
 
         Raises:
             OSError: It cannot be written.
@@ -249,7 +249,7 @@ class UsageFile:
         ]
         payload = msgpack.encode(_Content(self.epoch, rows))
         if _HEADER.size + len(payload) > SLOT_BYTES:
-            raise OSError(f"usage of so many keys does not fit in {self.path}")
+            raise OSError(f"the usage of all keys does not fit in {self.path}")
         with self._turn:
             generation = self._generation + 1
             header = _HEADER.pack(FILE_MARK, generation, len(payload), zlib.crc32(payload))
@@ -348,7 +348,7 @@ async def _apply_file(path: Path, descriptor: int, store: Store, now_ms: int) ->
 
 
 def newest_content(descriptor: int) -> _Content | None:
-    """The newest slot that is whole; None where slots were written and none is."""
+    """Return the newest intact slot; None if slots were written but none is intact."""
     newest, found = 0, None
     written = False
     for slot in range(SLOTS):
@@ -485,7 +485,7 @@ class Meter:
             count.reported = min(count.reported, self._mark(count))
 
     def change_allowance(self, allowance_bytes: int) -> None:
-        """Set the allowance of keys without one of their own."""
+        """Set the allowance of keys without their own."""
         self.allowance_bytes = allowance_bytes
         for count in self._counts.values():
             count.reported = min(count.reported, self._mark(count))
@@ -515,7 +515,7 @@ class Meter:
         return self._mark(self._current(key_id, self._clock.wall_ms())) is UsageMark.OVER
 
     def report(self, key_id: str, now_ms: int) -> UsageReport:
-        """What an open key has used, as clients receive it."""
+        """Return the usage of an open key in the form for clients."""
         count = self._current(key_id, now_ms)
         return usage_report(
             count.key, count.used_bytes, allowance_bytes=self.allowance_bytes, now_ms=now_ms
@@ -536,7 +536,7 @@ class Meter:
         return count
 
     async def flush(self) -> None:
-        """Write what was counted since the last flush; report the keys that crossed a mark.
+        """Write the bytes counted since the last flush; report the keys that crossed a threshold.
 
         Raises:
             ServiceUnavailable: The store does not answer. Nothing is lost: the next flush tries
@@ -573,7 +573,7 @@ class Meter:
         return Batch(self._seq, deltas)
 
     def _unwritten(self) -> list[Batch]:
-        """What a flush would write now, under the numbers that it would have."""
+        """Return the batches that a flush would write now, with their numbers."""
         batches = [self._unconfirmed] if self._unconfirmed else []
         if self._pending:
             batches.append(Batch(self._seq + 1, dict(self._pending)))
@@ -587,7 +587,7 @@ class Meter:
         totals = await self._store.usage.apply(number, batch.deltas, self._clock.wall_ms())
         self._unconfirmed = None
         self._flushed_s = self._clock.monotonic()
-        # The totals hold what other nodes delivered to the same keys.
+        # The totals include bytes delivered to the same keys by other nodes.
         for cell, total in (totals or {}).items():
             count = self._counts[cell.key_id]
             if count.cell == cell:
@@ -695,7 +695,7 @@ class Meter:
         if kept:
             if left_bytes and self._file is not None:
                 log.error(
-                    "%d bytes of usage could not be written; the next start takes them from %s.",
+                    "%d bytes of usage could not be written; the next start reads them from %s.",
                     left_bytes,
                     self._file.path,
                 )

@@ -88,7 +88,7 @@ class Services:
         settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
         metrics_port: The separate port of `/metrics`; None: the public port.
-        metrics_token: The token required for `/metrics`; "": none is set.
+        metrics_token: The token required for `/metrics`; "" if none is set.
         exposition: The text of `/metrics`.
         clock: Time of answers and limits.
     """

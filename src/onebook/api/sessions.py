@@ -85,8 +85,8 @@ async def _api_key(request: Request) -> str | None:
 
 _STATUS_401 = {
     "model": NoSession | Problem,
-    "description": "The token is invalid or expired (NoSession); there is none, or its key is "
-    "suspended (Problem, with `authenticated: false` too).",
+    "description": "The token is invalid or expired (NoSession), or it is absent or its key is "
+    "suspended (Problem, also with `authenticated: false`).",
     CODES: [MissingAuthorization.code, ApiKeyDisabled.code],
 }
 

@@ -166,7 +166,7 @@ async def metrics(request: Request, parts: Parts) -> Response:
     require_scraper(
         request,
         token=parts.metrics_token,
-        private=parts.metrics_port is not None,  # `edge.py` answers at that port alone
+        private=parts.metrics_port is not None,  # `edge.py` then answers only at that port
     )
     return Response(await parts.exposition.text(), media_type=TEXT_TYPE)
 
@@ -175,7 +175,7 @@ def require_scraper(request: Request, *, token: str, private: bool) -> None:
     """Allow metrics only with the token, or to direct requests from this machine.
 
     Args:
-        token: Value of `server.metrics_token`; "": none is set.
+        token: Value of `server.metrics_token`; "" if none is set.
         private: Whether it arrived at the separate port of metrics, where only a token is required.
 
     Raises:

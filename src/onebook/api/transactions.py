@@ -52,7 +52,7 @@ from onebook.errors import (
 )
 from onebook.model import SECOND_MS
 from onebook.transactions.adapter import Coverage, ErrorEntry
-from onebook.transactions.availability import Availability
+from onebook.transactions.availability import LOOKUP_INTERVAL_S, Availability
 from onebook.transactions.export import FORMS, NDJSON
 from onebook.transactions.metrics import UNREAD
 from onebook.transactions.record import Record
@@ -65,6 +65,7 @@ MEDIA_TYPES: Final = {"json": JSON} | {name: form.media_type for name, form in F
 FILES: Final = MEDIA_TYPES.keys() - {"json", "jsonl"}
 PIECE_BYTES: Final = 262_144
 VARY: Final = {"Vary": "Accept"}
+FILE_HEADERS: Final = ("Content-Disposition", "Onebook-Complete", "Onebook-Rows")
 OVER: Final = (
     "The key's monthly data allowance is exhausted; see /api/v1/data-usage for the reset date."
 )
@@ -102,14 +103,26 @@ async def exchanges(parts: Parts) -> list[ExchangeEntry]:
     return [ExchangeEntry(**exchange.body()) for exchange in parts.transactions.exchanges]
 
 
-@capabilities.get("/api/v1/exchanges/credentials", summary="Does the service hold credentials?")
+@capabilities.get(
+    "/api/v1/exchanges/credentials",
+    summary="Does the service hold credentials?",
+    responses=errors(ServiceUnavailable),
+)
 async def credentials(parts: Parts) -> CredentialAvailability:
-    """List the exchanges whose credentials are configured. No caller brings any.
+    """List the exchanges whose credentials are configured. Callers cannot send credentials.
+
+    It is 503 while the database has not said which there are.
 
     `testnet_available` is false here although the list of exchanges says true: the specification
     asks for both. It reads: a caller cannot bring testnet credentials.
     """
     availability = await parts.transactions.availability.all()
+    if Availability.UNKNOWN in availability.values():
+        raise ServiceUnavailable(
+            "It is unknown which credentials are set: the database does not answer; try again "
+            "shortly.",
+            retry_after_s=LOOKUP_INTERVAL_S,
+        )
     held = [name for name, state in availability.items() if state in HELD]
     return CredentialAvailability(
         exchanges_with_internal_credentials=held,
@@ -309,11 +322,8 @@ async def _file(
     first, last = (iso_ms(at_ms)[:10] for at_ms in (query.from_ms, query.to_ms))
     lacks = "" if made.complete else "-incomplete"  # also for who does not read headers
     file = f"{query.request.exchange}-{form}-{first}-{last}{lacks}{ending}"
-    return path, {
-        "Content-Disposition": f'attachment; filename="{file}"',
-        "Onebook-Complete": "true" if made.complete else "false",
-        "Onebook-Rows": str(made.rows),
-    }
+    values = f'attachment; filename="{file}"', str(made.complete).lower(), str(made.rows)
+    return path, dict(zip(FILE_HEADERS, values, strict=True))
 
 
 async def _refuse_over(parts: Services, session: RestSession) -> None:
@@ -329,7 +339,7 @@ async def _refuse_over(parts: Services, session: RestSession) -> None:
 
 
 def _form_of(request: Request, asked: TransactionsBody) -> str:
-    """The form of an answer: `format`, or what the client prefers (RFC 9110 section 12.5.1).
+    """Return the form of an answer: `format`, or the client's preference (RFC 9110, 12.5.1).
 
     At the same weight a type that is named counts more than one that a wildcard covers, and one
     body more than lines or files. A client that accepts none of them gets the body.
@@ -348,9 +358,7 @@ def _form_of(request: Request, asked: TransactionsBody) -> str:
     if form in FILES:
         for name in ("cursor", "limit", "verify", "include_raw"):
             if getattr(asked, name):
-                raise InvalidRequest(
-                    f"Field {name} is for JSON and lines; a file has no place for it."
-                )
+                raise InvalidRequest(f"Field {name} is only for JSON and lines, not for files.")
     return form
 
 

@@ -61,7 +61,7 @@ class Feeder:
 
     @property
     def url(self) -> str:
-        """Where its health and metrics are."""
+        """The address of its health and metrics endpoints."""
         return "http://{}:{}".format(*self.address)
 
     async def drain(self) -> None:
@@ -107,13 +107,13 @@ def exchanges_in_use(
 ) -> dict[str, Exchange]:
     """The exchanges that a node's own settings switch on, by name."""
     pool = exchanges.EXCHANGES
-    if overrides is not None:  # no name means every exchange, but here those alone
+    if overrides is not None:  # an empty list would mean all exchanges
         pool = {name: each for name, each in pool.items() if name in overrides}
     return feeds.enabled(pool, settings)
 
 
 def _simulated(settings: Settings, overrides: Mapping[str, ExchangeSettings]) -> FeedSettings:
-    """The settings of feeds for the exchanges in `overrides` alone."""
+    """Return the feed settings, limited to the exchanges in `overrides`."""
     wanted = settings.feeds.ccxt.exchanges
     through = tuple(name for name in wanted if name in overrides)
     if absent := sorted(set(wanted) - set(through)):
@@ -215,7 +215,7 @@ def _application(feeder: Feeder) -> FastAPI:
     async def readyz() -> JSONResponse:
         """Ready while NATS reaches the node."""
         ready = feeder.node.presence.members.connected
-        problems = [] if ready else ["NATS does not reach this node."]
+        problems = [] if ready else ["NATS is unreachable."]
         return JSONResponse({"ready": ready, "problems": problems}, 200 if ready else 503)
 
     @application.get("/metrics")

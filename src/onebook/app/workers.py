@@ -31,8 +31,8 @@ from onebook.ops import preflight
 
 log = logging.getLogger("onebook.workers")
 
-STARTED: Final = "started"  # what a process prints when it listens
-STOP_MARGIN_S: Final = 15.0  # beside the drain and the last flush
+STARTED: Final = "started"  # printed by a process once it listens
+STOP_MARGIN_S: Final = 15.0  # in addition to the drain and the last flush
 NATS_STOP_S: Final = 5.0
 RESTART_DELAY_MAX_S: Final = 30.0
 
@@ -64,7 +64,7 @@ class StartFailed(Exception):
 
 
 class Program(NamedTuple):
-    """What a process runs.
+    """A process of this group and its command.
 
     `command` gets the number of restarts; `working` returns once the process is ready.
     """
@@ -167,7 +167,7 @@ class KeptProcess:
         code = await process.wait()
         self._process = None
         assert process.stdout is not None
-        with suppress(TimeoutError):  # a child of its own may hold the pipe open
+        with suppress(TimeoutError):  # a child process may keep the pipe open
             async with asyncio.timeout(PIPE_S):
                 await process.stdout.read()
         return code
@@ -238,7 +238,7 @@ class EmbeddedNats:
     Every client needs the token, so that no other user of the machine can publish books.
 
     Args:
-        folder: A folder of its own, which only this user can read.
+        folder: A separate folder that only this user can read.
         token: What clients authenticate with; empty for a new random one.
         port: 0 takes a free port, which restarts keep.
     """
@@ -261,7 +261,7 @@ class EmbeddedNats:
         return Program(BINARY, self._command, environment, self._working, self._last_line)
 
     def _command(self, restarts: int) -> Sequence[str]:
-        """Write the configuration; a restart takes the same port again."""
+        """Write the configuration; a restart uses the same port."""
         for file in self._folder.glob("*.ports"):
             file.unlink()
         settings = {
@@ -490,7 +490,7 @@ def _gateway_variables(settings: Settings, number: int, port: int) -> Variables:
 
 
 def _feeds_variables(settings: Settings) -> Variables:
-    """A feeds node has health and metrics alone: they are at the first port of metrics."""
+    """A feeds node serves only health and metrics, at the first metrics port."""
     return {
         "node.role": "feeds",
         "server.host": settings.server.metrics_host,

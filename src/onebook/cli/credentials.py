@@ -22,8 +22,7 @@ from onebook.transactions.adapter import (
     Environment,
 )
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
-from onebook.transactions.exchange import ExchangeAdapter
-from onebook.transactions.registry import EXCHANGES, adapters_of
+from onebook.transactions.registry import EXCHANGES, adapter_of, adapters_of
 from onebook.transactions.request import environment_of
 from onebook.transactions.service import Transactions, Validation, validated
 
@@ -138,7 +137,7 @@ async def _accepted(
     Raises:
         InvalidRequest: It rejects them, or is unreachable.
     """
-    adapter = ExchangeAdapter(EXCHANGES[exchange], config.load(file).transactions)
+    adapter = adapter_of(EXCHANGES[exchange], config.load(file).transactions)
     try:
         found = await validated(adapter, environment, credentials)
     except ExchangeFailed as error:
@@ -281,6 +280,6 @@ def _known(exchange: str) -> AdapterEntry:
     found = EXCHANGES.get(exchange)
     if found is None:
         raise InvalidRequest(
-            f"Exchange {exchange!r} is not supported; there is {', '.join(EXCHANGES)}."
+            f"Exchange {exchange!r} is not supported; supported: {', '.join(EXCHANGES)}."
         )
     return found.entry

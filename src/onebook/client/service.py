@@ -98,14 +98,16 @@ class AsyncOnebook:
         Args:
             symbol: The pair, such as BTC/USDT.
             exchanges: One name or several, or "all", of which "-name" leaves one out.
-            timeout_s: Entering fails if nothing is live after so long.
+            timeout_s: Entering fails if no book is live after this many seconds.
             attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
             silence_max_s: Seconds without an answer to a ping before the connection is closed.
             options: See `SubscribeOptions`. With `split`, `coverage` is requested too, so that
                 fills know where an exchange may have more.
         """
         if not isinstance(symbol, str):
-            raise TypeError(f"symbol is text such as BTC/USDT, not {symbol!r}; see order_books.")
+            raise TypeError(
+                f"symbol must be text such as BTC/USDT, not {symbol!r}; see order_books."
+            )
         link = self._link(attempts_max, silence_max_s)
         link.hold(subscriptions_of(symbol, exchanges, _covered(options)))
         return ServiceBook(link, timeout_s)
@@ -258,5 +260,5 @@ class AsyncOnebook:
 
 
 def _covered(options: SubscribeOptions) -> SubscribeOptions:
-    """Add what fills need beside the amounts of each exchange."""
+    """Add the options that fills need: the amounts of each exchange."""
     return {"coverage": True, **options} if options.get("split") else options

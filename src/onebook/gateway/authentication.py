@@ -46,7 +46,7 @@ from onebook.streams import iso_us
 
 VERIFY_TIMEOUT_S: Final = 5.0  # of the database query for a key
 # `DataLimitWarning.action_required`
-USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe from some symbols."
+USE_LESS: Final = "Request fewer levels or a longer interval_ms, or unsubscribe from some symbols."
 USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
 
 log = logging.getLogger("onebook.gateway")
@@ -132,7 +132,7 @@ class KeyPeers(Protocol):
         """Connections of a key on the other gateways."""
 
     def allowed_here(self, key_id: str, connections_max: int) -> int:
-        """How many of the key's connections this gateway may keep."""
+        """Return the number of the key's connections that this gateway may keep."""
 
 
 class AloneWithKeys:
@@ -272,7 +272,7 @@ class Authenticator:
 
     @property
     def waiting(self) -> int:
-        """How many keys wait for pongs of their connections."""
+        """Number of keys that wait for pongs of their connections."""
         return len(self._pong_awaited)
 
     def answered(self) -> None:

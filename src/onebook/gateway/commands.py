@@ -15,7 +15,7 @@ from onebook.streams.options import MUST_BE
 from onebook.transactions.request import TransactionsRequest
 
 NAME_SHOWN_MAX: Final = 64
-NOT_NAMED: Final = (type(None), UnsetType)  # members of a union that stand for an absent field
+NOT_NAMED: Final = (type(None), UnsetType)  # members of a union that represent an absent field
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.\w+`)?\Z", re.DOTALL)
 _FIELD = re.compile(r" - at `\$\.([A-Za-z_]+)")

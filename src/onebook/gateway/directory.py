@@ -189,7 +189,7 @@ def requested_stream(
 
 
 def _canonical(options: ViewOptions) -> ViewOptions:
-    """Equal options in one form; of a command, its options alone.
+    """Return the canonical form of options, without the other fields of a command.
 
     Raises:
         CommandRefused: The price step or a size is invalid.

@@ -145,7 +145,7 @@ def authentication_timeout(*, now: MessageTime) -> Effects:
     """No key arrived within the authentication timeout."""
     refusal = CommandRefused(
         "authentication_required",
-        f"No authenticate message came within {AUTHENTICATION_TIMEOUT_S:g} seconds.",
+        f"No authenticate message arrived within {AUTHENTICATION_TIMEOUT_S:g} seconds.",
         code=CloseCode.AUTHENTICATION_TIMEOUT,
     )
     payload = encode_refusal(refusal, None, now.wall_us)

@@ -33,8 +33,8 @@ from onebook.streams import Streams, iso_us
 from onebook.transactions.service import Transactions
 
 DRAIN_STEP_S: Final = 0.1
-SHUTDOWN: Final = "This node shuts down; connect again at the time given."
-ISOLATED: Final = "This node receives no books now; connect again at the time given."
+SHUTDOWN: Final = "This node is shutting down; reconnect at the given time."
+ISOLATED: Final = "This node currently receives no books; reconnect at the given time."
 
 
 class Gateway:

@@ -46,7 +46,7 @@ Send = Callable[[bytes], None]
 
 
 class _Running(Struct, eq=False):
-    """An action under way; `exchange` is that of a transaction subscription."""
+    """A running action; `exchange` is set for a transaction subscription."""
 
     task: asyncio.Task[None]
     exchange: str | None

@@ -59,7 +59,7 @@ def _without(headers: list[tuple[bytes, bytes]], name: bytes) -> list[tuple[byte
 
 
 class Wait(Enum):
-    """State of an HTTP connection: what it waits for."""
+    """What an HTTP connection waits for."""
 
     HEADERS = auto()
     BODY = auto()
@@ -148,7 +148,7 @@ class Deadlines:
         self._due[wait].setdefault(connection, self._loop.time() + self._timeouts_s[wait])
 
     def leave(self, connection: "HttpConnection") -> None:
-        """Remove the deadline of a state; that of the request goes on."""
+        """Remove the deadline of a state; the deadline of the request continues."""
         if connection.wait not in (None, Wait.ANSWER):
             self._due[connection.wait].pop(connection, None)
         connection.wait = None
@@ -287,7 +287,7 @@ class HttpConnection(H11Protocol):
             self.transport.resume_reading()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Pass the socket to the WebSocket protocol, with its slot and what came meanwhile."""
+        """Pass the socket to the WebSocket protocol, with its slot and the data received since."""
         self.deadlines.end(self)
         if self.server is not None and self.server[1] == self.metrics_port:
             self.refuse(404)

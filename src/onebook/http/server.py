@@ -82,7 +82,7 @@ def reserve_files(settings: ServerSettings, connections_max: int) -> None:
     """Raise the open-file limit to what these limits need.
 
     Raises:
-        ConfigError: The system does not permit so many.
+        ConfigError: The system does not permit this many.
     """
     sockets_max = connections_max + settings.http_connections_max
     sockets.raise_file_limit(sockets_max + PROBES_MAX + FILES_RESERVE)
@@ -130,7 +130,7 @@ class EmbeddedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone: the node decides when it ends."""
+        """Install no signal handlers: the node decides when to stop."""
         yield
 
 

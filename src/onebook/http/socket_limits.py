@@ -62,7 +62,7 @@ class CountedSocket:
 
 
 class Sockets:
-    """How many sockets clients have open.
+    """The number of open client sockets.
 
     Args:
         sockets_max: Returns how many sockets all clients may have; called each time.
@@ -106,7 +106,7 @@ class Sockets:
         return {"Retry-After": str(RETRY_AFTER_S)}
 
     def left(self) -> None:
-        """A socket is closed; its `CountedSocket` says so."""
+        """Count a socket that its `CountedSocket` closed."""
         self.count -= 1
         SOCKETS.set(self.count)
         if self._full and self.count < self._sockets_max():

@@ -59,7 +59,7 @@ def order_book(
         group: Price step to bin levels to, as decimal text such as "0.5"; bids below one step are
             left out.
         split: Keep the amount of each exchange at each level.
-        timeout_s: Entering fails if nothing is live after so long.
+        timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file for each exchange; `replay` reads them.
         feeds: Limits, waits and other addresses of feeds.
         streams: The limits of the identity guard.
@@ -70,7 +70,7 @@ def order_book(
         TypeError: An option is of another type.
     """
     if not isinstance(symbol, str):
-        raise TypeError(f"symbol is text such as BTC/USDT, not {symbol!r}; see order_books.")
+        raise TypeError(f"symbol must be text such as BTC/USDT, not {symbol!r}; see order_books.")
     return OrderBook(
         [symbol],
         exchanges,
@@ -128,22 +128,22 @@ def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) 
     """
     _require_number("interval_ms", interval_ms)
     if not 0 <= interval_ms <= INTERVAL_MS_MAX:
-        raise ValueError(f"interval_ms is 0 to {INTERVAL_MS_MAX}, not {interval_ms}.")
+        raise ValueError(f"interval_ms must be 0 to {INTERVAL_MS_MAX}, not {interval_ms}.")
     if not isinstance(depth, int):
-        raise TypeError(f"depth is a whole number, not {depth!r}.")
+        raise TypeError(f"depth must be a whole number, not {depth!r}.")
     if not isinstance(group, str | None):
-        raise TypeError(f'group is decimal text such as "0.5", not {group!r}.')
+        raise TypeError(f'group must be decimal text such as "0.5", not {group!r}.')
     View([], depth=depth, group=group)
     return BookOptions(depth, group, split, interval_ms / 1_000)
 
 
 def _require_number(name: str, value: object) -> None:
     if not isinstance(value, int | float):
-        raise TypeError(f"{name} is a number, not {value!r}.")
+        raise TypeError(f"{name} must be a number, not {value!r}.")
 
 
 def some(names: Sequence[str]) -> str:
-    """The first names, and how many there are beside them."""
+    """Format the first names, and the number of further ones."""
     shown = ", ".join(names[:NAMED_MAX])
     return shown if len(names) <= NAMED_MAX else f"{shown} and {len(names) - NAMED_MAX} more"
 
@@ -176,13 +176,13 @@ class OrderBooks:
     ) -> None:
         _require_number("timeout_s", timeout_s)
         if not timeout_s > 0:
-            raise ValueError(f"timeout_s is above 0, not {timeout_s}.")
+            raise ValueError(f"timeout_s must be above 0, not {timeout_s}.")
         for name, given, kind in (
             ("feeds", feeds, FeedSettings),
             ("streams", streams, StreamSettings),
         ):
             if not isinstance(given, kind | None):
-                raise TypeError(f"{name} is a {kind.__name__}, not {given!r}.")
+                raise TypeError(f"{name} must be a {kind.__name__}, not {given!r}.")
         self.symbols = symbols_of(symbols)
         self.exchanges = names_of(exchanges)
         self._options = options

@@ -1,4 +1,4 @@
-"""Feeds, books and identity guard of the library: what a service node has, without its clients.
+"""Feeds, books and identity guard of the library: a service node without clients.
 
 Owns every socket and task: leaving the context closes all of them.
 """
@@ -28,8 +28,8 @@ from onebook.orderbook import Names, exchange_texts, near_exchanges
 from onebook.rest import Rest
 
 LOOK_S: Final = 1.0  # how often to check whether all have a book, if nothing happens before
-REST_UNREAD: Final = "its list of instruments could not be read"
-REST_READING: Final = "its list of instruments is not read yet"
+REST_UNREAD: Final = "its instrument list could not be read"
+REST_READING: Final = "its instrument list has not been read yet"
 
 
 def in_use(names: Sequence[str], feeds: FeedSettings) -> Mapping[str, Exchange]:
@@ -43,7 +43,7 @@ def names_of(exchanges: Names) -> tuple[str, ...]:
     None and "all" are all that are known; "-name" leaves one out.
 
     Raises:
-        UnknownExchange: There is none of a name.
+        UnknownExchange: A name is unknown.
         ValueError: The list names none, or leaves out all that it names.
         TypeError: A name is not text.
     """
@@ -59,7 +59,7 @@ def _unknown(asked: str) -> UnknownExchange:
     if instead := instead_of(asked):
         hint = f" {instead}"
     return UnknownExchange(
-        f"There is no exchange {asked!r}.{hint} Known are {', '.join(EXCHANGES)}.",
+        f"Unknown exchange {asked!r}.{hint} Known: {', '.join(EXCHANGES)}.",
         details={"near": near, "supported_exchanges": [*EXCHANGES]},
     )
 

@@ -86,10 +86,10 @@ def replay(
 
 
 def files_of(recordings: str | PathLike[str] | Iterable[str | PathLike[str]]) -> list[Path]:
-    """Return the files that are meant, those of folders too.
+    """Return the recording files, including those in folders.
 
     Raises:
-        RecordingError: There are none.
+        RecordingError: No file was found.
     """
     one = isinstance(recordings, str | PathLike)
     paths = [Path(recordings)] if one else [*map(Path, recordings)]  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def files_of(recordings: str | PathLike[str] | Iterable[str | PathLike[str]]) ->
 
 
 def tapes_of(files: Iterable[Path], names: Sequence[str]) -> "list[Tape]":
-    """Read what is recorded of each exchange.
+    """Read the recording of each exchange.
 
     Raises:
         RecordingError: A file is no recording, or holds nothing of these exchanges.
@@ -146,10 +146,10 @@ class Tape:
         listings = [each for native in natives if (each := listing_of(name, native)) is not None]
         self.instruments = [Instrument(name, each.symbol, each.native) for each in listings]
         self._natives = {each.native for each in listings}
-        self._foreign = False  # recorded by another program, with channels that we never ask for
+        self._foreign = False  # recorded by another program, with channels that we do not use
         self._session: FeedSession | None = None
         self._asked: list[Fetch] = []
-        self._unasked: list[Fetched] = []  # bodies that nothing asked for yet
+        self._unasked: list[Fetched] = []  # bodies that have not been requested yet
         self._stats = ExchangeStats(name)
 
     def open_books(self, books: Books) -> None:
@@ -226,7 +226,7 @@ class Tape:
 
 
 def _answers(url: str, fetch: Fetch) -> bool:
-    """Whether a recorded body is that of a request, whatever its limit was."""
+    """Return whether a recorded body belongs to a request, whatever its limit was."""
     if url.endswith(fetch.path):
         return True
     recorded, asked = urlsplit(url), urlsplit(fetch.path)
@@ -304,7 +304,7 @@ class Player:
             )
 
     def _taken(self) -> Iterator[BookUpdate]:
-        """Read what is due; before its first data a book is not read."""
+        """Read due books; a book is not read before its first data."""
         for source in [each for each in self._unborn if each.members.live]:
             self._unborn.remove(source)
             self._reading.add(source)

@@ -21,12 +21,12 @@ from onebook.model import Health, Instrument, Reason
 from onebook.streams.guard import IdentityGuard
 from onebook.streams.stream import Opening, StreamMembers, condition
 
-# A book that is offline for one of these does not come back soon.
+# A book that is offline for one of these reasons will not return soon.
 SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)
 
 
 class BookOptions(NamedTuple):
-    """How a book is shown: levels a side, price step, amounts by exchange, least interval."""
+    """Options of a shown book: levels a side, price step, amounts by exchange, minimum interval."""
 
     depth: int
     group: str | None
@@ -53,7 +53,7 @@ class BookSource:
         self.opening = Opening(opened_at)
         self.clean: set[BookReader] = set()  # `Wiring` notifies them of the next change
         self.pacing: set[BookReader] = set()  # changed, and waiting for the end of their interval
-        # Of exchanges without an instrument: why.
+        # The reason, for exchanges without an instrument.
         self.missing: dict[str, tuple[Reason, str]] = dict.fromkeys(names, (Reason.SUBSCRIBING, ""))
         self.conditions: tuple[ExchangeCondition, ...] = ()
         self._books = books
@@ -231,7 +231,7 @@ class Reading:
         self._notify()
 
     def take(self) -> BookUpdate | None:
-        """Read what is due, the longest due first; None where nothing that is shown changed."""
+        """Read the book that has been due longest; None if nothing shown has changed."""
         ready, clock, now = self._ready, self._clock, self._now
         while ready:
             update = ready.popleft().read(clock.wall_us(), now())
@@ -310,7 +310,7 @@ class BookCallbacks(Reading):
         self._notify()
 
     def book_changed(self, reader: BookReader) -> None:
-        """Do what the base class does, without a call of `_notify` (the hot path)."""
+        """Like the base class, but without a call of `_notify` (the hot path)."""
         if self._closed or (self._interval_s and self._waits(reader)):
             return
         self._ready.append(reader)

@@ -31,7 +31,7 @@ class Horizon(NamedTuple):
 
 
 class ExchangeHealth(NamedTuple):
-    """How the book of one exchange is.
+    """The state of one exchange's book.
 
     `shown` says whether its levels are in the update. `reason` says why it is not live or not
     shown, None while it is; `detail` is text for people. `age_s` is how long ago its data last
@@ -175,7 +175,7 @@ class BookSide(Sequence[BookLevel]):
         return [[decimal(p, prices), decimal(a, amounts)] for p, a, _ in self._ints()]
 
     def floats(self) -> list[list[float]]:
-        """Return `[[price, amount], ...]` as ccxt gives it: the nearest floats."""
+        """Return `[[price, amount], ...]` in ccxt's form: the nearest floats."""
         prices, amounts = 10**self.price_scale, 10**self.amount_scale
         return [[price / prices, amount / amounts] for price, amount, _ in self._ints()]
 
@@ -207,7 +207,7 @@ class BestLevels:
         self._ask_row: LevelRow | None = None
 
     def of(self, levels: Levels) -> tuple[BookLevel | None, BookLevel | None]:
-        """Return the best bid and ask, None where there is none (the hot path)."""
+        """Return the best bid and ask, each None if absent (the hot path)."""
         bid, ask = levels.best_bid, levels.best_ask
         if bid is not self._bid_row:
             self._bid = self._decoded(bid, levels, levels.bids, levels.bid_parts)
@@ -233,7 +233,7 @@ class BestLevels:
 
 
 class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
-    """An order book at one moment: what is live, and the health of each exchange.
+    """An order book at one moment: the live levels, and the health of each exchange.
 
     `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the whole
     book. `time_us` is when it was merged, in microseconds since 1970 by this machine's clock (in a
@@ -288,7 +288,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
 
     @property
     def live(self) -> bool:
-        """Whether any exchange is live; where none is, both sides are empty."""
+        """Whether any exchange is live; if not, both sides are empty."""
         return bool(self._moments)
 
     @property
@@ -356,7 +356,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
             yield BookEnds(name, _read(bid), _read(ask))
 
     def _pairs(self, side: Sequence[BookLevel], *, exact: bool) -> list[list[Any]]:
-        """Do what the base class does, from integers."""
+        """Like the base class, but from integers."""
         assert isinstance(side, BookSide)
         pairs: list[list[Any]] = [*(side.decimals() if exact else side.floats())]
         return pairs

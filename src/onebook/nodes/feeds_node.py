@@ -32,15 +32,15 @@ from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS, key_of
 log = logging.getLogger("onebook.nodes")
 
 MARK_S: Final = 0.25  # how often the numbers of resting books are published
-COUNT_S: Final = 1.0  # how often metrics are brought up to date
-POLL_S: Final = 0.1  # how often it is asked whether books that leave are live elsewhere
+COUNT_S: Final = 1.0  # interval of updates of metrics
+POLL_S: Final = 0.1  # interval of checks whether departing books are live elsewhere
 RANKINGS_MAX: Final = 100_000  # kept between changes of the set of nodes
 KEY_BYTES_MAX: Final = 256  # of a request for a snapshot
 
 SERVED: Final = Gauge("onebook_node_books", "Books that this feeds node serves.", ["exchange"])
 PUBLISHED: Final = Counter("onebook_node_published", "Messages about books published to gateways.")
 MOVED: Final = Counter(
-    "onebook_node_books_moved", "Books that this node took or gave up.", ["direction"]
+    "onebook_node_books_moved", "Books that this node took over or gave up.", ["direction"]
 )
 
 
@@ -266,7 +266,7 @@ class FeedsNode:
                     self.interest.forget(gateway)
         self._update()
 
-    # What follows from it
+    # Consequences
 
     def _ranking(self, key: str) -> tuple[int, ...]:
         found = self._rankings.get(key)

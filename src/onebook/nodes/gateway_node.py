@@ -44,10 +44,10 @@ REQUESTS_MAX: Final = 64  # requests for snapshots under way
 FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready before
 
 GAPS: Final = Counter(
-    "onebook_node_gaps", "Messages between nodes that were missing, seen by their numbers."
+    "onebook_node_gaps", "Missing messages between nodes, detected by their numbers."
 )
 SNAPSHOTS: Final = Counter(
-    "onebook_node_snapshots", "Snapshots of books asked of feeds nodes, by what came.", ["result"]
+    "onebook_node_snapshots", "Book snapshots requested from feeds nodes, by result.", ["result"]
 )
 APPLIED: Final = Counter("onebook_node_applied", "Messages about books received from feeds nodes.")
 for _result in ("live", "not_live", "none"):
@@ -60,7 +60,7 @@ class RemoteCatalogue(Catalogue):
     def __init__(self, *, rest: Rest, settings: FeedSettings) -> None:
         super().__init__({}, rest=rest, settings=settings)
         self.via = dict.fromkeys(settings.ccxt.exchanges, "ccxt")
-        # Exchanges that some feeds node has; before its first message, those of the settings.
+        # Exchanges of the feeds nodes; before their first message, those of the settings.
         self.served: set[str] = {*(settings.exchanges or EXCHANGES), *settings.ccxt.exchanges}
         self.problems: dict[str, str] = {}
         self.facts: dict[str, tuple[int, int]] = {}  # depth and levels_max, by exchange
@@ -189,7 +189,7 @@ class RemoteListReader:
                 self._refusals.refused("list", error, node)
                 return True
             if part.number and page.digest != part.digest:
-                return True  # the list changed meanwhile: its digest brings it here again
+                return True  # the list changed meanwhile: its new digest triggers another request
             part.rows += page.rows
             part.number, part.pages, part.digest = part.number + 1, page.pages, page.digest
         self._digests[exchange] = part.digest
@@ -358,7 +358,7 @@ class RemoteSupervisor:
         self._lists.update(heartbeat)
 
     def _lister(self, exchange: str) -> int | None:
-        """The node whose list is used: the same one on every gateway."""
+        """Return the node whose list is used, the same on every gateway."""
         feeds = self.presence.members.alive(NodeRole.FEEDS)
         nodes = [node for node, each in feeds.items() if exchange in each.lists]
         return ranking(f"list {exchange}", nodes)[0] if nodes else None
@@ -493,7 +493,7 @@ class RemoteSupervisor:
         self.isolated = isolated
         if isolated:
             log.warning(
-                "NATS has not reached this node for %g s: sending its clients to other nodes.",
+                "NATS has been unreachable for %g s: sending clients to other nodes.",
                 self._settings.isolated_s,
             )
         else:

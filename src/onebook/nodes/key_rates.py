@@ -17,8 +17,8 @@ from onebook.model import Tier
 
 ROUND_S: Final = 0.1
 WINDOW_S: Final = 60.0
-IN_USE_S: Final = 60.0  # a key is in use on a gateway for so long after its last request there
-NEW_ROUNDS: Final = 3  # for so many rounds others do not know that a key is in use here
+IN_USE_S: Final = 60.0  # a key is in use on a gateway for this time after its last request there
+NEW_ROUNDS: Final = 3  # rounds until other gateways know that a key is in use here
 NEW_SHARE: Final = 0.02  # of the limit meanwhile, where others use the key
 EVERYTHING: Final = 1 << 62
 DEBT_MAX_S: Final = 60.0
@@ -34,7 +34,7 @@ class KeyUse:
     def __init__(self, now: float) -> None:
         self.full_at = now
         self.since = self.used_at = float("-inf")
-        self.first = 0  # what is left of the share until others know that the key is in use here
+        self.first = 0  # rest of the share until other gateways know that the key is in use here
         self.unsent = 0  # taken here in this round ...
         self.unsent_s = 0.0  # ... and that in seconds of the bucket
         self.share: int | None = None

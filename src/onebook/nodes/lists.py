@@ -36,7 +36,7 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
-    """A page of a list, and what a gateway must know about the books of the exchange.
+    """A page of a list, and the facts that a gateway needs about the exchange's books.
 
     `depth` is how many levels a side its channel keeps in sync (0: all), `levels_max` how many a
     book of it holds.

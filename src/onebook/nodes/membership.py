@@ -38,7 +38,7 @@ WIRE_OMITTED: Final = 1
 
 
 class NodeRole(StrEnum):
-    """What a node does."""
+    """The role of a node."""
 
     FEEDS = "feeds"
     GATEWAY = "gateway"
@@ -132,7 +132,7 @@ class Members:
 
     @property
     def connected(self) -> bool:
-        """Whether this node's own heartbeats come back to it."""
+        """Whether this node's own heartbeats return to it."""
         return self._echoed and self._echo_age_s < self._timeout_s
 
     @property
@@ -142,7 +142,7 @@ class Members:
 
     @property
     def late(self) -> dict[int, NodeHeartbeat]:
-        """The nodes whose heartbeats come late."""
+        """The nodes whose heartbeats arrive late."""
         return {node: member.heartbeat for node, member in self._late.items()}
 
     def clocks(self, now: float) -> dict[int, int]:
@@ -157,7 +157,7 @@ class Members:
 
     @property
     def isolated_s(self) -> float:
-        """Seconds since a heartbeat of this node last came back in time."""
+        """Seconds since a heartbeat of this node last returned in time."""
         return self._echo_age_s
 
     def received(self, heartbeat: NodeHeartbeat, now: float) -> bool:

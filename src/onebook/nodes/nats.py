@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S: Final = 10.0  # of a starting node, which exits then
 COMMAND_CONNECT_TIMEOUT_S: Final = 3.0  # of a command, for which a person waits
 OUTBOX_BYTES_MAX: Final = 16 << 20  # the rest is dropped; gateways request a new snapshot
 REQUEST_TIMEOUT_S: Final = 1.0  # of a request to another node
-COUNT_S: Final = 1.0  # how often the metrics of what was sent are brought up to date
+COUNT_S: Final = 1.0  # interval of updates of the metrics of sent messages
 
 NATS_UP: Final = Gauge("onebook_nats_up", "1 while this node is connected to NATS.")
 DROPPED: Final = Counter(
@@ -75,7 +75,7 @@ class NatsBus:
         self._changes: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: dict[Any, Callable[[], None]] = {}
-        self._sent = self._sent_bytes = 0  # since the metrics were brought up to date
+        self._sent = self._sent_bytes = 0  # since the last update of the metrics
         self._too_large = False
         self._logged = ""  # the last error since the connection was lost or made
         self._closing = False
@@ -167,7 +167,7 @@ class NatsBus:
         if not self._too_large:
             self._too_large = True
             log.error(
-                "A message of %d bytes is longer than NATS takes (%d); raise its max_payload.",
+                "A message of %d bytes exceeds the limit of NATS (%d); raise its max_payload.",
                 size,
                 self._client.max_payload,
             )
@@ -235,10 +235,10 @@ RECONNECT_WAIT_S: Final = 0.2
 PING_INTERVAL_S: Final = 2  # a connection that answers two of these with nothing is dead
 PINGS_UNANSWERED_MAX: Final = 2
 HUNG_S: Final = PING_INTERVAL_S * (PINGS_UNANSWERED_MAX + 1)  # until a link that hangs is given up
-CANCEL_S: Final = 1.0  # after so long a task that goes on is cancelled again
+CANCEL_S: Final = 1.0  # after which a task that is still running is cancelled again
 CANCELS_MAX: Final = 5
 CREDENTIAL_FILES: Final = ("credentials_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
-WEBSOCKET: Final = ("ws", "wss")  # schemes: TLS is that of the address
+WEBSOCKET: Final = ("ws", "wss")  # schemes that determine TLS
 
 _UNREACHED = "check nats.servers and that nats-server runs."
 
@@ -312,7 +312,7 @@ async def connect(
         in_time = False
     starting = False
     if not in_time:
-        reason = refusal(where, errors[0] if errors else None)  # closing may bring another error
+        reason = refusal(where, errors[0] if errors else None)  # closing may raise another error
         await ended(client.close(), CANCEL_S)
         raise ConfigError(reason)
     return client
@@ -515,7 +515,7 @@ def credentials_text(path: Path) -> str:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: A part is missing, or the seed is none.
+        ValueError: A part is missing, or the seed is invalid.
     """
     import nkeys
 

@@ -85,7 +85,7 @@ def require_size(payload: bytes | memoryview, bytes_max: int) -> None:
         WireError: It is longer.
     """
     if len(payload) > bytes_max:
-        reason = f"{len(payload)} bytes where {bytes_max} are the limit"
+        reason = f"{len(payload)} bytes, more than the limit of {bytes_max}"
         raise WireError(reason, RefusalCause.TOO_LONG)
 
 

@@ -62,7 +62,7 @@ def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: 
     return True
 
 
-LOST_NODE: Final = "the feeds node that served this book sends no heartbeat in time"
+LOST_NODE: Final = "the feeds node of this book missed its heartbeats"
 NO_NODE: Final = "no feeds node serves this exchange"
 MOVED: Final = "another feeds node takes this book over"
 LOST_MESSAGE: Final = "a message between nodes was lost"
@@ -83,7 +83,7 @@ class SourceNode:
     def __init__(self, first: NodeMessage) -> None:
         self.node = first.node
         self.epoch = first.epoch
-        # Of the last message applied; None while that is not known.
+        # Number of the last applied message; None while unknown.
         self.seq: int | None = 0 if first.seq == 1 else None
         self.live = False
         self.held: dict[int, Content] = {}  # by number: what follows the snapshot that is awaited

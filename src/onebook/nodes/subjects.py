@@ -49,11 +49,11 @@ class Subjects:
         self.interest = f"{self._prefix}.interest"
 
     def book(self, key: BookKey) -> str:
-        """Where messages about a book are published."""
+        """The subject of messages about a book."""
         return f"{self._prefix}.book.{token(key.exchange)}.{token(key.symbol)}"
 
     def request(self, node: int, what: str) -> str:
-        """Where a node answers a request."""
+        """The subject on which a node answers a request."""
         return f"{self._prefix}.node.{node:016x}.{what}"
 
 

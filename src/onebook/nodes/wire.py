@@ -7,11 +7,11 @@ counts an epoch for every time that it opens a book. What follows:
     SNAPSHOT  age in ms, levels asked, the exchange's number, bytes of the shape, bytes of the bids;
               shape, bids, asks
     DELTA     the exchange's number, bytes of the shape, bytes of the bids; shape, bids, asks
-    TOP       the same of the best bid and ask of a faster channel
+    TOP       the same for the best bid and ask of a faster channel
     HEALTH    MessagePack array: state, reason code, detail
-    MARK      nothing: the number is that of the last message, which is how the loss of it is seen
+    MARK      nothing: its number is that of the last message, which reveals the loss of it
 
-A SNAPSHOT with the bit `DEFLATED` has the rest in zlib: those of more than `PLAIN_BYTES_MAX`. Only
+A SNAPSHOT over `PLAIN_BYTES_MAX` has the bit `DEFLATED` and its rest compressed by zlib. Only
 `snapshot_of` inflates it; a receiver calls that once it knows the node that sent the message.
 
 Level text is what the exchange sent, unchanged and in its own shape, so that nothing is rounded or
@@ -59,7 +59,7 @@ STATE_BYTES_MAX: Final = 65_536
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
     SNAPSHOT = 1
     DELTA = 2
@@ -95,7 +95,7 @@ _shape = PayloadReader(LevelShape, bytes_max=SHAPE_BYTES_MAX)
 
 
 def snapshot_frame(node: int, epoch: int, seq: int, snapshot: Snapshot, age_ms: int = 0) -> bytes:
-    """Encode a whole book that makes it live; `age_ms` since its data last came."""
+    """Encode a whole book that makes it live; `age_ms` is the age of its data."""
     shape, bids = _bytes_of(snapshot.shape), bytes(snapshot.bids)
     head = SNAPSHOT_HEAD.pack(
         min(age_ms, AGE_MS_MAX),
@@ -173,9 +173,7 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     except struct.error:
         raise WireError("a snapshot without sizes") from None
     if levels_asked > FRAME_LEVELS_MAX:
-        raise WireError(
-            f"a snapshot of which {levels_asked} levels were asked", RefusalCause.INVALID
-        )
+        raise WireError(f"a snapshot with a limit of {levels_asked} levels", RefusalCause.INVALID)
     shape, bids, asks = _parts(body, SNAPSHOT_HEAD.size, shape_size, bids_size)
     return Snapshot(instrument, bids, asks, shape, levels_asked, sequence=sequence), age_ms
 
@@ -212,7 +210,7 @@ def _inflated(body: memoryview) -> bytes:
     except zlib.error as error:
         raise WireError(f"a body that cannot be inflated: {error}") from None
     if not inflater.eof:
-        raise WireError(f"a body that ends too soon or is longer than {FRAME_BYTES_MAX} bytes")
+        raise WireError(f"a body that is truncated or longer than {FRAME_BYTES_MAX} bytes")
     return plain
 
 
@@ -222,7 +220,7 @@ def _parts(
     shape_end = begin + shape_size
     bids_end = shape_end + bids_size
     if bids_end > len(body):
-        raise WireError("a message that ends too soon")
+        raise WireError("a truncated message")
     return (
         _shape_of(bytes(body[begin:shape_end])),
         bytes(body[shape_end:bids_end]),
@@ -249,7 +247,7 @@ def _shape_of(encoded: bytes) -> LevelShape:
     return shape
 
 
-NO_AMOUNT: Final = "0"  # such a row holds no level, but its price counts for the horizon
+NO_AMOUNT: Final = "0"  # a row without a level, whose price only states the horizon
 
 
 def snapshot_of_book(book: LiveBook) -> Snapshot:

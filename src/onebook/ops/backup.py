@@ -62,7 +62,7 @@ _NAME: Final = re.compile(r"[a-z][a-z_.]*")
 
 SQLITE: Final = "sqlite"
 POSTGRESQL: Final = "postgresql"
-PAGES_AT_ONCE: Final = 1_024  # between two steps, writers of the node go on
+PAGES_AT_ONCE: Final = 1_024  # per step; between steps, the node can write
 STEP_PAUSE_S: Final = 0.005
 BUSY_S: Final = 30.0
 ERROR_CHARS_MAX: Final = 300
@@ -72,7 +72,7 @@ LOCK: Final = "lock"
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an archive holds.
+    """The content of an archive.
 
     Attributes:
         format: Of the archive.
@@ -92,14 +92,14 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Place(NamedTuple):
-    """Where the content of a member is in the archive."""
+    """Return the position of a member's content in the archive."""
 
     start: int
     length: int
 
 
 class Backup(NamedTuple):
-    """An archive that was made or restored, and what it does not hold."""
+    """An archive that was made or restored, and the parts it lacks."""
 
     path: Path
     manifest: Manifest
@@ -124,7 +124,7 @@ async def back_up(
     at = datetime.fromtimestamp(now_ms / 1_000, UTC)
     path = folder / f"onebook-{at:%Y%m%dT%H%M%SZ}.tar"
     if path.exists():
-        raise ConfigError(f"There is a backup {path} already.")
+        raise ConfigError(f"The backup {path} already exists.")
     kind = kind_of(settings.store.url)
     pepper, master = settings.store.pepper_file, settings.transactions.master_key_file
     _make_folder(folder)
@@ -147,7 +147,7 @@ async def back_up(
         digests = {name: digest_of(member) for name, member in members.items()}
         manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
         await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
-    with suppress(DatabaseUnavailable):  # the archive is complete; its age is a metric alone
+    with suppress(DatabaseUnavailable):  # the archive is complete; only its metric is lost
         async with Store(settings.store.url) as store:
             await store.facts.put(BACKED_UP_AT, str(now_ms))
     return Backup(path, manifest, _missing(members, settings))
@@ -196,7 +196,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ConfigError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+        raise ConfigError(f"The folder {folder} cannot be created: {error.strerror}.") from None
 
 
 async def _schema(settings: Settings) -> str:
@@ -258,7 +258,7 @@ def _require_free(settings: Settings) -> None:
         taken += [str(each) for each in _with_companions(path) if each.exists()]
     if taken:
         raise ConfigError(
-            f"A restore overwrites nothing: stop the service, then move away {', '.join(taken)}."
+            f"A restore overwrites no files: stop the service, then move {', '.join(taken)} away."
         )
 
 
@@ -372,10 +372,10 @@ def read_archive(path: Path, folder: Path) -> tuple[Manifest, dict[str, Path]]:
                 for name, expected in manifest.members.items()
             }
     except (tarfile.TarError, KeyError, EOFError):
-        raise ConfigError(f"{path} is no backup of Onebook, or it is damaged.") from None
+        raise ConfigError(f"{path} is not an Onebook backup, or is damaged.") from None
     except OSError as error:
         if error.errno in DISK_FULL:
-            reason = f"{folder} cannot take the unpacked backup: {error.strerror}."
+            reason = f"The backup cannot be unpacked to {folder}: {error.strerror}."
             raise ConfigError(reason) from None
         raise ConfigError(f"The backup {path} cannot be read: {error.strerror}.") from None
 
@@ -465,10 +465,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def kind_of(url: str) -> str:
-    """The kind of database that an address names.
+    """Return the kind of database of an address.
 
     Raises:
-        ConfigError: None that we know.
+        ConfigError: The kind of database is not supported.
     """
     return POSTGRESQL if Store(url).database.path is None else SQLITE
 

@@ -72,7 +72,7 @@ FIREWALL_ADVICE: Final = (
 
 
 class Severity(StrEnum):
-    """How bad a finding is: a fault keeps the node from starting or from serving."""
+    """Severity of a finding: a fault prevents the node from starting or serving."""
 
     OK = "ok"
     WARNING = "warning"
@@ -220,14 +220,14 @@ def _folder(folder: Path) -> Iterator[Finding]:
     if not os.access(there, os.W_OK | os.X_OK):
         yield fault(
             "permissions",
-            f"{there} cannot be written, and the service keeps files in {folder}.",
+            f"{there} cannot be written, but the service keeps files in {folder}.",
             f"Run this as the account of the service, which must own {folder}.",
         )
         return
     free_bytes = shutil.disk_usage(there).free
     room = f"{free_bytes / (1 << 30):.1f} GiB are free at {folder}."
     if free_bytes < FREE_BYTES_MIN:
-        yield warning("disk", f"Only {room}", "Make room, or move store.url to another disk.")
+        yield warning("disk", f"Only {room}", "Free space, or move store.url to another disk.")
     else:
         yield ok("disk", room)
 
@@ -252,13 +252,13 @@ def _usage_files(settings: Settings) -> Iterator[Finding]:
         yield warning(
             "usage",
             f"{each} was left by a node that was killed; usage in it is not billed yet.",
-            "Start a node with this store.usage_dir on this machine: it takes the file in. Do not "
-            "delete it.",
+            "Start a node with this store.usage_dir on this machine, which then bills it. Do not "
+            "delete the file.",
         )
 
 
 def _certificate(settings: Settings) -> Iterator[Finding]:
-    """How long the certificate is valid; an expired one is a fault of the settings."""
+    """Check how long the certificate is valid; an expired one is a fault of the settings."""
     ends = preflight.tls_ends(settings.server)
     left = None if ends is None else ends - datetime.now(UTC)
     if left is None or left <= timedelta(0):
@@ -334,7 +334,7 @@ async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> 
             if store.database.path is not None:
                 advice = (
                     "The account of the service must own the file, those beside it and the folder, "
-                    "and their disk must have room."
+                    "and their disk must have free space."
                 )
             return [fault("database", error.reason, advice)]
         except OSError as error:
@@ -343,7 +343,7 @@ async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> 
 
 
 def _damage(path: Path) -> str:
-    """What SQLite finds wrong with a file; empty where it is sound, or cannot be opened at all."""
+    """Return the damage that SQLite finds in a file; "" if none, or if it cannot be opened."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as its:
             (found,) = its.execute("PRAGMA quick_check(1)").fetchone()
@@ -366,17 +366,17 @@ def _absent(settings: Settings, store: Store) -> Finding:
     if settings.store.pepper_file.exists():
         return fault(
             "database",
-            f"There is no database {store.database.path}, though its pepper is at "
-            f"{settings.store.pepper_file}.",
+            f"The database {store.database.path} is missing, although its pepper "
+            f"{settings.store.pepper_file} exists.",
             "Restore it (onebook restore), or correct store.url.",
         )
-    return ok("database", f"The first start makes {store.database.path}.")
+    return ok("database", f"The first start creates {store.database.path}.")
 
 
 async def _opened(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
     found, known = await store.database.revisions()
     if found is None:
-        yield ok("database", "It answers and is empty; the first start makes its tables.")
+        yield ok("database", "It answers and is empty; the first start creates its tables.")
         return
     if found > known:
         yield fault(
@@ -420,7 +420,7 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
                 "pepper",
                 lambda: _pepper(settings, store),
                 "The pepper belongs to this database.",
-                "Restore the pepper file from the backup of this database: no key works without.",
+                "Restore the pepper file from the backup of this database: keys need it.",
             )
             async for each in _peppers(settings, store, clock):
                 yield each
@@ -428,7 +428,7 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
             yield fault(
                 "pepper",
                 f"{settings.store.pepper_file} is missing, and {len(accounts)} accounts exist.",
-                "Restore it from the backup of this database: no key works without.",
+                "Restore it from the backup of this database: no key works without it.",
             )
     for row in await store.credentials.list_credentials():
         name = f"{row.exchange} {row.environment}"
@@ -525,7 +525,7 @@ def _nodes(nodes: Sequence[NodeHeartbeat], cluster: str) -> list[Finding]:
 
 
 class ExchangeAnswer(NamedTuple):
-    """What an exchange's servers answered; `skew_s` is our clock minus theirs."""
+    """The answers of an exchange's servers; `skew_s` is our clock minus theirs."""
 
     problem: str = ""
     advice: str = ""

@@ -112,7 +112,7 @@ class FillView:
 
 
 def _fill_json(fill: Fill) -> bytes:
-    """One fill as it is in updates; numbers are printed from exact decimals."""
+    """Encode one fill for updates; numbers are printed from exact decimals."""
     split = ",".join(
         f'{{"exchange":{_json(name).decode()},"amount":{decimal_text(part.amount)},'
         f'"notional":{decimal_text(part.notional)}}}'

@@ -117,11 +117,11 @@ class IdentityGuard:
 
 
 def _report(book: LiveBook) -> None:
-    """Log what changed and count quarantines."""
+    """Log a changed mark and count conflicts."""
     name, symbol, mark = book.instrument.exchange, book.instrument.symbol, book.mark
     if mark is None:
-        log.info("%s: identity of %s confirmed again.", name, symbol)
+        log.info("%s: the identity of %s is confirmed again.", name, symbol)
         return
-    log.warning("%s: %s has the mark %s: %s.", name, symbol, mark.reason, mark.detail)
+    log.warning("%s: %s is marked %s: %s.", name, symbol, mark.reason, mark.detail)
     if mark.reason is CONFLICT:
         metrics.BOOK_INVALIDATIONS.labels(name, CONFLICT).inc()

@@ -36,7 +36,7 @@ Levels = tuple[Side, Side]
 
 
 class PriceVerdict(Enum):
-    """How the price of a book compares with the other live books of its symbol."""
+    """Comparison of a book's price with the other live books of its symbol."""
 
     ALONE = auto()  # there is no other
     AGREES = auto()  # within half the limit
@@ -156,7 +156,7 @@ def review(books: Iterable[LiveBook], limits: IdentityLimits, now: float) -> lis
 
 
 def pooled(symbol: str) -> list[str]:
-    """Return the symbols of the same base in the other dollars; none for other quotes."""
+    """Return the same base in other dollar currencies; empty for other quotes."""
     base, _, quote = symbol.rpartition("/")
     return [f"{base}/{each}" for each in DOLLARS if each != quote] if quote in DOLLARS else []
 

@@ -35,7 +35,7 @@ JOIN_PACE_S: Final = 1.0  # ... but not more often than this
 QUEUE_SLACK: Final = 64  # obsolete queue entries that are tolerated
 MERGE_PACE_S: Final = 0.01  # least time between two merges, if the first changed nothing
 PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop,
-PUBLISHING_MAX_S: Final = 0.05  # or once publishing has lasted so long
+PUBLISHING_MAX_S: Final = 0.05  # or once publishing has lasted this long
 
 log = logging.getLogger("onebook.streams")
 _json = msgspec.json.encode

@@ -7,6 +7,7 @@ duplicates and cursors are part of the service (`walk`, `service`).
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -65,6 +66,7 @@ class ExchangeAdapter:
         clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
+        address_folder: See `AddressWindow`.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class ExchangeAdapter:
         clock: Clock = SYSTEM_CLOCK,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
+        address_folder: Path | None = None,
     ) -> None:
         settings = settings or TransactionSettings()
         self._definition = definition
@@ -86,6 +89,7 @@ class ExchangeAdapter:
             random=random,
             reserve=settings.reserve_share,
             nonces_folder=settings.master_key_file.parent / NONCES,
+            address_folder=address_folder,
         )
         self._sites = {
             each: self._client.site(each, hosts)

@@ -10,7 +10,7 @@ import pytest
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.kraken import KrakenAccount, KrakenHistory
 from onebook.simulator.accounts.kraken.account import FIRST, LAST
-from onebook.simulator.accounts.kraken.facts import SPOT, LedgerRow, SpotTrade
+from onebook.simulator.accounts.kraken.facts import SPOT, BookedRow, SpotTrade
 from onebook.simulator.accounts.kraken.generator import FUTURES_KINDS, ONCE, PLAN
 from onebook.simulator.accounts.kraken.names import (
     ASSETS,
@@ -281,7 +281,7 @@ class TestBlocks:
     def test_rows_of_a_few_blocks_are_in_memory(self) -> None:
         def alive() -> int:
             gc.collect()
-            return sum(type(each) is LedgerRow for each in gc.get_objects())
+            return sum(type(each) is BookedRow for each in gc.get_objects())
 
         before = alive()
         account = KrakenAccount(KrakenHistory(NOW_MS - 1_800 * DAY_MS, NOW_MS, rows=40_000))

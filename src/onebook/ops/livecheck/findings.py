@@ -199,12 +199,12 @@ def _comparisons(observer: Observer, books: Sequence[FollowedBook]) -> tuple[Com
 
 def _not_comparable(observer: Observer, book: FollowedBook) -> str:
     if book.live_at is None:
-        return "the book never was live"
+        return "the book was never live"
     if observer.exchange.guard is LossDetection.WHOLE:
         return "each frame has the whole book"
     if book.behind:
         return "every REST body was newer than the stream"
-    return "no second snapshot whose sequence number aligns came during the check"
+    return "no second snapshot with a matching sequence number arrived during the check"
 
 
 def _measures(observer: Observer, now: float) -> Iterator[Measure]:

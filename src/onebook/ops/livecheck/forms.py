@@ -45,7 +45,7 @@ class Redactor:
     """Removes addresses, tokens, paths and the names of this host and user from text of exchanges.
 
     Args:
-        hosts: Further hosts that are the operator's, such as those of `feeds.overrides`.
+        hosts: Further hosts of the operator, such as those in `feeds.overrides`.
     """
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
@@ -82,7 +82,7 @@ def form_of(frame: bytes, names: Sequence[str] = ()) -> str:
     """Describe the form of a frame.
 
     Args:
-        frame: The frame as it came.
+        frame: The frame as received.
         names: Names of the followed instruments, which are shown as `*`.
     """
     if len(frame) > FORM_BYTES_MAX:

@@ -160,7 +160,7 @@ class Observer:
         noted = self.noted.setdefault(key, Noted(example=example, symbol=symbol))
         noted.count += 1
 
-    # What passes on the sockets: a `FrameRecorder`.
+    # Traffic on the sockets: a `FrameRecorder`
 
     def opened(self, url: str, t: float) -> None:
         """A connection is open."""
@@ -170,7 +170,7 @@ class Observer:
             self._recorder.opened(url, t)
 
     def frame_in(self, url: str, t: float, frame: bytes) -> None:
-        """A message came."""
+        """Observe a message that arrived."""
         if not self._stopped:
             self.frames += 1
             self.bytes += len(frame)
@@ -189,11 +189,11 @@ class Observer:
             self._recorder.frame_out(url, t, frame)
 
     def http(self, url: str, t: float, body: bytes) -> None:
-        """A REST body came."""
+        """Observe a REST body that arrived."""
         if self._recorder is not None:
             self._recorder.http(url, t, body)
 
-    # What the connector makes of it.
+    # Outputs of the connector
 
     def read(self, frame: bytes, outputs: Sequence[Output]) -> None:
         """Count the outputs of a frame."""
@@ -298,7 +298,7 @@ class Observer:
         noted.count += 1
         noted.example = noted.example or self._redactor.frame(frame)
 
-    # What becomes of the books.
+    # Books
 
     def _health_changed(self, book: LiveBook, previous: Health) -> None:
         followed = self.followed.get(book.instrument)
@@ -510,7 +510,7 @@ class WatchedSeeded(WatchedConnector):
     inner: Seeded  # type: ignore[assignment]
 
     def received(self, frame: bytes) -> Iterable[Output]:
-        """Act on one frame; a body that came on the socket is compared."""
+        """Process one frame; a body that arrives on the socket is compared."""
         outputs = tuple(super().received(frame))
         seeds = [each.instrument for each in outputs if type(each) is Snapshot]
         for instrument in seeds:
@@ -524,7 +524,7 @@ class WatchedSeeded(WatchedConnector):
         return (*outputs, *more)
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Act on a body; that of a live book is compared."""
+        """Process a body; the body of a live book is compared."""
         outputs = tuple(super().fetched(instrument, body))
         self.observer.seeded(instrument, outputs, self.inner)
         return outputs
@@ -553,7 +553,7 @@ def _spellings(instrument: Instrument) -> set[str]:
 
 
 def _without_numbers(words: str) -> str:
-    """Sentences that differ in numbers alone count as one."""
+    """Mask numbers, so that sentences that differ only in numbers count as one."""
     return "".join("#" if each.isdigit() else each for each in words)
 
 

@@ -169,7 +169,7 @@ class ExchangeCheck:
         self._missing: list[str] = []
 
     async def run(self) -> ExchangeReport:
-        """Follow its books, and return what was found."""
+        """Follow the books of the exchange, and return the findings."""
         exchanges = {self.exchange.name: self.observer.observed()}
         async with AsyncExitStack() as stack:
             rest = await stack.enter_async_context(Rest())

@@ -16,9 +16,9 @@ from onebook.simulator.accounts.kraken.derivatives import DerivativesTrading
 from onebook.simulator.accounts.kraken.facts import (
     SPOT,
     AccountEvent,
+    BookedRow,
     ClosedPosition,
     KrakenHistory,
-    LedgerRow,
     Movement,
     SpotTrade,
     event_of,
@@ -261,7 +261,7 @@ class KrakenAccount:
             for done in self._block(index).done:
                 yield event_of(done)
 
-    def ledger(self) -> Iterator[LedgerRow]:
+    def ledger(self) -> Iterator[BookedRow]:
         """Iterate over the spot ledger, oldest first."""
         yield from self.rows("ledger")
 

@@ -13,7 +13,7 @@ from onebook.simulator.accounts.history import UNIT, product, quotient
 from onebook.simulator.accounts.kraken.facts import (
     FLEX_OPENED,
     FuturesFill,
-    LogRow,
+    LoggedRow,
 )
 from onebook.simulator.accounts.kraken.generator import DAY_TICKS, Acts, BlockBooks
 from onebook.simulator.accounts.kraken.names import (
@@ -184,13 +184,13 @@ class DerivativesTrading:
                 return asset
         return None
 
-    def _convert(self, at: int, contract: Contract, gain: int) -> list[LogRow]:
+    def _convert(self, at: int, contract: Contract, gain: int) -> list[LoggedRow]:
         """Convert collateral so that the dollars end at zero, if they would fall below."""
         missing = -(self._held(contract.account, contract.settle) + gain)
         source = self._source(missing) if missing > 0 else None
         return self._conversion(at, source, missing) if source else []
 
-    def _conversion(self, at: int, source: str, dollars: int) -> list[LogRow]:
+    def _conversion(self, at: int, source: str, dollars: int) -> list[LoggedRow]:
         decimals, price = COLLATERAL[source]
         price = price * self._random.randrange(9_990, 10_011) // 10_000
         amount = cut(quotient(dollars, price), decimals) + STEPS[decimals]

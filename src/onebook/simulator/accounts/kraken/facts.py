@@ -35,7 +35,7 @@ class KrakenHistory(Struct, frozen=True):
     log_gaps: bool = False
 
 
-class LedgerRow(NamedTuple):
+class BookedRow(NamedTuple):
     """A row of the spot ledger; `balance` is that of its asset id after it."""
 
     time: int
@@ -124,7 +124,7 @@ class Movement(NamedTuple):
     originator: str = ""
 
 
-class LogRow(NamedTuple):
+class LoggedRow(NamedTuple):
     """A row of the account log of Kraken Futures; `seq` is its id."""
 
     time: int
@@ -174,8 +174,8 @@ class Done(NamedTuple):
 
     kind: str
     reference: str | tuple[str, int]
-    ledger: tuple[LedgerRow, ...] = ()
-    log: tuple[LogRow, ...] = ()
+    ledger: tuple[BookedRow, ...] = ()
+    log: tuple[LoggedRow, ...] = ()
 
 
 class AccountEvent(NamedTuple):

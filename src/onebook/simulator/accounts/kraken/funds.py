@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from onebook.simulator.accounts.history import UNIT
-from onebook.simulator.accounts.kraken.facts import FLEX_OPENED, REFIDS_CHANGED, LedgerRow, Movement
+from onebook.simulator.accounts.kraken.facts import FLEX_OPENED, REFIDS_CHANGED, BookedRow, Movement
 from onebook.simulator.accounts.kraken.generator import DAY_TICKS, Acts, BlockBooks
 from onebook.simulator.accounts.kraken.names import (
     ASSETS,
@@ -342,7 +342,7 @@ class FundMovements:
         word: str,
         reference: tuple[str, int],
     ) -> None:
-        rows: list[LedgerRow] = []
+        rows: list[BookedRow] = []
         for source, target, amount in moves:
             for asset, change in ((source, -amount), (target, amount)):
                 rows.append(self._books.row(at, "earn", asset, change, reference, subtype=word))

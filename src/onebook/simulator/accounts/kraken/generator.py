@@ -18,12 +18,12 @@ from onebook.simulator.accounts.kraken.facts import (
     SEVEN_DECIMALS,
     STAKING_ENDED,
     TRADESPOT,
+    BookedRow,
     ClosedPosition,
     Done,
     FuturesFill,
     KrakenHistory,
-    LedgerRow,
-    LogRow,
+    LoggedRow,
     Movement,
     SpotOrder,
     SpotTrade,
@@ -164,10 +164,10 @@ class Block:
     """The rows of some steps, each table by (time, seq)."""
 
     def __init__(self) -> None:
-        self.ledger: list[LedgerRow] = []
+        self.ledger: list[BookedRow] = []
         self.trades: list[SpotTrade] = []
         self.orders: list[SpotOrder] = []
-        self.log: list[LogRow] = []
+        self.log: list[LoggedRow] = []
         self.fills: list[FuturesFill] = []
         self.movements: list[Movement] = []
         self.closed: list[ClosedPosition] = []
@@ -227,7 +227,7 @@ class BlockBooks:
         *,
         fee: int = 0,
         subtype: str = "",
-    ) -> LedgerRow:
+    ) -> BookedRow:
         """Book a ledger row; returns it. Rows of an asset never go back in time."""
         step = 1_000 if at < SEVEN_DECIMALS else 10 if at >= TRADESPOT else 1
         at = max(at // step * step, self._latest.get(asset, self._floor))
@@ -236,13 +236,13 @@ class BlockBooks:
         self.state.held[asset] = balance
         self.state.floor = max(self.state.floor, at)
         seq = self.number("ledger")
-        row = LedgerRow(at, seq, refid, kind, subtype, asset, amount, fee, balance)
+        row = BookedRow(at, seq, refid, kind, subtype, asset, amount, fee, balance)
         self.block.ledger.append(row)
         return row
 
     def log(
         self, at: int, account: str, asset: str, info: str, change: int, **facts: Any
-    ) -> LogRow:
+    ) -> LoggedRow:
         """Book a row of the futures log; returns it. Its ids rise with time."""
         state = self.state
         state.log_floor = at = max(at // MS_TICKS * MS_TICKS, state.log_floor)
@@ -251,7 +251,7 @@ class BlockBooks:
         seq = self.number("log")
         if self.history.log_gaps and self.random.random() < 0.1:
             seq = self.number("log")
-        row = LogRow(at, seq, account, asset, info, old, old + change, **facts)
+        row = LoggedRow(at, seq, account, asset, info, old, old + change, **facts)
         self.block.log.append(row)
         return row
 
@@ -259,8 +259,8 @@ class BlockBooks:
         self,
         kind: str,
         reference: str | tuple[str, int],
-        ledger: tuple[LedgerRow, ...] | list[LedgerRow] = (),
-        log: tuple[LogRow, ...] | list[LogRow] = (),
+        ledger: tuple[BookedRow, ...] | list[BookedRow] = (),
+        log: tuple[LoggedRow, ...] | list[LoggedRow] = (),
     ) -> None:
         """Note what happened, with its rows."""
         self.block.done.append(Done(kind, reference, tuple(ledger), tuple(log)))

@@ -13,10 +13,10 @@ from msgspec import Raw
 from onebook.simulator.accounts.history import SCALE, shown
 from onebook.simulator.accounts.kraken.facts import (
     SEVEN_DECIMALS,
+    BookedRow,
     ClosedPosition,
     FuturesFill,
-    LedgerRow,
-    LogRow,
+    LoggedRow,
     Movement,
     SpotOrder,
     SpotTrade,
@@ -80,7 +80,7 @@ def iso(ticks: int) -> str:
 # Spot -------------------------------------------------------------------------------------
 
 
-def ledger(row: LedgerRow, now: int) -> Row:
+def ledger(row: BookedRow, now: int) -> Row:
     """A row of Ledgers, without its id."""
     asset = ASSETS[row.asset]
     facts = {
@@ -329,7 +329,7 @@ def pair_facts(pair: ListedPair) -> Row:
 # Kraken Futures ---------------------------------------------------------------------------
 
 
-def log(row: LogRow, *, conversions: bool) -> Row:
+def log(row: LoggedRow, *, conversions: bool) -> Row:
     """A row of the account log; `conversions` adds the details of conversions."""
     facts: Row = {
         "asset": row.asset,

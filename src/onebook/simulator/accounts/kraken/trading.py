@@ -12,8 +12,8 @@ from onebook.simulator.accounts.history import UNIT, product, quotient
 from onebook.simulator.accounts.kraken.facts import (
     SEVEN_DECIMALS,
     TRADESPOT,
+    BookedRow,
     ClosedPosition,
-    LedgerRow,
     SpotOrder,
     SpotTrade,
 )
@@ -153,7 +153,7 @@ class SpotTrading:
         fee: int,
         mode: str,
         rate: int,
-    ) -> list[LedgerRow]:
+    ) -> list[BookedRow]:
         """Book the legs of a fill; the order of their rows and times is that of no rule."""
         sign = 1 if side == "buy" else -1
         base, quote = ASSETS[pair.base].decimals, ASSETS[pair.quote].decimals
@@ -259,7 +259,7 @@ class SpotTrading:
             "closing" if opened else "", opened,
         )  # fmt: skip
 
-    def _finish(self, trade: SpotTrade, rows: list[LedgerRow], kind: str) -> None:
+    def _finish(self, trade: SpotTrade, rows: list[BookedRow], kind: str) -> None:
         trade = trade._replace(ledger=tuple(row.seq for row in rows))
         self._books.block.trades.append(trade)
         self._books.done(kind, ("T", trade.seq), rows)
