@@ -100,8 +100,8 @@ def set_credentials(
     if rsa_key_file is not None and not any(field.from_file for field in entry.fields):
         raise InvalidRequest(f"{entry.display} does not use key files.")
     environment = environment_of(testnet=testnet, demo=demo)
-    if entry.advice:
-        typer.echo(entry.advice, err=True)
+    if entry.advice and sys.stdin.isatty():
+        typer.echo(entry.advice)
     fields = {field.name: _field(field, rsa_key_file) for field in entry.fields}
     fields = {name: value for name, value in fields.items() if value}
 

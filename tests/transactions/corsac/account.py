@@ -92,6 +92,7 @@ class SimulatedCorsac:
         now_ms: Callable[[], int] = wall_ms,
         others: int = 0,
         demo: bool = False,
+        withdraw: bool = False,
     ) -> None:
         self.account = account
         self.faults = AccountFaults()
@@ -102,6 +103,7 @@ class SimulatedCorsac:
         self._now_ms = now_ms
         self._others = others
         self._demo = demo
+        self._withdraw = withdraw
         self._weights: deque[tuple[int, int]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,7 +143,7 @@ class SimulatedCorsac:
         self._authenticate(request)
         path, query = request.url.path, request.query_params
         if path == "/me":
-            return {"withdraw": False, "visible_from": self._visible_from_ms}
+            return {"withdraw": self._withdraw, "visible_from": self._visible_from_ms}
         if path == "/wallets":
             held = self.account.wallet.held
             return [

@@ -186,12 +186,13 @@ class CorsacReader:
 
     async def check(self) -> AccountInfo:
         found: dict[str, str] = {}
+        me: dict[str, Any] = {}
         failure: SourceFailed | None = None
         for host in self._account.host_names:
             if host == "vault":
                 continue
             try:
-                await self._get("/me", host=host)
+                me = await self._get("/me", host=host)
             except SourceFailed as failed:
                 failure = failed
             else:
@@ -199,7 +200,10 @@ class CorsacReader:
                 break
         if not found and failure is not None:
             raise failure
-        return AccountInfo("MAIN", read_only=True, unavailable_types=(), found=found)
+        return AccountInfo(
+            "MAIN", read_only=True, unavailable_types=(), found=found,
+            may_withdraw=me["withdraw"],
+        )  # fmt: skip
 
     async def _get(self, path: str, query: str = "", **where: str) -> Any:
         return (await self._account.ask(Call(path, query, **where))).value
