@@ -216,7 +216,7 @@ class Authenticator:
         return self._accepted(command, key)
 
     def _accepted(self, command: VerifyKey, key: Key) -> KeyVerdict:
-        """The verdict for a key, shown by the text that the client sent, even after a rotation."""
+        """Accept a key; it is displayed with the prefix that the client sent, even if rotated."""
         shown = replace(key, prefix=command.api_key[:SHOWN_LENGTH])
         return KeyVerdict(command.message_id, shown, self._accounts.fingerprint(command.api_key))
 

@@ -172,10 +172,10 @@ def stream_key(
 def requested_stream(
     directory: Directory, body: commands.GetAggregatedOrderbook, subscribed: StreamKey | None
 ) -> StreamKey:
-    """The stream of a one-time request: absent options are the subscription's, else the defaults.
+    """Return the stream of a one-time request: missing options are the subscription's, or defaults.
 
     Raises:
-        CommandRefused: As of `stream_key`.
+        CommandRefused: For the reasons given at `stream_key`.
     """
     exchanges: list[str] | str = ALL
     options = ViewOptions()

@@ -267,7 +267,7 @@ class BookUpdates(Reading, AsyncIterator[BookUpdate]):
             if self._closed:
                 raise StopAsyncIteration
             if self._waiter is not None:
-                raise RuntimeError("Two tasks wait for one iterator: iterate over the book twice.")
+                raise RuntimeError("Two tasks share one iterator: start an iteration in each task.")
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter

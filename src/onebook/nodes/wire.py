@@ -157,7 +157,7 @@ def frame_of(payload: bytes) -> NodeMessage:
     if deflated and known is not Kind.SNAPSHOT:
         raise WireError(f"a message of kind {kind} that is deflated", RefusalCause.INVALID)
     if node > NODE_MAX or seq > SEQ_MAX:
-        raise WireError(f"number {seq} of node {node:x}", RefusalCause.INVALID)
+        raise WireError(f"node {node:x} or number {seq} out of range", RefusalCause.INVALID)
     return NodeMessage(known, node, epoch, seq, memoryview(payload)[HEAD.size :], deflated)
 
 
