@@ -555,7 +555,7 @@ class Meter:
     def _collect(self, as_of_ms: int | None = None) -> None:
         """Collect from the connections, and report the keys that crossed a threshold.
 
-        Before any write, so that limits apply while the store is unavailable. With `as_of_ms`, bytes
+        Before any write, so that limits apply during a store outage. With `as_of_ms`, bytes
         count as collected then, because the loop may be late.
         """
         self._as_of_ms = as_of_ms
