@@ -34,7 +34,7 @@ class TopCounts:
         self.refused = 0  # crossed, absurd or unreadable
         self.agreed = 0  # equal to the depth at the same number
         self.disagreed = 0
-        self.ahead = 0  # of another counter, by the look of it
+        self.ahead = 0  # apparently of another counter
         self.off = 0  # books whose tops are ignored from then on
 
     def counts(self) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ class Fusing:
             self._end(book, OTHER_COUNTER)
 
     def _compare(self, book: Book) -> None:
-        """Check the rule itself: at the same number both channels must state the same."""
+        """Check the rule itself: both channels must agree at the same number."""
         if book.overlay_agrees():
             self._counts.agreed += 1
             return
