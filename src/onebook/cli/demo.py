@@ -69,7 +69,11 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
                 },
                 "transactions": {
                     "overrides": {
-                        name: {"mainnet_url": account.url, "testnet_url": account.url}
+                        name: {
+                            "mainnet_url": account.url,
+                            "testnet_url": account.url,
+                            "hosts": account.hosts,
+                        }
                         for name, account in accounts.items()
                     },
                     "master_key_file": str(folder / "master_key"),
@@ -82,10 +86,7 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
             name: config.ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
             for name, urls in simulated.urls.items()
         }
-        credentials = {
-            name: Credentials(account.key.api_key, account.key.secret)
-            for name, account in accounts.items()
-        }
+        credentials = {name: Credentials(**account.fields) for name, account in accounts.items()}
         introduce = partial(_introduce, credentials=credentials)
         await app.serve(settings, overrides=places, on_started=introduce)
 

@@ -357,6 +357,16 @@ class DemoAccount(NamedTuple):
     key: SimulatedKey
     exchange: SimulatedBybit
 
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Addresses of its other hosts: none."""
+        return {}
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Valid credentials."""
+        return {"api_key": self.key.api_key, "secret": self.key.secret}
+
 
 @asynccontextmanager
 async def demo() -> AsyncIterator[DemoAccount]:
