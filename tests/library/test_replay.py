@@ -167,7 +167,7 @@ def test_the_channel_that_is_set_says_how_many_books_can_be_recorded(tmp_path: P
     symbols = [f"C{number}/USD" for number in range(31)]
     advanced = FeedSettings(overrides={"coinbase": ExchangeSettings(channel="advanced")})
     onebook.order_books(symbols, exchanges="coinbase", record=tmp_path)
-    with pytest.raises(RecordingError, match="coinbase has 30 books on a connection"):
+    with pytest.raises(RecordingError, match="coinbase allows 30 books per connection"):
         onebook.order_books(symbols, exchanges="coinbase", record=tmp_path, feeds=advanced)
 
 

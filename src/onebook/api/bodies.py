@@ -171,7 +171,7 @@ _WORDS = {
 
 
 def errors(*kinds: type[OnebookError], model: type[BaseModel] = Problem) -> Responses:
-    """The error responses of a route by status, with their codes, for its OpenAPI entry."""
+    """Return the error responses of a route by status, with their codes, for OpenAPI."""
     responses: Responses = {}
     for kind in kinds:
         new = {"model": model, "description": _WORDS[kind.status], CODES: []}

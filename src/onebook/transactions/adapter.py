@@ -308,6 +308,7 @@ class Source(Struct, frozen=True, kw_only=True):
         branched: Whether it is a query for each of several names that are found at run time, such
             as wallets or symbols; see `BranchingReader`. Each is walked by itself.
         branch: The name of such a query.
+        views: The types that are requested of its walk; set when it is read.
     """
 
     name: str
@@ -331,6 +332,7 @@ class Source(Struct, frozen=True, kw_only=True):
     joint: str = ""
     branched: bool = False
     branch: str = ""
+    views: tuple[str, ...] = ()
 
     @property
     def query(self) -> str:

@@ -257,7 +257,9 @@ class Run:
 
     def _begun(self, views: list[Source], failure: SourceFailed | None) -> list[SourcePart]:
         """A walker for one query, as the parts of the sources that are views of it."""
-        source, state = fitted(views[0], self.query.limit), self.query.state
+        types = tuple(each.type for each in views)
+        source = replace(fitted(views[0], self.query.limit), views=types)
+        state = self.query.state
         place = self._begun_at(source)
         lost_before_ms = state.kept.get(source.query) if state else None
         flawed_before = state.flaws.get(source.query) if state else None
