@@ -139,7 +139,7 @@ _BITTYTAX_LOAN: Final = Words("Loan", "Loan-Repayment")
 BITTYTAX_WORDS: Final = Vocabulary(
     {
         "Airdrop": Words("Airdrop", "Spend"),
-        "Staking Reward": Words("Staking-Reward", "Spend"),
+        "Staking Reward": Words("Staking", "Spend"),
         "bonus": Words("Income", "Spend"),
         "interest": Words("Interest", "Loan-Interest"),
         "fee": _BITTYTAX_FEE,
@@ -152,7 +152,7 @@ BITTYTAX_WORDS: Final = Vocabulary(
     move=Words("Deposit", "Withdrawal"),
     gain=Words("Margin-Gain", "Margin-Loss"),
     fee=_BITTYTAX_FEE,
-    futures_fee=Words("Margin-Gain", "Margin-Fee"),
+    futures_fee=Words("Margin-Fee-Rebate", "Margin-Fee"),
 )
 _ROTKI_INCOME: Final = Words("Income", "Spend")
 ROTKI_WORDS: Final = Vocabulary(
