@@ -75,7 +75,7 @@ class Cors(CORSMiddleware):
         answer = super().preflight_response(request_headers)
         if answer.status_code < HTTPStatus.BAD_REQUEST:
             return answer
-        # Starlette names what it refuses: "Disallowed CORS origin, method".
+        # Starlette lists the refused parts: "Disallowed CORS origin, method".
         refused = bytes(answer.body).decode().partition("CORS ")[2] or "origin"
         kept = {name: value for name, value in answer.headers.items() if name not in BODY_HEADERS}
         error = OriginNotAllowed(f"Cross-origin request refused: {refused}.")

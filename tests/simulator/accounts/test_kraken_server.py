@@ -582,3 +582,5 @@ async def test_the_demo_serves_both_hosts() -> None:
             assert body["result"] == "success"
         assert served.key.secret not in repr(served)
         assert served.futures_key.secret not in repr(served)
+        assert served.hosts == {"futures": served.futures_url}
+        assert set(served.fields) == {"api_key", "secret", "futures_key", "futures_secret"}

@@ -2,7 +2,7 @@
 
 import secrets
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, NamedTuple
 
@@ -28,6 +28,21 @@ class DemoKraken(NamedTuple):
     futures_url: str
     futures_key: SimulatedFuturesKey
     futures: SimulatedKrakenFutures
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Addresses of its other hosts, by name."""
+        return {"futures": self.futures_url}
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Valid credentials of both hosts."""
+        return {
+            "api_key": self.key.api_key,
+            "secret": self.key.secret,
+            "futures_key": self.futures_key.api_key,
+            "futures_secret": self.futures_key.secret,
+        }
 
 
 @asynccontextmanager
