@@ -26,6 +26,7 @@ from onebook.simulator.accounts.kraken.facts import (
 from onebook.simulator.accounts.kraken.funds import FundMovements
 from onebook.simulator.accounts.kraken.generator import (
     BLOCK_STEPS,
+    ROWS_A_PLAN,
     ROWS_A_STEP,
     TABLES,
     AccountState,
@@ -99,12 +100,13 @@ class KrakenAccount:
         self.until = history.to_ms * MS_TICKS  # the time of the newest thing that happened
         self.movements: list[Movement] = []
         self.closed: dict[int, ClosedPosition] = {}
-        self._steps = max(1, round(history.rows / ROWS_A_STEP))
         self._starts: list[AccountState] = []
         self._extents: dict[str, list[BlockExtent | None]] = {name: [] for name in TABLES}
         self._blocks: OrderedDict[int, Block] = OrderedDict()
         self._head: Block | None = None
         self._plan = planned(history)
+        ordered = history.rows - len(self._plan) * ROWS_A_PLAN
+        self._steps = max(1, round(ordered / ROWS_A_STEP))
         self.state = AccountState()
         self._last = self.state  # before the live events
         for index in range(-(-self._steps // BLOCK_STEPS)):

@@ -38,7 +38,7 @@ from onebook.simulator.accounts.kraken.names import (
 )
 
 BLOCK_STEPS: Final = 800  # of a block
-ROWS_A_STEP: Final = 2.7  # on average: three of four steps are an order
+ROWS_A_STEP, ROWS_A_PLAN = 2.33, 1.6  # ledger rows of a step and of a planned event, on average
 FOREVER: Final = ticks_of("2100-01-01")
 DAY_TICKS: Final = 24 * HOUR_TICKS
 TABLES: Final = ("ledger", "trades", "orders", "log", "fills")
