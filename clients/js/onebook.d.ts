@@ -189,6 +189,7 @@ export interface TransactionOptions {
   /** Records of one request, up to 10,000; 1,000 by default. */
   pageRecords?: number;
   testnet?: boolean;
+  demo?: boolean;
   /** Add the exchange's own row to each record, as `raw`. */
   includeRaw?: boolean;
   /** Check the records against the account's balances. */
@@ -429,7 +430,7 @@ export class Onebook {
   /** What the key has received of its monthly allowance. */
   usage(): Promise<KeyUsage>;
   health(): Promise<Health>;
-  validateCredentials(exchange: string, options?: { testnet?: boolean }): Promise<CredentialsCheck>;
+  validateCredentials(exchange: string, options?: { testnet?: boolean; demo?: boolean }): Promise<CredentialsCheck>;
   /** Every record, newest first; throws `Refused` at the end where some are missing, unless `partialAllowed`. */
   transactions(
     exchange: string,

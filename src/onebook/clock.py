@@ -170,7 +170,7 @@ def s_of_http_date(text: str) -> float:
 
 @lru_cache(maxsize=8)
 def _whole_second(seconds: int) -> str:
-    """Print a second; cached, because a thousand updates share it."""
+    """Format a second; cached, because a thousand updates share it."""
     try:
         return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
     except OverflowError:

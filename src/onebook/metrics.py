@@ -140,7 +140,7 @@ EXCHANGE_LAST_FRAME: Final = Gauge(
     ["exchange"],
 )
 
-# A counter without a sample is absent, and `increase` cannot see the first one.
+# PromQL's `increase` ignores the first sample of a counter that was absent.
 for _reason in ("invalid_api_key", "api_key_disabled", "rate_limit_exceeded"):
     AUTHENTICATION_FAILURES.labels(_reason)
 for _mark in ("warning", "over"):

@@ -1,4 +1,4 @@
-"""Order books as the library and the client of a service share them: levels, state, names.
+"""Order books shared by the library and the client of a service: levels, state, names.
 
 `OrderBookState` is the interface of both `library.BookUpdate` and `client.BookView`, so that a
 strategy runs on either. Nothing of feeds or of the server is imported.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from onebook.clock import iso_ms
 from onebook.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, FillSide, fills, size_texts
 
-# Wider than any sum of levels: what is made in it is exact, whatever the caller's context is.
+# Wider than any sum of levels, so that results are exact whatever the caller's context.
 EXACT: Final = Context(prec=100)
 HALF: Final = Decimal("0.5")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -99,7 +99,7 @@ class OrderBookState:
 
         @property
         def live(self) -> bool:
-            """Whether the book may be shown; otherwise it is empty and `problem` says why."""
+            """Whether the book may be shown; otherwise it is empty and `problem` has the reason."""
             raise NotImplementedError
 
         @property
@@ -114,7 +114,7 @@ class OrderBookState:
 
     @property
     def mid(self) -> Decimal | None:
-        """The middle of the best prices, exact; None where a side is empty."""
+        """The middle of the best prices, exact; None if a side is empty."""
         bid, ask = self.best_bid, self.best_ask
         if bid is None or ask is None:
             return None
@@ -122,7 +122,7 @@ class OrderBookState:
 
     @property
     def spread(self) -> Decimal | None:
-        """Best ask minus best bid; below zero where exchanges cross; None where a side is empty."""
+        """Best ask minus best bid; negative if exchanges cross; None if a side is empty."""
         bid, ask = self.best_bid, self.best_ask
         return None if bid is None or ask is None else EXACT.subtract(ask.price, bid.price)
 
@@ -318,11 +318,11 @@ State = TypeVar("State", bound=OrderBookState)
 async def sampled(
     snapshots: Callable[[], list[State] | None], every_s: float
 ) -> AsyncIterator[State]:
-    """Yield the current books at even times; a caller that is late skips times.
+    """Yield the current books at regular times; a late caller skips times.
 
     Args:
         snapshots: The current books; None ends it.
-        every_s: Seconds from one time to the next.
+        every_s: Seconds between two times.
 
     Raises:
         ValueError: `every_s` is not above 0.
@@ -352,7 +352,7 @@ def require_plain(callback: Callable[..., object]) -> None:
 # Names
 
 ALL: Final = "all"
-NEAR: Final = 0.5  # least similarity of a name that is suggested
+NEAR: Final = 0.5  # minimum similarity of a suggested name
 
 Names = str | Iterable[str] | None  # exchanges: one, several, "all", "-name"; None is all
 

@@ -172,8 +172,8 @@ class Rest:
 
     Args:
         client: Created here if None; closed with this object in both cases.
-        clock: Times its waits.
-        jitter: A number in [0, 1) for each retry.
+        clock: Times the waits.
+        jitter: Returns a number in [0, 1) for each retry.
     """
 
     def __init__(

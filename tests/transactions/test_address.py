@@ -200,7 +200,7 @@ async def test_clients_of_several_processes_are_never_banned(tmp_path: Path) -> 
     async with serving(exchange) as url, AsyncExitStack() as stack:
 
         async def process() -> None:
-            client = ExchangeClient(ENTRY, api, SYSTEM_CLOCK, address_folder=tmp_path)
+            client = ExchangeClient(ENTRY, api, SYSTEM_CLOCK, shared_folder=tmp_path)
             stack.push_async_callback(client.close)
             site, retries = client.site(Environment.MAINNET, {"": url}), Retries(Random(1))
             asks = (client.ask(site, call, credentials=None, retries=retries) for _ in range(20))

@@ -40,7 +40,7 @@ class NewKey(NamedTuple):
 
 
 class Admin:
-    """The operator's side of accounts and keys."""
+    """Operator commands for accounts and keys."""
 
     def __init__(self, store: Store, peppers: Peppers) -> None:
         self._store = store
@@ -85,7 +85,7 @@ class Admin:
         """Suspend or resume a user, and thereby all keys of the user.
 
         Raises:
-            InvalidRequest: The account's status has no such move.
+            InvalidRequest: The account's status does not allow this change.
         """
         account = await self.account(id_or_username)
         status = following(ACCOUNT_MOVES, account.status, action, f"User {account.username}")
@@ -106,7 +106,7 @@ class Admin:
         """Issue a key to a user.
 
         Raises:
-            InvalidRequest: It would be expired already.
+            InvalidRequest: The expiry date is in the past.
         """
         account = await self.account(id_or_username)
         if expires_at_ms is not None and expires_at_ms <= change.now_ms:
@@ -133,10 +133,10 @@ class Admin:
         return NewKey(row, text)
 
     async def key(self, id_or_text: str, now_ms: int) -> KeyRow:
-        """Find a key by its id or its text; its status is the one it has now.
+        """Find a key by its id or text, with its current status.
 
         Raises:
-            NotFound: There is no such key.
+            NotFound: The key is unknown.
         """
         row = await self._found(id_or_text)
         if row is None:
@@ -152,7 +152,7 @@ class Admin:
         return next((each.key for each in secrets.values()), None)
 
     async def keys(self, id_or_username: str | None, now_ms: int) -> list[KeyRow]:
-        """The keys of a user, or all."""
+        """List the keys of a user, or all keys."""
         account_id = None
         if id_or_username is not None:
             account_id = (await self.account(id_or_username)).account_id
@@ -163,7 +163,7 @@ class Admin:
         """Suspend, resume or expire a key.
 
         Raises:
-            InvalidRequest: The key's status has no such move.
+            InvalidRequest: The key's status does not allow this change.
         """
         row = await self.key(id_or_text, change.now_ms)
         status = following(KEY_MOVES, row.status, action, f"Key {row.key_id}")
@@ -185,8 +185,8 @@ class Admin:
         Args:
             id_or_text: The key.
             change: The operator, the time and the reason.
-            tier: The new tier; None keeps the one it has.
-            allowance_bytes: Its own allowance; None keeps the one it has.
+            tier: The new tier; None keeps the current one.
+            allowance_bytes: The key's own allowance; None keeps the current one.
             own_allowance: Whether it has its own allowance; otherwise that of the settings applies.
 
         Raises:
@@ -233,7 +233,7 @@ class Admin:
 
 
 def _shown(id_or_text: str) -> str:
-    """The name of a key for messages: at most its prefix."""
+    """Return the name of a key for messages: at most its prefix."""
     if id_or_text.startswith(PREFIX):
         return id_or_text[:SHOWN_LENGTH] + "..."
     return id_or_text

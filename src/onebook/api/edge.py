@@ -32,9 +32,9 @@ UNMATCHED: Final = "unmatched"
 BODY_BYTES_MAX: Final = 65_536  # of a request
 CLIENT_GONE: Final = 499  # nginx's number for a client that left before its answer
 
-# Polled every few seconds by machines: worth counting, not worth a log line.
+# Polled every few seconds by machines: counted but not logged.
 QUIET_ROUTES: Final = frozenset({"/livez", "/readyz", METRICS_PATH, "/api/v1/health"})
-# Paths that end in a slash themselves.
+# Paths that end in a slash
 WITH_SLASH: Final = frozenset({"/", "/api/v1/", "/api/v1/data-usage/"})
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -116,7 +116,7 @@ class Edge:
         if exchange.scope["scheme"] == "https":
             headers.setdefault("Strict-Transport-Security", HSTS)
         if _framed_twice(exchange.scope):
-            headers["Connection"] = "close"  # where the request ends is unknown (RFC 9112, 6.1)
+            headers["Connection"] = "close"  # the end of the request is unknown (RFC 9112, 6.1)
         if exchange.decision is not None:
             headers.update(exchange.decision.headers())
 
@@ -143,14 +143,14 @@ class Edge:
 
 
 class ErrorAnswers:
-    """ASGI middleware that refuses what no route may see, and answers what a route raised."""
+    """ASGI middleware that rejects invalid requests and answers exceptions of routes."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, also if a route raises."""
+        """Answer one request, even if a route raises."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         exchange: RequestRecord = scope[EXCHANGE]
@@ -173,7 +173,7 @@ class ErrorAnswers:
             await self._problem(from_status(500), scope, receive, send)
 
     def _answered_here(self, scope: Scope) -> bool:
-        """Whether this port serves a path, because `/metrics` may have its own port."""
+        """Return whether this port serves a path, because `/metrics` may have its own port."""
         port = self._services.metrics_port
         return port is None or (scope["server"][1] == port) == (scope["path"] == METRICS_PATH)
 
@@ -203,7 +203,7 @@ def _client(scope: Scope) -> str:
 
 
 def template(scope: Scope) -> str:
-    """The path template of the route that answered."""
+    """Return the path template of the route that answered."""
     path: str = getattr(scope.get("route"), "path", UNMATCHED)
     return path.replace(":path}", "}")
 
@@ -245,7 +245,7 @@ def address(request: Request) -> str:
 async def caller(request: Request, parts: Parts, documented: Documented) -> RestSession:
     """Authenticate a Bearer request and count it against the rate limit of its key."""
     given = request.headers.getlist("authorization")
-    # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
+    # Several headers form one comma-separated list (RFC 9110 section 5.3), which is not a token.
     found = await parts.accounts.session(", ".join(given) if given else None, parts.clock.wall_ms())
     key = found.key
     identify(request, key.key_id)
@@ -280,8 +280,8 @@ async def read_body(request: Request, model: type[Body]) -> Body:
     """Parse the JSON body into a model, with strict types.
 
     Raises:
-        InvalidRequest: It is not; the message names the field.
-        RequestTooLarge: It is over the limit.
+        InvalidRequest: The body is invalid; the message names the field.
+        RequestTooLarge: The body exceeds the limit.
     """
     try:
         return model.model_validate_json(await request.body(), strict=True)

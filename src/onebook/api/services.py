@@ -21,7 +21,7 @@ class HealthFacts(Struct, frozen=True):
 
     Args:
         ready: Everything needed to serve is available (the store answers, feeds are running). A
-            node that drains still serves its open connections.
+            draining node still serves its open connections.
         draining: The node is shutting down and drains its clients.
         active_exchanges: Number of exchanges reported as active by `get_exchanges`.
         problems: One sentence per problem; empty if healthy.

@@ -192,7 +192,7 @@ async def running(
 def _listeners(
     stack: AsyncExitStack, server: ServerSettings, *, port_shared: bool
 ) -> tuple[socket.socket, socket.socket | None]:
-    """The public socket, and the socket of `/metrics` if it has its own port."""
+    """Open the public socket, and the socket of `/metrics` if it has its own port."""
     listening = http.sharing if port_shared else http.listening
     listener = stack.enter_context(listening(server.host, server.port))
     if server.metrics_port is None:

@@ -80,6 +80,7 @@ def fetch(
         ),
     ] = "",
     testnet: Annotated[bool, typer.Option("--testnet", help="Use the testnet.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Use the demo account.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Reconcile the records with the balances.")
     ] = False,
@@ -115,6 +116,7 @@ def fetch(
         exchange=exchange,
         types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
+        demo=demo,
         start_ms=start_ms,
         end_ms=end_ms,
         verify=verify,

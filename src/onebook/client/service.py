@@ -172,9 +172,11 @@ class AsyncOnebook:
         """Return the health of the service."""
         return dict(await self._rest.get("/health"))
 
-    async def validate_credentials(self, exchange: str, *, testnet: bool = False) -> dict[str, Any]:
+    async def validate_credentials(
+        self, exchange: str, *, testnet: bool = False, demo: bool = False
+    ) -> dict[str, Any]:
         """Verify the operator's credentials with the exchange."""
-        body = {"exchange": exchange, "testnet": testnet}
+        body = {"exchange": exchange, "testnet": testnet} | ({"demo": True} if demo else {})
         return dict(await self._rest.post("/transactions/validate-credentials", body))
 
     def transactions(
@@ -201,7 +203,7 @@ class AsyncOnebook:
             end: Newest time, inclusive; none: now.
             page_records: Records per request, up to 10,000.
             partial_allowed: Whether to end without an exception if records are missing.
-            options: testnet, include_raw, verify.
+            options: testnet, demo, include_raw, verify.
 
         Raises:
             Refused: The service refuses the request; `incomplete`, after the last record, where

@@ -21,8 +21,8 @@ Frames:
 
 The time of a frame is `t`, when the book was made; `time_ms`, when it was sent, is up to 0.2 s
 later. A side without changes may be absent. The server sends pings of the WebSocket protocol, so
-`spot.ping` is not needed. Each request has one stream: a client reports that of several streams in
-one request only some were subscribed.
+`spot.ping` is not needed. Each request has one stream, because a client reports that only some of
+several streams in one request were subscribed.
 
 Each request contains its time, which must be within 60 s of the exchange's. tardis-node sends
 milliseconds there and is served, so the rule is not enforced on public channels. On the testnet the

@@ -6,8 +6,8 @@ https://www.kucoin.com/docs-new/change-log (limits: the entry of 2026-02-09).
 
 Sequencing: the first change of each delta (`O`) is the last one before it (`C`) + 1. The page lets
 a delta reach back too (`O` <= last < `C`); none is known. A snapshot has `O` = `C` and replaces the
-book whenever it comes. Levels that leave the best 500 are removed by a delta. Repair is unsubscribe
-and subscribe.
+book whenever it arrives. Levels that leave the best 500 are removed by a delta. To resync,
+unsubscribe and subscribe.
 
 Frames, JSON in binary frames; no request is accepted before the welcome:
 

@@ -95,7 +95,7 @@ class ExchangeStats:
         self.reconnects = 0
         self.unknown = 0  # messages of an unknown kind
         self.unnamed_errors = 0  # errors that name no instrument
-        self.pauses = 0  # times reading was paused because frames came too fast
+        self.pauses = 0  # times reading was paused because frames arrived too fast
         self.slow_downs = 0  # rate limit errors of the exchange
         self.invalidations: Counter[str] = Counter()
         self.connected = 0

@@ -205,7 +205,7 @@ class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
 class Resync(Struct, tag="resync"):
     """Get the full book of a subscription.
 
-    It is not older than the interval of the subscription, and at most one second old.
+    The book is not older than the interval of the subscription, and at most one second old.
     """
 
     symbol: Symbol
@@ -272,6 +272,7 @@ class ValidateCredentialsAction(
 
     exchange: Name
     testnet: bool | None = False
+    demo: bool | None = False
     id: Id = None
 
 

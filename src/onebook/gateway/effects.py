@@ -39,7 +39,7 @@ class VerifyKey(Struct, frozen=True):
 class OpenView(Struct, frozen=True):
     """Subscribe to a stream; it replaces `previous`, the stream of that view until now.
 
-    Here and below, `view` is the client's name of the view, None for the one without a name.
+    Here and below, `view` is the client's name of the view, None for the unnamed view.
     """
 
     key: StreamKey

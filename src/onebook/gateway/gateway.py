@@ -273,7 +273,7 @@ class Drain:
         return self.begun or self._isolated is not None
 
     def isolate(self) -> None:
-        """Stop accepting, and send the clients away over the drain time."""
+        """Stop accepting, and disconnect the clients over the drain time."""
         if self._isolated is None and not self.begun:
             leaving = self._send_away(self._settings.drain_s, ISOLATED, "the node has no books")
             self._isolated = asyncio.create_task(leaving, name="clients of an isolated gateway")

@@ -42,7 +42,7 @@ for _tier in (*Tier, NO_TIER):
     SENT_BYTES.labels(_tier)
 
 
-# Create every sample at 0: `increase` cannot see the first count of an absent one.
+# Create every sample at 0: PromQL's `increase` ignores the first count of an absent one.
 for _code in USUAL_CODES:
     CLOSES.labels(str(_code))
 

@@ -119,7 +119,10 @@ class ActionRunner:
 
     async def _validate(self, send: Send, key: Key, body: ValidateCredentialsAction) -> None:
         found = await self._transactions.validate(
-            body.exchange.strip().lower(), testnet=bool(body.testnet), key_id=key.key_id
+            body.exchange.strip().lower(),
+            testnet=bool(body.testnet),
+            demo=bool(body.demo),
+            key_id=key.key_id,
         )
         reply = ValidationResponse(**found.body(), timestamp=self._timestamp())
         send(encode_masked(reply, body.id))

@@ -1,4 +1,4 @@
-"""Order books as asynchronous context managers: the library's front."""
+"""Order books as asynchronous context managers: the public interface of the library."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -51,23 +51,23 @@ def order_book(
 
     Args:
         symbol: The pair, such as `BTC/USDT`.
-        exchanges: CCXT ids; one name or several. None or "all" for all that Onebook knows, of
-            which "-name" leaves one out: `["all", "-okx"]`.
+        exchanges: CCXT ids; one name or several. None or "all" for all exchanges of Onebook,
+            of which "-name" excludes one: `["all", "-okx"]`.
         depth: Levels a side, 1 to 500.
-        interval_ms: The least time between two updates of a book; 0 gives every change that is not
-            overtaken by the next. An exchange that stops being live is reported at once.
+        interval_ms: Minimum time between two updates of a book; 0 yields every change that is not
+            superseded by the next. An exchange that stops being live is reported at once.
         group: Price step to bin levels to, as decimal text such as "0.5"; bids below one step are
             left out.
         split: Keep the amount of each exchange at each level.
         timeout_s: Entering fails if no book is live after this many seconds.
-        record: Folder for recordings, one new file for each exchange; `replay` reads them.
+        record: Folder for recordings, one new file per exchange; `replay` reads them.
         feeds: Limits, waits and other addresses of feeds.
         streams: The limits of the identity guard.
 
     Raises:
-        UnknownExchange: There is no exchange of a name.
+        UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
-        TypeError: An option is of another type.
+        TypeError: An option has the wrong type.
     """
     if not isinstance(symbol, str):
         raise TypeError(f"symbol must be text such as BTC/USDT, not {symbol!r}; see order_books.")
@@ -98,14 +98,14 @@ def order_books(
 ) -> "OrderBooks":
     """Return the live order books of several symbols, to be used in `async with`.
 
-    With `merged=False` each exchange has a book of its own, and `BookUpdate.exchange` names it. All
-    else is as for `order_book`.
+    With `merged=False` each exchange has a separate book, and `BookUpdate.exchange` names it. All
+    other options are as for `order_book`.
 
     Raises:
-        UnknownExchange: There is no exchange of a name.
+        UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
-        TypeError: An option is of another type.
-        RecordingError: More symbols are to be recorded than an exchange has on one connection.
+        TypeError: An option has the wrong type.
+        RecordingError: An exchange allows fewer symbols on one connection than are to be recorded.
     """
     return OrderBooks(
         symbols,
@@ -123,7 +123,7 @@ def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) 
     """Check the options of a book.
 
     Raises:
-        TypeError: An option is of another type.
+        TypeError: An option has the wrong type.
         ValueError: An option is out of range.
     """
     _require_number("interval_ms", interval_ms)
@@ -151,14 +151,14 @@ def some(names: Sequence[str]) -> str:
 class OrderBooks:
     """Live order books in this process; see `order_books`.
 
-    Entering connects and waits for the first books, at most `timeout_s`. Then `async for` gives
-    their updates, `run` calls a function for each, and `snapshots` returns the books as they are
-    now. Any number of tasks may iterate; each gets every book's newest state at its own pace.
+    Entering connects and waits for the first books, at most `timeout_s`. Then `async for` yields
+    their updates, `run` calls a function for each, and `snapshots` returns the current
+    books. Any number of tasks may iterate; each gets every book's newest state at its own pace.
     Leaving closes every connection and ends every iteration.
 
     Raises, when it is entered:
         UnknownSymbol: None of the exchanges lists a symbol.
-        NoLiveBook: Nothing became live in time; the message says why, by exchange.
+        NoLiveBook: No book became live in time; the message has the reason by exchange.
         RecordingError: A recording cannot be written.
     """
 
@@ -239,7 +239,7 @@ class OrderBooks:
 
         Raises:
             TypeError: The function is a coroutine function; use `async for`.
-            Exception: What the function raised; it is not called again.
+            Exception: The function's exception; it is not called again.
         """
         require_plain(callback)
         engine = self._opened_here()
@@ -250,7 +250,7 @@ class OrderBooks:
             calls.close()
 
     def sampled(self, every_s: float) -> AsyncIterator[BookUpdate]:
-        """Iterate over the current books at even times, changed or not, until they are closed."""
+        """Iterate over the current books at regular times, changed or not, until closed."""
         self._opened_here()
         return sampled(lambda: self.snapshots() if self._engine is not None else None, every_s)
 
@@ -298,8 +298,8 @@ class OrderBook(OrderBooks):
     ) -> Fill:
         """Return what buying or selling a size would cost now, over the best 500 levels.
 
-        Neither the depth nor the step of the book changes it. `Fill.complete` says whether these
-        levels hold the size, `Fill.uncovered` which exchanges may have more than is known.
+        It does not depend on depth and step of the book. `Fill.complete` is whether these
+        levels cover the size, `Fill.uncovered` lists exchanges that may have more levels.
 
         Args:
             direction: "buy" takes the asks, "sell" the bids.

@@ -1,4 +1,4 @@
-"""Recordings of the traffic with exchanges: a folder with one file for each exchange."""
+"""Recordings of the traffic with exchanges: a folder with one file per exchange."""
 
 import logging
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ log = logging.getLogger("onebook.library")
 
 
 def require_recordable(exchanges: Iterable[Exchange], symbols: int) -> None:
-    """Check that a recording has one connection to each exchange: a replay has no more.
+    """Check that a recording needs only one connection per exchange, as a replay does.
 
     Raises:
         RecordingError: An exchange needs several connections for this many symbols.
@@ -32,13 +32,13 @@ def require_recordable(exchanges: Iterable[Exchange], symbols: int) -> None:
 class Recorders:
     """Files `<folder>/<exchange>.rec` in the usual format, by exchange.
 
-    A disk that is full ends a recording, not the books: that is logged.
+    A full disk ends a recording, which is logged, but not the books.
 
     Args:
         folder: Created if missing; none of the files may exist yet.
         names: The exchanges in use.
         epoch_s: Unix time minus monotonic time.
-        bytes_max: No file grows beyond this.
+        bytes_max: Maximum size of each file.
 
     Raises:
         RecordingError: A file cannot be written.

@@ -38,9 +38,9 @@ from onebook.signals import Signal
 log = logging.getLogger("onebook.nodes")
 
 SWEEP_S: Final = 1.0
-LINGER_S: Final = 10.0  # that a book is followed after its last subscriber has left
+LINGER_S: Final = 10.0  # for which a book is followed after its last subscriber has left
 SNAPSHOT_RETRY_S: Final = 0.1  # between snapshot requests for a book that is out of sync
-REQUESTS_MAX: Final = 64  # requests for snapshots under way
+REQUESTS_MAX: Final = 64  # concurrent snapshot requests
 FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready before
 
 GAPS: Final = Counter(
@@ -55,7 +55,7 @@ for _result in ("live", "not_live", "none"):
 
 
 class RemoteCatalogue(Catalogue):
-    """The instruments of all exchanges as the feeds nodes list them; reads no list itself."""
+    """The instruments of all exchanges, as listed by feeds nodes; reads no list itself."""
 
     def __init__(self, *, rest: Rest, settings: FeedSettings) -> None:
         super().__init__({}, rest=rest, settings=settings)
@@ -118,11 +118,11 @@ class RemoteListReader:
     that a slow gateway, or one with a slow link, makes progress with every answer.
 
     Args:
-        catalogue: Gets each list.
+        catalogue: Receives each list.
         lister: The node whose list of an exchange counts.
-        subject: Where a node answers requests for lists.
-        timeout_s: Timeout of one page; the next heartbeat has it requested again.
-        refusals: Counts pages that are refused.
+        subject: The subject on which a node answers requests for lists.
+        timeout_s: Timeout of one page, which is requested again at the next heartbeat.
+        refusals: Counts rejected pages.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class RemoteListReader:
         self._reading: set[int] = set()  # nodes that pages are requested from
 
     def update(self, heartbeat: NodeHeartbeat) -> None:
-        """Read the lists of a feeds node that are new here."""
+        """Read the lists of a feeds node that are new to this node."""
         node = heartbeat.node
         if node in self._reading:
             return
@@ -165,7 +165,7 @@ class RemoteListReader:
         try:
             for exchange in exchanges:
                 if not await self._read_list(node, exchange):
-                    return  # the next heartbeat leads here again
+                    return  # the next heartbeat triggers another request
         finally:
             self._reading.discard(node)
 
@@ -182,7 +182,7 @@ class RemoteListReader:
                 self._partial[exchange] = part
                 return False
             if not payload:
-                return True  # the node has no such list any more
+                return True  # the node no longer has this list
             try:
                 page = lists.page_of(payload)
             except WireError as error:
@@ -221,7 +221,7 @@ class RemoteSupervisor:
 
     Args:
         node: This node.
-        books: The replicas are kept here.
+        books: Contains the replicas.
         catalogue: The instruments; filled by this supervisor.
         settings: Timeouts of heartbeats and of isolation.
         request_timeout_s: Timeout of a request to a feeds node.
@@ -290,7 +290,7 @@ class RemoteSupervisor:
         key = BookKey(instrument.exchange, instrument.symbol)
         followed = self._followed.get(key)
         if followed is not None and followed.instrument is not instrument and not followed.count:
-            self._drop(followed)  # the exchange lists another market under the symbol now
+            self._drop(followed)  # the exchange now lists another market under the symbol
             followed = None
         if followed is None:
             followed = self._follow(key, instrument)
@@ -317,7 +317,7 @@ class RemoteSupervisor:
         return sum(1 for state in self.stats.values() if state == ACTIVE)
 
     def problems(self) -> list[str]:
-        """List what keeps books from this node, in sentences."""
+        """List the reasons why this node receives no books, in sentences."""
         return self.presence.problems()
 
     @property
@@ -436,7 +436,7 @@ class RemoteSupervisor:
             self._pending[followed.key] = None
 
     def _refuse(self, error: WireError, frame: wire.NodeMessage | None) -> None:
-        """Count a refused message about a book; `frame` is its head, if that was decoded."""
+        """Count a rejected message about a book; `frame` is its head, if decoded."""
         self.presence.refusals.refused("book", error, None if frame is None else frame.node)
 
     def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:

@@ -28,12 +28,12 @@ from onebook.nodes.payloads import (
     WireVersion,
 )
 
-TICKS_MAX: Final = 3.0  # a tick counts as this many planned intervals at most
+TICKS_MAX: Final = 3.0  # maximum length of a tick, in planned intervals
 NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
 HEARTBEAT_BYTES_MAX: Final = 262_144  # clocks of NODES_MAX nodes, and states of all exchanges
 CLOCKS_KEPT_S: Final = 60.0  # how long the clock of a node that sends nothing is remembered
-# The version of a heartbeat that omits it. Not this build's own: each side would read the omitted
-# version of the other as its own.
+# The wire version of a heartbeat that omits it. Not this build's version: each side would read the
+# omitted version of the other as its own.
 WIRE_OMITTED: Final = 1
 
 
@@ -45,7 +45,7 @@ class NodeRole(StrEnum):
 
 
 class NodeState(StrEnum):
-    """Whether a node takes work."""
+    """Whether a node accepts work."""
 
     UP = "up"
     DRAINING = "draining"
@@ -83,7 +83,7 @@ _heartbeat = PayloadReader(NodeHeartbeat, bytes_max=HEARTBEAT_BYTES_MAX)
 
 
 def encode_heartbeat(heartbeat: NodeHeartbeat) -> bytes:
-    """Write a heartbeat."""
+    """Encode a heartbeat."""
     return msgpack.encode(heartbeat)
 
 
@@ -91,7 +91,7 @@ def heartbeat_of(payload: bytes) -> NodeHeartbeat:
     """Decode a heartbeat.
 
     Raises:
-        WireError: It is refused.
+        WireError: The payload is invalid.
     """
     return _heartbeat.read(payload)
 

@@ -42,7 +42,7 @@ STRANGERS: Final = Gauge(
 
 
 def new_node_id() -> int:
-    """A random id of this run of a node."""
+    """Return a random id of this run of a node."""
     return secrets.randbits(63)
 
 

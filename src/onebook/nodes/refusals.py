@@ -1,4 +1,4 @@
-"""Refused messages of other nodes: counted by cause, logged once for each sender and cause."""
+"""Rejected messages of other nodes: counted by cause, logged once per sender and cause."""
 
 import logging
 from collections.abc import Hashable
@@ -34,7 +34,7 @@ class FirstSightings:
         self._seen: dict[Hashable, float] = {}
 
     def first(self, kind: Hashable, now: float) -> bool:
-        """Whether this kind was not seen recently; False for new kinds above the limit."""
+        """Return whether this kind was not seen recently; False for new kinds above the limit."""
         if now - self._seen.get(kind, float("-inf")) < AGAIN_S:
             return False
         self._seen.pop(kind, None)
@@ -47,14 +47,14 @@ class FirstSightings:
 
 
 class Refusals:
-    """Counts and logs messages of other nodes that this node refuses."""
+    """Counts and logs messages of other nodes that this node rejects."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._sightings = FirstSightings()
 
     def first(self, what: str, node: int) -> bool:
-        """Whether a line about a node is due: see `FirstSightings`."""
+        """Return whether to log a line about a node: see `FirstSightings`."""
         return self._sightings.first((what, node), self._clock.monotonic())
 
     def unknown(self, message: Message) -> None:

@@ -5,7 +5,7 @@
     <cluster>.<version>.book.<exchange>.<symbol>   messages about one book
     <cluster>.<version>.node.<node>.<request>      requests to one node, answered
 
-`<version>` is that of the wire (`wire.VERSION`): nodes of different versions see each other's
+`<version>` is the wire version (`wire.VERSION`): nodes of different versions see each other's
 heartbeats and nothing else.
 """
 
@@ -23,7 +23,7 @@ WANTS: Final = "wants"
 
 
 class BookKey(NamedTuple):
-    """A book among all nodes: the exchange and our symbol."""
+    """The cluster-wide key of a book: the exchange and our symbol."""
 
     exchange: str
     symbol: str

@@ -2,7 +2,7 @@
 
 Every message begins with `HEAD` (little-endian): the wire version, the kind, the node that sent it,
 the epoch and the sequence number. A node numbers the messages of one book from 1 without a gap, and
-counts an epoch for every time that it opens a book. What follows:
+starts a new epoch whenever it opens a book. The rest of a message:
 
     SNAPSHOT  age in ms, levels asked, the exchange's number, bytes of the shape, bytes of the bids;
               shape, bids, asks
@@ -14,10 +14,10 @@ counts an epoch for every time that it opens a book. What follows:
 A SNAPSHOT over `PLAIN_BYTES_MAX` has the bit `DEFLATED` and its rest compressed by zlib. Only
 `snapshot_of` inflates it; a receiver calls that once it knows the node that sent the message.
 
-Level text is what the exchange sent, unchanged and in its own shape, so that nothing is rounded or
+Level text is the exchange's text, unchanged and in its shape, so that nothing is rounded or
 formatted on the way; the shape is the MessagePack of a `core.types.LevelShape`. The answer to a
-request for a snapshot is a SNAPSHOT, or a HEALTH where the book is not live, with the number of the
-last message published; it is empty where the node does not have the book.
+request for a snapshot is a SNAPSHOT, or a HEALTH if the book is not live, with the number of the
+last published message; it is empty if the node does not have the book.
 """
 
 import struct
@@ -143,7 +143,7 @@ def frame_of(payload: bytes) -> NodeMessage:
     """Decode the head of a message.
 
     Raises:
-        WireError: It is no message of this version, or too long.
+        WireError: The payload is not a message of this version, or is too long.
     """
     require_size(payload, FRAME_BYTES_MAX)
     try:
@@ -157,7 +157,7 @@ def frame_of(payload: bytes) -> NodeMessage:
     if deflated and known is not Kind.SNAPSHOT:
         raise WireError(f"a message of kind {kind} that is deflated", RefusalCause.INVALID)
     if node > NODE_MAX or seq > SEQ_MAX:
-        raise WireError(f"number {seq} of node {node:x}", RefusalCause.INVALID)
+        raise WireError(f"node {node:x} or number {seq} out of range", RefusalCause.INVALID)
     return NodeMessage(known, node, epoch, seq, memoryview(payload)[HEAD.size :], deflated)
 
 
@@ -165,7 +165,7 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     """Decode a whole book and its age in ms.
 
     Raises:
-        WireError: It cannot be decoded.
+        WireError: The message cannot be decoded.
     """
     body = memoryview(_inflated(frame.body)) if frame.deflated else frame.body
     try:
@@ -182,7 +182,7 @@ def delta_of(frame: NodeMessage, instrument: Instrument) -> Delta | TopOfBook:
     """Decode changed levels, or a top.
 
     Raises:
-        WireError: It cannot be decoded.
+        WireError: The message cannot be decoded.
     """
     try:
         sequence, shape_size, bids_size = DELTA_HEAD.unpack_from(frame.body)
@@ -198,7 +198,7 @@ def state_of(frame: NodeMessage) -> BookState:
     """Decode a health.
 
     Raises:
-        WireError: It cannot be decoded.
+        WireError: The message cannot be decoded.
     """
     return _state.read(frame.body)
 
@@ -253,10 +253,10 @@ NO_AMOUNT: Final = "0"  # a row without a level, whose price only states the hor
 def snapshot_of_book(book: LiveBook) -> Snapshot:
     """Write every level of a live book as decimal text, exactly.
 
-    A side with a horizon looks like a bounded answer of an exchange (`core.Book.replace`): it has
-    at least as many rows as were asked for, and the outermost names the horizon. One limit is for
-    both sides, so rows without an amount fill up the side with a horizon to more rows than the
-    other has. They come first: the same price with an amount may follow.
+    A side with a horizon looks like a limited answer of an exchange (`core.Book.replace`): it has
+    at least as many rows as the limit, and the outermost one is the horizon. Both sides share one
+    limit, so rows without an amount fill the side with a horizon to more rows than the
+    other has. They are first, because the same price with an amount may follow.
     """
     sides = book.core.top(LEVELS_MAX)
     bounds = book.core.horizon()

@@ -1,7 +1,7 @@
 """Checks before a start: settings, the names and files in them, and compiled extensions.
 
-The settings are checked by `onebook config check`, and first of all at the start of a node. These
-checks neither connect to anything nor write anything.
+`onebook config check` runs these checks, and so does a node before it starts. They
+make no connections and write nothing.
 """
 
 import difflib
@@ -40,7 +40,7 @@ log = logging.getLogger("onebook.app")
 
 CERT: Final = "server.tls_cert_file"
 KEY: Final = "server.tls_key_file"
-NEAR: Final = 0.75  # likeness of a name that may be meant
+NEAR: Final = 0.75  # minimum similarity of a suggested name
 PORT_MAX: Final = 65_535
 # Settings of the table nats for a server that node.workers does not start.
 NATS_LOGIN: Final = ("user", "password", "credentials_file", "tls_ca_file", "tls_cert_file")
@@ -55,7 +55,7 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
     """Read the settings of a node.
 
     Raises:
-        ConfigError: One line for each fault, of the settings and of what they name.
+        ConfigError: One line for each fault of the settings and the files they name.
     """
     settings, found = config.examine(file, overrides=overrides)
     found += faults(settings)
@@ -65,7 +65,7 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
 
 
 def require(settings: Settings) -> None:
-    """Refuse settings that a node cannot start with.
+    """Raise if a node cannot start with these settings.
 
     Raises:
         ConfigError: One line for each fault.
@@ -76,7 +76,7 @@ def require(settings: Settings) -> None:
 
 
 def faults(settings: Settings, now: datetime | None = None) -> list[str]:
-    """Every fault, in a sentence that names the setting and where its value comes from."""
+    """List all faults, in sentences that name the setting and the source of its value."""
     feeds, server, store = settings.feeds, settings.server, settings.store
     master = "master_key" if settings.transactions.master_key else "master_key_file"
     overrides = {
@@ -111,7 +111,7 @@ def faults(settings: Settings, now: datetime | None = None) -> list[str]:
 
 
 def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
-    """The files of NATS, where a node of these settings connects to it."""
+    """Check the files for NATS, if a node with these settings connects to it."""
     nats = settings.nats
     if settings.node.role == "all" and not _starts_workers_on(settings, nats):
         return
@@ -199,7 +199,7 @@ def _raised(check: Callable[[], object]) -> Iterator[str]:
 
 
 def _pepper(path: Path) -> None:
-    if path.exists():  # the first start makes it
+    if path.exists():  # the first start creates it
         load_pepper(path)
 
 
@@ -240,7 +240,7 @@ def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
 
 
 def tls_ends(server: ServerSettings) -> datetime | None:
-    """When the certificate ends; None without one, or where it cannot be read."""
+    """Return when the certificate expires; None without one, or if it cannot be read."""
     if server.tls_cert_file is None:
         return None
     try:
@@ -272,7 +272,7 @@ def _read(name: str, path: Path, found: list[str]) -> bytes:
 
 
 def _public_key(pem: bytes, path: Path, found: list[str]) -> bytes:
-    """The public half of a private key."""
+    """Return the public key of a private key."""
     try:
         key = load_pem_private_key(pem, None)
     except TypeError:
@@ -285,7 +285,7 @@ def _public_key(pem: bytes, path: Path, found: list[str]) -> bytes:
 
 
 def _loadable(cert: Path, key: Path | None) -> list[str]:
-    """Load both with OpenSSL, which checks more, such as the length of the key."""
+    """Load both files with OpenSSL, which checks more, such as the length of the key."""
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
@@ -294,7 +294,7 @@ def _loadable(cert: Path, key: Path | None) -> list[str]:
 
 
 def missing_extensions() -> list[str]:
-    """The extensions that were not compiled, or were compiled for another picows."""
+    """List the extensions that were not compiled, or compiled for another picows version."""
     return [name for name, module in COMPILABLE.items() if not module.COMPILED]
 
 

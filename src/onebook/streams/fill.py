@@ -47,7 +47,7 @@ class FillSizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def fill_sizes(amounts: Iterable[str], notionals: Iterable[str]) -> FillSizes:
-    """Check sizes and put them into canonical form.
+    """Check sizes and convert them to canonical form.
 
     Raises:
         ValueError: No size, too many, or one that is not a positive decimal number.

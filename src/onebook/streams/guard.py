@@ -16,7 +16,7 @@ from onebook.config import StreamSettings
 from onebook.model import Health
 from onebook.streams.identity import CONFLICT, IdentityLimits, pooled, review, review_twins
 
-CHECK_S: Final = 1.0  # how often a symbol is checked
+CHECK_S: Final = 1.0  # interval between checks of a symbol
 SYMBOLS_PER_TURN_MAX: Final = 8  # then yield to the event loop ...
 TURN_S: Final = 0.005  # ... for this time
 

@@ -1,6 +1,6 @@
 """Options of a view that a subscription may choose in addition to symbol and exchanges.
 
-`ViewOptions` is the only list of them: commands, stream keys and replies are made of it. Each
+`ViewOptions` is the only list of them: commands, stream keys and replies include it. Each
 field's `Meta` has its limits and its text in the protocol's documentation.
 """
 
@@ -33,7 +33,7 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     """Options of a view.
 
     In a stream key `group` and `fill` are canonical, so that equal views are one stream. A new
-    option goes to the end, with a false default: ids of streams leave those out.
+    option is added at the end with a false default, because ids of streams omit such options.
     """
 
     depth: Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)] = 20

@@ -234,6 +234,7 @@ class AdapterEntry(Struct, frozen=True):
         books: How it books events, for proofs.
         singular: The documented singular name of its types, where it is not the type itself.
         fields: The fields of its credentials; `api_key` and `secret` always.
+        advice: Which permissions the operator should give the key, a sentence or two.
     """
 
     name: str
@@ -245,10 +246,12 @@ class AdapterEntry(Struct, frozen=True):
     books: Bookkeeping = Bookkeeping()
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
+    advice: str = ""
 
     def body(self) -> dict[str, Any]:
         """The documented entry of the list of exchanges."""
-        return {
+        demo = {"demo_available": True} if Environment.DEMO in self.hosts else {}
+        return demo | {
             "exchange_name": self.name,
             "display_name": self.display,
             "supported_transaction_types": list(self.types),
@@ -305,6 +308,7 @@ class Source(Struct, frozen=True, kw_only=True):
         branched: Whether it is a query for each of several names that are found at run time, such
             as wallets or symbols; see `BranchingReader`. Each is walked by itself.
         branch: The name of such a query.
+        views: The types that are requested of its walk; set when it is read.
     """
 
     name: str
@@ -328,6 +332,7 @@ class Source(Struct, frozen=True, kw_only=True):
     joint: str = ""
     branched: bool = False
     branch: str = ""
+    views: tuple[str, ...] = ()
 
     @property
     def query(self) -> str:
@@ -410,6 +415,8 @@ class AccountInfo(Struct, frozen=True):
         warnings: Permissions that reading does not need, and an expiry that is near.
         expires_at: Expiry of the key, Unix ms; None if it does not expire.
         found: Credential fields that the check found out, such as the host of the account.
+        may_withdraw: Whether the key can withdraw funds: then it is stored only if the operator
+            insists.
     """
 
     account_type: str
@@ -419,6 +426,7 @@ class AccountInfo(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     expires_at: int | None = None
     found: Mapping[str, str] = {}
+    may_withdraw: bool = False
 
 
 class RequestVerdict(Struct, frozen=True):

@@ -10,6 +10,7 @@ is taken by the one and freed a period after the other, so that no delay makes t
 """
 
 import asyncio
+import errno
 import logging
 import mmap
 import os
@@ -153,6 +154,9 @@ class AddressWindow:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         size = _TIME.size + self._all.size
-        if os.fstat(self._file).st_size < size:
-            os.ftruncate(self._file, size)
+        # Written, not only extended: a page that a full disk cannot hold would end the process when
+        # it is first used.
+        missing = max(0, size - os.fstat(self._file).st_size)
+        if os.pwrite(self._file, bytes(missing), size - missing) < missing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._times = mmap.mmap(self._file, size)

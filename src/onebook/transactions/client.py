@@ -264,8 +264,7 @@ class ExchangeClient:
         random: For jitter.
         reserve: Share of each long limit that one API key leaves to others; see `Pool`. If it is
             not 0, connections are also kept free for API keys that are not asking yet.
-        nonces_folder: See `Nonces`.
-        address_folder: See `AddressWindow`.
+        shared_folder: The folder of `Nonces` and `AddressWindow`.
     """
 
     def __init__(
@@ -277,8 +276,7 @@ class ExchangeClient:
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
         reserve: float = 0.1,
-        nonces_folder: Path | None = None,
-        address_folder: Path | None = None,
+        shared_folder: Path | None = None,
     ) -> None:
         self.clock = clock
         self.random = random or Random()  # noqa: S311  # jitter
@@ -287,8 +285,8 @@ class ExchangeClient:
         self._entry = entry
         self._circuits: dict[str, Circuit] = {}  # by key; "" is that of this address
         self._pools = Pools(api.limits, clock, reserve=reserve)
-        self._windows = windows_of(entry.name, api.limits, clock, address_folder)
-        self._nonces = Nonces(nonces_folder, entry.name, clock) if api.rising else None
+        self._windows = windows_of(entry.name, api.limits, clock, shared_folder)
+        self._nonces = Nonces(shared_folder, entry.name, clock) if api.rising else None
         self._slots = Slots(api.connections_max, spare=reserve > 0)
         self._log = logging.getLogger(f"onebook.transactions.{entry.name}")
         self._http = httpx.AsyncClient(

@@ -96,8 +96,8 @@ class Cursors:
             raise InvalidRequest("Field cursor belongs to another API key.")
         if state.digest != digest:
             raise InvalidRequest(
-                "Field cursor belongs to another query: exchange, testnet, transaction_types, "
-                "start_time and end_time must stay as they were."
+                "Field cursor belongs to another query: exchange, testnet, demo, "
+                "transaction_types, start_time and end_time must stay as they were."
             )
         return state
 

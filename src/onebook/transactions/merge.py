@@ -177,6 +177,7 @@ class Outlet:
         join: Makes records of groups of rows.
         join_ms: See `Source`.
         dropped: Types of records that were not requested.
+        held_max: Records and rows of several walkers that may wait for the slowest of them.
     """
 
     def __init__(
@@ -187,6 +188,7 @@ class Outlet:
         join: Join | None = None,
         join_ms: int = 0,
         dropped: frozenset[str] = frozenset(),
+        held_max: int = HELD_MAX,
     ) -> None:
         self.ready: deque[Keyed] = deque()
         self.watermark_ms = NOT_STARTED_MS
@@ -198,6 +200,7 @@ class Outlet:
         self._joiner = Joiner(join_ms)
         self._join = join
         self._dropped = dropped
+        self._held_max = held_max
         self._came: list[int] = []  # the watermark of each walker
         self._begun: set[int] = set()
         self._ended: set[int] = set()
@@ -255,7 +258,7 @@ class Outlet:
         Raises:
             SourceFailed: Another walker of this outlet failed, or the join did.
         """
-        await self._keep_pace(number)
+        await self.keep_pace(self._came[number])
         async with self._turn:
             self._raise_if_failed()
             self._begun.add(number)
@@ -286,13 +289,13 @@ class Outlet:
         if self.failure is not None:
             raise self.failure
 
-    async def _keep_pace(self, number: int) -> None:
-        """Wait while too much is held for walkers that are behind this one."""
+    async def keep_pace(self, came_ms: int) -> None:
+        """Wait while too much is held for walkers that have not come as far as a time."""
         while (
             self.shared
             and self.failure is None
-            and self._came[number] < max(self._came)
-            and self._joiner.held + self._sorter.held > HELD_MAX
+            and came_ms < max(self._came)
+            and self._joiner.held + self._sorter.held > self._held_max
         ):
             self._moved.clear()
             await self._moved.wait()

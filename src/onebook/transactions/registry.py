@@ -7,7 +7,7 @@ from onebook.errors import ConfigError
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 
-ADDRESSES: Final = "addresses"  # the folder of `AddressWindow`, beside the master key
+SHARED: Final = "exchanges"  # the folder of nonces and of address limits, beside the master key
 EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
     each.entry.name: each
     for each in (
@@ -35,8 +35,8 @@ def offered(settings: TransactionSettings) -> dict[str, ExchangeDefinition]:
 def adapter_of(definition: ExchangeDefinition, settings: TransactionSettings) -> ExchangeAdapter:
     """A new adapter of an exchange."""
     # Beside the master key, which the nodes and the commands of an installation have in common.
-    folder = settings.master_key_file.parent / ADDRESSES
-    return ExchangeAdapter(definition, settings, address_folder=folder)
+    folder = settings.master_key_file.parent / SHARED
+    return ExchangeAdapter(definition, settings, shared_folder=folder)
 
 
 def adapters_of(settings: TransactionSettings) -> list[ExchangeAdapter]:

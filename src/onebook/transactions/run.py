@@ -31,8 +31,8 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
-from onebook.transactions.merge import Demand, Once, Outlet, Range, merged
-from onebook.transactions.metrics import RECORDS, UNREADABLE
+from onebook.transactions.merge import HELD_MAX, Demand, Once, Outlet, Range, merged
+from onebook.transactions.metrics import RECORDS, UNKNOWN, UNREADABLE
 from onebook.transactions.reconciliation import Verification
 from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.request import Query, left_out
@@ -56,6 +56,8 @@ SINGULAR: Final = {
     "withdrawals": "withdrawal",
     "transfers": "transfer",
     "holdings": "balance",
+    "conversions": "conversion",
+    "fees": "fee",
 }
 LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
@@ -71,6 +73,7 @@ class Totals:
         self._singular = singular
         self.count = 0
         self.by_type: Counter[str] = Counter()
+        self.unknown = 0  # of kind `other`
         self.oldest_ms: int | None = None
         self.newest_ms: int | None = None
 
@@ -78,19 +81,24 @@ class Totals:
         """Count one record."""
         self.count += 1
         self.by_type[singular_of(record, self._singular)] += 1
+        self.unknown += is_unknown(record)
         at_ms = record.timestamp
         self.oldest_ms = at_ms if self.oldest_ms is None else min(self.oldest_ms, at_ms)
         self.newest_ms = at_ms if self.newest_ms is None else max(self.newest_ms, at_ms)
 
     def summary(self, query: Query) -> dict[str, Any]:
-        """The documented `summary`; an empty answer shows the requested range."""
+        """The documented `summary`; an empty answer shows the requested range.
+
+        Where records are of kind `other`, it also says how many.
+        """
         start = query.from_ms if self.oldest_ms is None else self.oldest_ms
         end = query.to_ms if self.newest_ms is None else self.newest_ms
+        unknown = {"unknown_kinds": self.unknown} if self.unknown else {}
         return {
             "total_count": self.count,
             "by_type": dict(sorted(self.by_type.items())),
             "date_range": {"start": start, "end": end},
-        }
+        } | unknown
 
 
 class SourcePart(Struct, frozen=True):
@@ -228,7 +236,7 @@ class Run:
             self._parts += self._begun(found, failure)
 
     async def _add_branches(self) -> None:
-        """Find the branches of branched sources and begin to read them."""
+        """Find the branches of branched sources, once for each walk, and begin to read them."""
         reader = self._account.reader
         while self._branched:
             source = self._branched[0]
@@ -240,15 +248,18 @@ class Run:
                     names = await reader.branches(source)
                 except SourceFailed as failed:
                     failure = failed
-            self._branched.pop(0)
+            views = [each for each in self._branched if each.query == source.query]
+            self._branched = [each for each in self._branched if each.query != source.query]
             if names:
-                self._add([branch_of(source, name) for name in names])
+                self._add([branch_of(view, name) for name in names for view in views])
             else:
-                self._add([source], failure or _no_branches())
+                self._add(views, failure or _no_branches())
 
     def _begun(self, views: list[Source], failure: SourceFailed | None) -> list[SourcePart]:
         """A walker for one query, as the parts of the sources that are views of it."""
-        source, state = fitted(views[0], self.query.limit), self.query.state
+        types = tuple(each.type for each in views)
+        source = replace(fitted(views[0], self.query.limit), views=types)
+        state = self.query.state
         place = self._begun_at(source)
         lost_before_ms = state.kept.get(source.query) if state else None
         flawed_before = state.flaws.get(source.query) if state else None
@@ -299,6 +310,7 @@ class Run:
                 join=join,
                 join_ms=source.join_ms,
                 dropped=self._dropped if source.walk else frozenset(),
+                held_max=min(HELD_MAX, self.query.limit or HELD_MAX),
             )
         return self._outlets[name]
 
@@ -357,10 +369,12 @@ class Run:
         unreadable = sum(walker.unreadable for walker in self.walkers)
         UNREADABLE.labels(exchange).inc(unreadable - self._unreadable_counted)
         self._unreadable_counted = unreadable
+        unknown = self.totals.unknown
         for record in batch:
             self.totals.add(record)
             if self.verifier is not None:
                 self.verifier.add(record)
+        UNKNOWN.labels(exchange).inc(self.totals.unknown - unknown)
         return batch
 
     @property
@@ -536,6 +550,11 @@ def singular_of(record: Record, own: Mapping[str, str]) -> str:
     if record.kind == "order":
         return "order"
     return own.get(record.type) or SINGULAR.get(record.type, record.type)
+
+
+def is_unknown(record: Record) -> bool:
+    """Whether the exchange's word for an event is unknown; unreadable rows are counted apart."""
+    return record.kind == "other" and "amount" not in record.incomplete
 
 
 def message_of(count: int, types: int, *, cut_off: bool = False) -> str:

@@ -385,7 +385,9 @@ class Walker:
     async def wanted(self, newest_ms: int) -> None:
         """Wait until rows of this time and older are needed."""
         if not self.source.untimed:
-            await self._demand.wanted(newest_ms + self.source.lag_ms + self.source.join_ms)
+            newest_ms += self.source.lag_ms + self.source.join_ms
+            await self._demand.wanted(newest_ms)
+            await self.outlet.keep_pace(newest_ms)
 
     def _watermark_of(self, page: Page, window: Window) -> int:
         """Later pages hold what the exchange's filter puts before this page's oldest row; a

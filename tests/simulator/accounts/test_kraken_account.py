@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.blocks import FIRST, LAST
 from onebook.simulator.accounts.kraken import KrakenAccount, KrakenHistory
-from onebook.simulator.accounts.kraken.account import FIRST, LAST
 from onebook.simulator.accounts.kraken.facts import SPOT, BookedRow, SpotTrade
 from onebook.simulator.accounts.kraken.generator import FUTURES_KINDS, ONCE, PLAN
 from onebook.simulator.accounts.kraken.names import (

@@ -15,7 +15,7 @@ from onebook.model import Instrument
 LATE_MAX: Final = 1_000
 REQUESTS_MAX: Final = 1_000  # unanswered requests that one connection remembers
 
-# Messages of exchanges about requests that come too fast, with "_" for " " too: Kraken, OKX 60014,
+# Messages of exchanges about too many requests, with "_" for " " too: Kraken, OKX 60014,
 # Bybit 10006, HTX ("429 too many request"), Crypto.com and Upbit (TOO_MANY_REQUESTS), others.
 RATE_LIMITS: Final = (
     "exceeded msg rate",

@@ -20,7 +20,7 @@ FORM_BYTES_MAX: Final = 1 << 16  # longer frames are not decoded for their form
 BINARY_BYTES: Final = 64  # of a binary frame, in an example
 MEMBERS_MAX: Final = 40
 DEPTH_MAX: Final = 6
-WORD_CHARACTERS_MIN: Final = 2  # a host or user name of one letter would hit ordinary text
+WORD_CHARACTERS_MIN: Final = 2  # a host or user name of one letter would match ordinary text
 
 # A short text that names a kind of frame, such as "welcome" or "SUBSCRIBE".
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z_. @*-]{0,39}")

@@ -115,7 +115,7 @@ class FindingKind(StrEnum):
 class LiveFinding(Struct, frozen=True):
     """A deviation from the connector's facts, or something an operator should know.
 
-    `symbol` is "" where it is about the whole exchange; `example` is a frame, redacted and cut.
+    `symbol` is "" if it concerns the whole exchange; `example` is a frame, redacted and cut.
     """
 
     kind: FindingKind

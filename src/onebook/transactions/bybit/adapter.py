@@ -277,6 +277,7 @@ class BybitReader:
                 unavailable_types=unavailable_types(granted_of(key)),
                 warnings=tuple(warnings_of(key)),
                 expires_at=expires_at(key, self._account.now_ms()),
+                may_withdraw=key["readOnly"] != 1 and WITHDRAWING in granted_of(key),
             )
         except (LookupError, TypeError, AttributeError):
             raise undocumented() from None

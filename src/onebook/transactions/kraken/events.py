@@ -73,6 +73,7 @@ from onebook.transactions.record import (
 
 JOIN_MS: Final = 10_000  # rows of a trade are milliseconds apart, those of an adjustment seconds
 EXCHANGES: Final = frozenset({TRADE, CONVERSION})
+TRADED: Final = frozenset({"trade", "margin", "settled"})  # `refid` is the id of a trade
 EXCHANGED: Final = frozenset({"nfttrade", "settled"})  # if they have two rows
 DIRECTIONS: Final = {"buy": Direction.IN, "sell": Direction.OUT}
 
@@ -102,7 +103,9 @@ def group_key(entry: LedgerRow) -> str:
         return f"earn:{entry.refid}:{entry.currency}"
     if kind == "adjustment":  # each side of a migration has a refid of its own
         return kind
-    if kind != "trade" and meaning_of(kind, entry.subtype, incoming=True) is CONVERSION:
+    if kind in TRADED:
+        return f"trade:{entry.refid}"
+    if meaning_of(kind, entry.subtype, incoming=True) is CONVERSION:
         return f"convert:{entry.refid}"
     return f"{kind}:{entry.refid}"
 
@@ -111,6 +114,8 @@ def records_of(
     group: Sequence[LedgerRow], context: RowContext, details: GroupDetails = NO_DETAILS
 ) -> list[Record]:
     """The rows of one group as records: its events, and a line for each row."""
+    # Rows of one time come in any order, and the records may not depend on it.
+    group = sorted(group, key=lambda entry: (-entry.at_ms, entry.id))
     records: list[Record] = []
     booked: dict[str, Record] = {}
     for record, entries in events_of(group, context, details):
@@ -132,6 +137,9 @@ def events_of(
 ) -> list[Event]:
     """The events of one group of rows."""
     first = group[0]
+    if first.type in TRADED and any(entry.type != first.type for entry in group):
+        parts = [[e for e in group if e.type == kind] for kind in sorted(TRADED)]
+        return [event for part in parts if part for event in events_of(part, context, details)]
     if first.type in FUNDS:
         return funds(group, context, details)
     meaning = meaning_of(first.type, first.subtype, incoming=first.incoming)
@@ -287,17 +295,18 @@ def _exchanged(
 ) -> Record:
     first, traded = entries[0], meaning is TRADE
     side = _side(sent, received, trade, context) if traded else None
+    coins = (sent.currency if sent else None, received.currency if received else None)
     pattern = _exchange_pattern(
         context.environment,
         meaning,
         first.native_type,
         first.wallet,
-        sent.currency if sent else None,
-        received.currency if received else None,
+        *coins,
+        _market(*coins, side, trade, context) if side else None,
         side,
         traded and trade is None,
     )
-    fees = fees_of(entries, meaning.fee)
+    fees = fees_of(entries, meaning.fee, credits_pay=True)
     price, quantity, value = _priced(trade, sent, received, side)
     main = sent if side == "sell" or received is None else received
     record = replace(
@@ -329,13 +338,11 @@ def _exchange_pattern(
     wallet: str,
     sent: str | None,
     received: str | None,
+    market: TradedMarket | None,
     side: str | None,
     unlisted: bool,
 ) -> Record:
-    market, incomplete = None, ("price",) * unlisted
-    if side is not None and sent and received:
-        base, quote = (received, sent) if side == "buy" else (sent, received)
-        market = TradedMarket(f"{base}/{quote}", "spot", None, base, quote, None, None)
+    incomplete = ("price",) * unlisted
     incomplete += ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
     return replace(
         pattern_of(environment, meaning, native_type),
@@ -348,6 +355,25 @@ def _exchange_pattern(
         quantity_unit="base" if market else None,
         incomplete=incomplete,
     )
+
+
+def _market(
+    sent: str | None, received: str | None, side: str, trade: Row | None, context: RowContext
+) -> TradedMarket | None:
+    """What was traded: by both legs, or where one was too small to be booked by the pair."""
+    base, quote = (received, sent) if side == "buy" else (sent, received)
+    if trade is not None and (base is None or quote is None):
+        pair = context.markets.find("spot", text(trade, "pair") or "")
+        base, quote = base or pair.base, quote or pair.quote
+    if base is None or quote is None:
+        return None
+    return spot_market(base, quote)
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def spot_market(base: str, quote: str) -> TradedMarket:
+    """A market of the spot exchange."""
+    return TradedMarket(f"{base}/{quote}", "spot", None, base, quote, None, None)
 
 
 def _direction(sent: str | None, received: str | None) -> Direction:
@@ -378,13 +404,14 @@ def _priced(
     """Price, quantity and value: of the list of trades, else of the legs, whose quotient is not
     the price to its last digit.
     """
-    if trade is not None:
-        price, quantity, value = canonicals(trade.get("price"), trade.get("vol"), trade.get("cost"))
-        return price, quantity, value
-    if side is None or sent is None or received is None:
-        return None, None, None
-    base, quote = (received, sent) if side == "buy" else (sent, received)
-    return None, base.unsigned, quote.unsigned
+    quantity, value = None, None
+    if side is not None and sent is not None and received is not None:
+        base, quote = (received, sent) if side == "buy" else (sent, received)
+        quantity, value = base.unsigned, quote.unsigned
+    if trade is None:
+        return None, quantity, value
+    price, listed, cost = canonicals(trade.get("price"), trade.get("vol"), trade.get("cost"))
+    return price, listed or quantity, cost or value
 
 
 def _words(

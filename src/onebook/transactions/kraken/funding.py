@@ -134,7 +134,7 @@ def funds(
 def _booked(entry: LedgerRow, context: RowContext, details: FundDetails) -> Record:
     """A deposit or withdrawal that the ledger has."""
     listed, returned = details.listed, details.returned
-    status = _status(entry, listed, returned)
+    status = _status(entry, returned)
     meaning = meaning_of(entry.type, "", incoming=entry.incoming)
     fees = fees_of((entry,), meaning.fee) if status.moves else ()
     amount = unsigned(entry.amount)
@@ -159,15 +159,14 @@ def _booked(entry: LedgerRow, context: RowContext, details: FundDetails) -> Reco
     )
 
 
-def _status(entry: LedgerRow, listed: Row | None, returned: LedgerRow | None) -> Status:
-    """The status of what the ledger has: booked, so a deposit is credited."""
-    if returned is not None:
-        return Status.REVERSED if entry.type == DEPOSIT else Status.FAILED
-    if listed is None or entry.type == DEPOSIT:
+def _status(entry: LedgerRow, returned: LedgerRow | None) -> Status:
+    """The status of what the ledger has booked: it left or came, whatever a list says of it.
+
+    A withdrawal leaves the balance when it is requested; `native_status` says how far it has come.
+    """
+    if returned is None:
         return Status.COMPLETED
-    # A withdrawal leaves the balance when it is requested; one that failed is yet to come back.
-    found = STATUSES.get(text(listed, "status") or "", Status.UNKNOWN)
-    return Status.PENDING if found is Status.FAILED else found
+    return Status.REVERSED if entry.type == DEPOSIT else Status.FAILED
 
 
 def _given_back(entry: LedgerRow, context: RowContext) -> Record:

@@ -19,11 +19,22 @@ PAIRS: Final = "/0/public/AssetPairs"
 
 
 async def pairs(ask: Ask, category: str) -> AsyncGenerator[list[InstrumentRow]]:
-    """Every pair that is traded now, in one page."""
-    yield list((await ask(Call(PAIRS))).value.values())
+    """Every pair that is traded now, by our symbol and by each of Kraken's names of it."""
+    found = (await ask(Call(PAIRS))).value
+    yield [
+        row | {"symbol": name}
+        for native, row in found.items()
+        for name in (symbol_of(row), native, row["altname"])
+    ]
+
+
+def symbol_of(row: InstrumentRow) -> str:
+    """Our symbol of a pair."""
+    return f"{asset_of(row['base']).currency}/{asset_of(row['quote']).currency}"
 
 
 def listed(category: str, row: InstrumentRow) -> TradedMarket:
     """A pair as a market."""
     base, quote = asset_of(row["base"]).currency, asset_of(row["quote"]).currency
-    return TradedMarket(f"{base}/{quote}", category, None, base, quote, None, None)
+    symbol = row.get("symbol") or symbol_of(row)
+    return TradedMarket(symbol, category, None, base, quote, None, None)

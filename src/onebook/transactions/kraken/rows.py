@@ -6,20 +6,21 @@ https://docs.kraken.com/api-reference/account-data/get-ledgers-info
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
-from onebook.core import canonicals, record_id, show
+from onebook.core import canonicals, iso, record_id, show
 from onebook.transactions.decimals import subtract
 from onebook.transactions.kraken.assets import CREDITS, asset_of
 from onebook.transactions.kraken.words import TITLES, UNIFIED, Meaning
 from onebook.transactions.mapping import PATTERNS_MAX, Row, require
 from onebook.transactions.markets import Markets
-from onebook.transactions.record import Description, Fee, Holder, Ids, Record
+from onebook.transactions.record import Description, Fee, Holder, Ids, Record, Status
 
 EXCHANGE: Final = "kraken"
 TOKENIZED: Final = "tokenized_asset"
@@ -135,6 +136,28 @@ def time_ms(value: Any) -> int:
     return found
 
 
+def unreadable_row(row_id: str, row: Any, context: RowContext, kind: str, at_ms: int) -> Record:
+    """A record of a row that the mapping cannot read, at its own time or at that of the others.
+
+    Its id is made of all that it says, so equal rows are one record.
+    """
+    with suppress(LookupError, TypeError, ValueError, ArithmeticError):
+        at_ms = time_ms(row["time"])
+    text = json.encode((row_id, row), order="sorted").decode()
+    return replace(
+        BLANK,
+        transactionId=make_id(context, "unreadable", text),
+        timestamp=at_ms,
+        description=Description("Kraken Record", "This record could not be read."),
+        datetime=iso(at_ms),
+        environment=context.environment,
+        type=kind,
+        status=Status.UNKNOWN,
+        ids=Ids(native=row_id or None),
+        incomplete=("timestamp", "amount"),
+    )
+
+
 def make_id(context: RowContext, source: str, native_key: str) -> str:
     """The id of a Kraken event."""
     return record_id(EXCHANGE, context.environment, source, native_key)
@@ -177,12 +200,18 @@ def holder_of(wallet: str) -> Holder:
     return Holder(wallet, None)
 
 
-def fees_of(entries: Iterable[LedgerRow], kind: str) -> tuple[Fee, ...]:
-    """The fees of some rows; credits that paid for them are a fee in credits."""
+def fees_of(
+    entries: Iterable[LedgerRow], kind: str, *, credits_pay: bool = False
+) -> tuple[Fee, ...]:
+    """The fees of some rows.
+
+    Args:
+        credits_pay: Whether credits that left are a fee too, as in a trade.
+    """
     fees = []
     for entry in entries:
         charged = entry.fee
-        if entry.currency == CREDITS and entry.amount != "0":
+        if credits_pay and entry.currency == CREDITS and entry.amount != "0":
             charged = show(subtract(Decimal(entry.fee), Decimal(entry.amount)))
         if charged != "0":
             fees.append(Fee(entry.currency, charged, None, kind, "fee"))

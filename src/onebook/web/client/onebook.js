@@ -1031,8 +1031,9 @@ export class Onebook {
   }
 
   /** Whether the exchange accepts the operator's credentials. */
-  async validateCredentials(exchange, { testnet = false } = {}) {
-    return camelCasedThrough(await this.#request("POST", "/transactions/validate-credentials", { exchange, testnet }, true));
+  async validateCredentials(exchange, { testnet = false, demo = false } = {}) {
+    const asked = demo ? { exchange, testnet, demo } : { exchange, testnet };
+    return camelCasedThrough(await this.#request("POST", "/transactions/validate-credentials", asked, true));
   }
 
   /** Yield all records of an exchange account, newest first, over as many pages as needed. */

@@ -1,17 +1,21 @@
 """The simulated Kraken account: rows in any order and range, balances, what really happened.
 
-The history is generated once from its beginning to learn where each block begins and what is in
-it; its rows are generated again when they are read, some blocks at a time. Live events, which tests
-add, make a last block that stays in memory.
+`select` pages and counts as Kraken's lists do, `happen` adds live events.
 """
 
-from bisect import bisect_left, bisect_right
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from functools import cache
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from onebook.simulator.accounts.blocks import (
+    FIRST,
+    LAST,
+    Acts,
+    BlockHistory,
+    Place,
+)
 from onebook.simulator.accounts.kraken.derivatives import DerivativesTrading
 from onebook.simulator.accounts.kraken.facts import (
     SPOT,
@@ -25,24 +29,16 @@ from onebook.simulator.accounts.kraken.facts import (
 )
 from onebook.simulator.accounts.kraken.funds import FundMovements
 from onebook.simulator.accounts.kraken.generator import (
-    BLOCK_STEPS,
     ROWS_A_PLAN,
     ROWS_A_STEP,
-    TABLES,
     AccountState,
-    Acts,
     Block,
     BlockBooks,
     planned,
     run_block,
-    run_pending,
 )
 from onebook.simulator.accounts.kraken.names import MS_TICKS
 from onebook.simulator.accounts.kraken.trading import SpotTrading
-
-BLOCKS_KEPT: Final = 6
-Place = tuple[float, float]  # time and number of a row
-FIRST, LAST = (-1.0, -1.0), (float("inf"), float("inf"))
 
 
 def all_acts(books: BlockBooks) -> Acts:
@@ -73,14 +69,6 @@ def _pair(kind: str, asset: str) -> tuple[str, str]:
     return kind, asset
 
 
-class BlockExtent(NamedTuple):
-    """The first and last place of a table in a block, and how many rows have each label."""
-
-    first: Place
-    last: Place
-    labels: Counter[Hashable]
-
-
 class RowSelection(NamedTuple):
     """The rows of a page, and how many rows the whole query has."""
 
@@ -88,7 +76,7 @@ class RowSelection(NamedTuple):
     total: int
 
 
-class KrakenAccount:
+class KrakenAccount(BlockHistory[AccountState, Block]):
     """A generated account.
 
     Args:
@@ -96,44 +84,24 @@ class KrakenAccount:
     """
 
     def __init__(self, history: KrakenHistory) -> None:
+        self._plan = planned(history)
+        ordered = history.rows - len(self._plan) * ROWS_A_PLAN
+        super().__init__(Block, AccountState(), max(1, round(ordered / ROWS_A_STEP)))
         self.history = history
         self.until = history.to_ms * MS_TICKS  # the time of the newest thing that happened
         self.movements: list[Movement] = []
         self.closed: dict[int, ClosedPosition] = {}
-        self._starts: list[AccountState] = []
-        self._extents: dict[str, list[BlockExtent | None]] = {name: [] for name in TABLES}
-        self._blocks: OrderedDict[int, Block] = OrderedDict()
-        self._head: Block | None = None
-        self._plan = planned(history)
-        ordered = history.rows - len(self._plan) * ROWS_A_PLAN
-        self._steps = max(1, round(ordered / ROWS_A_STEP))
-        self.state = AccountState()
-        self._last = self.state  # before the live events
-        for index in range(-(-self._steps // BLOCK_STEPS)):
-            self._starts.append(self.state.copy())
-            self._add(self._run(self.state, index))
+        self._generate_all()
 
-    def _run(self, state: AccountState, index: int) -> Block:
+    def _generate(self, state: AccountState, index: int) -> Block:
         return run_block(self.history, state, index, all_acts, self._plan, steps=self._steps)
 
-    def _add(self, block: Block) -> None:
+    def _collect(self, block: Block) -> None:
         self.movements += block.movements
         self.closed |= {each.trade: each for each in block.closed}
-        for name in TABLES:
-            self._extents[name].append(_extent(name, block.table(name)))
 
-    def _block(self, index: int) -> Block:
-        if index == len(self._starts):
-            assert self._head is not None
-            return self._head
-        block = self._blocks.get(index)
-        if block is None:
-            block = self._run(self._starts[index].copy(), index)
-            self._blocks[index] = block
-            if len(self._blocks) > BLOCKS_KEPT:
-                self._blocks.popitem(last=False)
-        self._blocks.move_to_end(index)
-        return block
+    def _label(self, table: str, row: Any) -> Hashable:
+        return label_of(table, row)
 
     # Rows -----------------------------------------------------------------------------------
 
@@ -172,19 +140,6 @@ class KrakenAccount:
             count += len(found)
         return RowSelection(rows, count)
 
-    def _within(
-        self,
-        table: str,
-        index: int,
-        after: Place,
-        until: Place,
-        wanted: Callable[[Any], bool] | None,
-    ) -> list[Any]:
-        rows = self._block(index).table(table)
-        low = bisect_right(rows, after, key=_place)
-        found = rows[low : bisect_right(rows, until, key=_place)]
-        return [row for row in found if wanted is None or wanted(label_of(table, row))]
-
     def numbered(self, table: str, number: int) -> Any | None:
         """Return the row of a number; None if there is none."""
         for index, extent in enumerate(self._extents[table]):
@@ -202,22 +157,7 @@ class KrakenAccount:
 
     def log_place(self, number: int) -> Place:
         """Return the place of the last row of the futures log whose id is not above a number."""
-        place = FIRST
-        for index, extent in enumerate(self._extents["log"]):
-            if extent is None:
-                continue
-            if self._highest("log", index) < number:
-                place = extent.last
-                continue
-            rows = self._block(index).table("log")
-            below = bisect_right(rows, number, key=lambda row: row.seq)
-            return _place(rows[below - 1]) if below else place
-        return place
-
-    def rows(self, table: str) -> Iterator[Any]:
-        """Iterate over a whole table, oldest first."""
-        for index in range(len(self._extents[table])):
-            yield from self._block(index).table(table)
+        return self.place_at("log", number)
 
     def trade_shown(self, trade: SpotTrade) -> ClosedPosition | None:
         """Return how the position that a trade opened has ended."""
@@ -236,32 +176,21 @@ class KrakenAccount:
         place = (at_ms * MS_TICKS + MS_TICKS - 1, float("inf"))
         held: dict[tuple[str, str], int] = {}
         for table in ("ledger", "log"):
-            extents = self._extents[table]
-            index = bisect_left(
-                range(len(extents)), True, key=lambda n: self._starts_after(extents, n, place)
-            )
-            if not index:
+            start, rows = self._until(table, place)
+            if start is None:
                 continue
-            start = self._starts[index - 1] if index <= len(self._starts) else self._last
             spot = table == "ledger"
             held |= {key: n for key, n in _held(start).items() if (key[0] == SPOT) == spot}
-            for row in self._within(table, index - 1, FIRST, place, None):
+            for row in rows:
                 if spot:
                     held[SPOT, row.asset] = row.balance
                 elif row.asset != row.contract:
                     held[row.account, row.asset] = row.new
         return held
 
-    def _starts_after(self, extents: list[BlockExtent | None], index: int, place: Place) -> bool:
-        """Whether all rows from a block on are after a place."""
-        following = (extent for extent in extents[index:] if extent is not None)
-        return next(following, BlockExtent(LAST, LAST, Counter())).first > place
-
     def events(self) -> Iterator[AccountEvent]:
         """Iterate over everything that happened, in the order in which it was booked."""
-        for index in range(len(self._extents["ledger"])):
-            for done in self._block(index).done:
-                yield event_of(done)
+        return map(event_of, self._done())
 
     def ledger(self) -> Iterator[BookedRow]:
         """Iterate over the spot ledger, oldest first."""
@@ -275,40 +204,17 @@ class KrakenAccount:
         `kind` is a name in `generator.PLAN`, `order` or `futures step`; "" books only what is due,
         such as deposits that were confirmed meanwhile.
         """
-        if self._head is None:
-            self._last = self.state.copy()
-            self._head = Block()
-            for name in TABLES:
-                self._extents[name].append(None)
+        self._begin_live()
         block, at = Block(), max(self.until, at_ms * MS_TICKS)
         books = BlockBooks(self.history, self.state, block, Random(0))  # noqa: S311
         books.random.seed(f"live {self.history.seed} {books.number('live')}")
         acts = all_acts(books)
-        run_pending(self.state, self._plan, acts, until=at)
+        self.state.run_due(self._plan, acts, until=at)
         if kind:
             acts[kind](at)
-        block.sort()
         self.until = at
-        self.movements += block.movements
-        self.closed |= {each.trade: each for each in block.closed}
-        self._head.done += block.done
-        for name in TABLES:
-            rows = self._head.table(name)
-            rows += block.table(name)
-            rows.sort()
-            self._extents[name][-1] = _extent(name, rows)
+        self._append_live(block)
         return [event_of(done) for done in block.done]
-
-
-def _extent(table: str, rows: list[Any]) -> BlockExtent | None:
-    if not rows:
-        return None
-    labels = Counter(label_of(table, row) for row in rows)
-    return BlockExtent(_place(rows[0]), _place(rows[-1]), labels)
-
-
-def _place(row: Any) -> Place:
-    return row.time, row.seq
 
 
 def _total(labels: Counter[Hashable], wanted: Callable[[Any], bool] | None) -> int:

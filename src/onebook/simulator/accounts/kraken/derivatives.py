@@ -9,13 +9,14 @@ new balance = old balance + realised profit + realised funding - fee - liquidati
 from functools import partial
 from typing import Final
 
+from onebook.simulator.accounts.blocks import Acts
 from onebook.simulator.accounts.history import UNIT, product, quotient
 from onebook.simulator.accounts.kraken.facts import (
     FLEX_OPENED,
     FuturesFill,
     LoggedRow,
 )
-from onebook.simulator.accounts.kraken.generator import DAY_TICKS, Acts, BlockBooks
+from onebook.simulator.accounts.kraken.generator import DAY_TICKS, BlockBooks
 from onebook.simulator.accounts.kraken.names import (
     ASSETS,
     CONTRACTS,

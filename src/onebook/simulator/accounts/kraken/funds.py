@@ -8,9 +8,10 @@ Coins that are staked, or earn, are an asset id of their own, and move between i
 from functools import partial
 from typing import Final
 
+from onebook.simulator.accounts.blocks import Acts
 from onebook.simulator.accounts.history import UNIT
 from onebook.simulator.accounts.kraken.facts import FLEX_OPENED, REFIDS_CHANGED, BookedRow, Movement
-from onebook.simulator.accounts.kraken.generator import DAY_TICKS, Acts, BlockBooks
+from onebook.simulator.accounts.kraken.generator import DAY_TICKS, BlockBooks
 from onebook.simulator.accounts.kraken.names import (
     ASSETS,
     HOUR_TICKS,

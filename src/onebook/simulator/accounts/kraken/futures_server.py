@@ -21,8 +21,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from onebook.simulator.accounts.admission import AccountFaults, DecayingCounter, wall_ms
+from onebook.simulator.accounts.blocks import FIRST, LAST
 from onebook.simulator.accounts.kraken import rows
-from onebook.simulator.accounts.kraken.account import FIRST, LAST, KrakenAccount
+from onebook.simulator.accounts.kraken.account import KrakenAccount
 from onebook.simulator.accounts.kraken.keys import FuturesGate, KrakenRefused, SimulatedFuturesKey
 from onebook.simulator.accounts.kraken.names import CONTRACTS, MS_TICKS
 from onebook.simulator.accounts.kraken.server import GATEWAY_PAGE, JSON

@@ -1,18 +1,23 @@
-"""Generates the history of a Kraken account in blocks, each of which can be generated again.
+"""Generates the history of a Kraken account: what happens how often, and how it is booked.
 
-An account is a sequence of steps, a block some hundred of them. A block begins with the state that
-the one before left and draws from its own random numbers, so that a state (some kilobytes) is all
-that is kept of a block whose rows are not read. What happens seldom is planned over the whole
-history by `PLAN`; what follows later from something (a reversal, a rollover, the end of a
-position) is pending in the state.
+Three of four steps are an order; what happens seldom is planned over the whole history by `PLAN`.
 """
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from onebook.simulator.accounts.blocks import (
+    BLOCK_STEPS,
+    Acts,
+    HistoryState,
+    Pending,
+    Planned,
+    RowBlock,
+    planned_events,
+    step_times,
+)
 from onebook.simulator.accounts.kraken.facts import (
     FLEX_OPENED,
     SEVEN_DECIMALS,
@@ -37,25 +42,9 @@ from onebook.simulator.accounts.kraken.names import (
     ticks_of,
 )
 
-BLOCK_STEPS: Final = 800  # of a block
 ROWS_A_STEP, ROWS_A_PLAN = 2.33, 1.6  # ledger rows of a step and of a planned event, on average
-FOREVER: Final = ticks_of("2100-01-01")
 DAY_TICKS: Final = 24 * HOUR_TICKS
 TABLES: Final = ("ledger", "trades", "orders", "log", "fills")
-
-Pending = tuple[int, int, str, tuple[Any, ...]]
-
-
-class Planned(NamedTuple):
-    """How often something happens: at least, for each thousand ledger rows, and at most."""
-
-    kind: str
-    least: int
-    rate: float = 0.0
-    most: int = 1_000
-    since: int = 0
-    until: int = FOREVER
-
 
 _XSTOCKS, _NFTS, _AUTO = ticks_of("2025-07-01"), ticks_of("2022-11-15"), ticks_of("2025-02-01")
 PLAN: Final = (
@@ -124,12 +113,11 @@ def planned(history: KrakenHistory) -> list[Pending]:
     start, end = history.from_ms * MS_TICKS, history.to_ms * MS_TICKS
     random = Random(f"plan {history.seed}")  # noqa: S311  # a simulation
     work: list[Pending] = [(start, 0, "opening", ())]
-    for each in PLAN:
-        low, high = max(start + 2 * HOUR_TICKS, each.since), min(end - 2 * HOUR_TICKS, each.until)
-        if low >= high or (each.kind in FUTURES_KINDS and not history.futures):
-            continue
-        count = max(each.least, min(each.most, round(each.rate * history.rows / 1_000)))
-        work += [(random.randrange(low, high), len(work) + n, each.kind, ()) for n in range(count)]
+    plan = [each for each in PLAN if history.futures or each.kind not in FUTURES_KINDS]
+    planned_events(
+        plan, work, random,
+        start=start + 2 * HOUR_TICKS, end=end - 2 * HOUR_TICKS, rows=history.rows,
+    )  # fmt: skip
     for kind, at in ONCE.items():
         if start + DAY_TICKS < at < end - DAY_TICKS:
             work.append((at, len(work), kind, ()))
@@ -137,33 +125,25 @@ def planned(history: KrakenHistory) -> list[Pending]:
 
 
 @dataclass
-class AccountState:
-    """All that a block needs of those before it; its values are immutable."""
+class AccountState(HistoryState):
+    """All that a block needs of those before it."""
 
     held: dict[str, int] = field(default_factory=dict)
     wallets: dict[tuple[str, str], int] = field(default_factory=dict)
     entries: dict[str, int] = field(default_factory=dict)  # entry values of futures positions
     margin: dict[int, SpotTrade] = field(default_factory=dict)  # open positions by trade
     positions: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and funding, open
-    numbers: dict[str, int] = field(default_factory=dict)
-    pending: list[Pending] = field(default_factory=list)
-    planned: int = 0  # how many of the planned events have happened
     floor: int = 0  # no later row is older
     log_floor: int = 0
 
-    def copy(self) -> "AccountState":
-        """Return a state that changes apart from this one."""
-        return AccountState(
-            self.held.copy(), self.wallets.copy(), self.entries.copy(), self.margin.copy(),
-            self.positions.copy(), self.numbers.copy(), self.pending.copy(),
-            self.planned, self.floor, self.log_floor,
-        )  # fmt: skip
 
+class Block(RowBlock):
+    """The rows of some steps."""
 
-class Block:
-    """The rows of some steps, each table by (time, seq)."""
+    tables = TABLES
 
     def __init__(self) -> None:
+        super().__init__()
         self.ledger: list[BookedRow] = []
         self.trades: list[SpotTrade] = []
         self.orders: list[SpotOrder] = []
@@ -171,17 +151,6 @@ class Block:
         self.fills: list[FuturesFill] = []
         self.movements: list[Movement] = []
         self.closed: list[ClosedPosition] = []
-        self.done: list[Done] = []
-
-    def table(self, name: str) -> list[Any]:
-        """Return the rows of one of `TABLES`."""
-        rows: list[Any] = getattr(self, name)
-        return rows
-
-    def sort(self) -> None:
-        """Put each table in its order."""
-        for name in TABLES:
-            self.table(name).sort()
 
 
 class BlockBooks:
@@ -199,9 +168,7 @@ class BlockBooks:
 
     def number(self, kind: str) -> int:
         """Return the next number of a kind."""
-        value = self.state.numbers.get(kind, 0) + 1
-        self.state.numbers[kind] = value
-        return value
+        return self.state.number(kind)
 
     def held(self, asset: str) -> int:
         """Return the balance of an asset id."""
@@ -209,7 +176,7 @@ class BlockBooks:
 
     def later(self, at: int, kind: str, *facts: Any) -> None:
         """Let something happen at a later time."""
-        heapq.heappush(self.state.pending, (at, 10**9 + self.number("pending"), kind, facts))
+        self.state.later(at, kind, *facts)
 
     def moment(self, at: int) -> int:
         """Return a time for a row, not before those of earlier blocks."""
@@ -266,9 +233,6 @@ class BlockBooks:
         self.block.done.append(Done(kind, reference, tuple(ledger), tuple(log)))
 
 
-Acts = dict[str, Callable[..., None]]
-
-
 def run_block(
     history: KrakenHistory,
     state: AccountState,
@@ -284,33 +248,11 @@ def run_block(
     books = BlockBooks(history, state, block, random)
     kinds = acts(books)
     start, end = history.from_ms * MS_TICKS, history.to_ms * MS_TICKS
-    span = end - start - HOUR_TICKS
-    first, last = index * BLOCK_STEPS, min(steps, (index + 1) * BLOCK_STEPS)
-    for step in range(first, last):
-        slot = start + HOUR_TICKS + span * step // steps
-        at = slot + random.randrange(max(1, span // steps))
-        run_pending(state, plan, kinds, until=at)
+    for at in step_times(random, index, steps, start=start + HOUR_TICKS, end=end):
+        state.run_due(plan, kinds, until=at)
         futures = history.futures and random.random() < 0.25
         kinds["futures step" if futures else "order"](at)
-    if last == steps:
-        run_pending(state, plan, kinds, until=end)
+    if steps <= (index + 1) * BLOCK_STEPS:
+        state.run_due(plan, kinds, until=end)
     block.sort()
     return block
-
-
-def run_pending(state: AccountState, plan: list[Pending], kinds: Acts, *, until: int) -> None:
-    """Let everything happen that is planned or pending until a time, in its order."""
-    while True:
-        due = state.pending[0] if state.pending else None
-        next_planned = plan[state.planned] if state.planned < len(plan) else None
-        if next_planned is not None and (due is None or next_planned < due):
-            if next_planned[0] > until:
-                return
-            state.planned += 1
-            due = next_planned
-        elif due is None or due[0] > until:
-            return
-        else:
-            heapq.heappop(state.pending)
-        at, _, kind, facts = due
-        kinds[kind](at, *facts)

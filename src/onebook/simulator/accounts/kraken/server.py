@@ -20,9 +20,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from onebook.simulator.accounts.admission import AccountFaults, DecayingCounter, wall_ms
+from onebook.simulator.accounts.blocks import FIRST, LAST, Place
 from onebook.simulator.accounts.history import UNIT
 from onebook.simulator.accounts.kraken import rows
-from onebook.simulator.accounts.kraken.account import FIRST, LAST, KrakenAccount, Place
+from onebook.simulator.accounts.kraken.account import KrakenAccount
 from onebook.simulator.accounts.kraken.exports import REPORTS_MAX, ExportJob
 from onebook.simulator.accounts.kraken.facts import SpotTrade
 from onebook.simulator.accounts.kraken.keys import (

@@ -8,6 +8,7 @@ button does (spend and receive) is in no list of trades.
 
 from typing import Final
 
+from onebook.simulator.accounts.blocks import Acts
 from onebook.simulator.accounts.history import UNIT, product, quotient
 from onebook.simulator.accounts.kraken.facts import (
     SEVEN_DECIMALS,
@@ -17,7 +18,7 @@ from onebook.simulator.accounts.kraken.facts import (
     SpotOrder,
     SpotTrade,
 )
-from onebook.simulator.accounts.kraken.generator import Acts, BlockBooks
+from onebook.simulator.accounts.kraken.generator import BlockBooks
 from onebook.simulator.accounts.kraken.names import (
     ASSETS,
     HOUR_TICKS,
