@@ -40,8 +40,8 @@ MUTATIONS: Final = {
     # Books and feeds
     "frame_bytes": Mutation(
         "613c6d2",
-        "self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)",
-        "self.bytes_max = settings.frame_bytes_max",
+        "self.bytes_max = max(limits.frame_bytes_max, exchange.frame_bytes)",
+        "self.bytes_max = limits.frame_bytes_max",
         "test_the_longest_snapshot_of_coinbase_is_a_live_book_by_default",
     ),
     "late_frame_of_a_removed_book": Mutation(
@@ -118,7 +118,7 @@ MUTATIONS: Final = {
     ),
     "offline_while_lost": Mutation(
         "b3b5bda",
-        'self.stats[instrument.exchange].trouble = ""  # no connection is wanted any more',
+        'self.stats[instrument.exchange].trouble = ""  # no connection is needed any more',
         "pass",
         "test_an_exchange_without_a_wanted_book_is_in_no_trouble",
     ),

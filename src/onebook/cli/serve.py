@@ -11,7 +11,7 @@ from onebook.cli.common import reported, run
 from onebook.cli.operator import ConfigFile
 from onebook.ops import preflight
 
-EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor beside it
+EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor to the usage file
 
 
 @reported
@@ -64,8 +64,9 @@ def serve_command(
         return
     if worker_restarts is not None:
         metrics.WORKER_RESTARTS.inc(worker_restarts)
-    announce = None if worker_restarts is None else _announce
-    if run(app.serve(wanted, on_listening=announce, reread=read)):
+    worker = worker_restarts is not None  # of `node.workers`: its gateways share one port
+    announce = _announce if worker else None
+    if run(app.serve(wanted, port_shared=worker, on_listening=announce, reread=read)):
         raise typer.Exit(EXIT_USAGE_LOST)
 
 

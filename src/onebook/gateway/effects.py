@@ -6,9 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from onebook.accounts import Key
-from onebook.config import GatewaySettings
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.commands import CommandRefused, Id
+from onebook.gateway.limits import AUTHENTICATION_TIMEOUT_S
 from onebook.gateway.messages import encode_refusal
 from onebook.streams import StreamKey
 
@@ -39,7 +39,7 @@ class VerifyKey(Struct, frozen=True):
 class OpenView(Struct, frozen=True):
     """Subscribe to a stream; it replaces `previous`, the stream of that view until now.
 
-    Here and below, `view` is the client's name of the view, None for the one without a name.
+    Here and below, `view` is the client's name of the view, None for the unnamed view.
     """
 
     key: StreamKey
@@ -141,12 +141,11 @@ def attempts_limit(
     return ending(CloseCode.FLOOD, refusal.error, payload)
 
 
-def authentication_timeout(settings: GatewaySettings, *, now: MessageTime) -> Effects:
+def authentication_timeout(*, now: MessageTime) -> Effects:
     """No key arrived within the authentication timeout."""
-    seconds = settings.authentication_timeout_s
     refusal = CommandRefused(
         "authentication_required",
-        f"No authenticate message came within {seconds:g} seconds.",
+        f"No authenticate message arrived within {AUTHENTICATION_TIMEOUT_S:g} seconds.",
         code=CloseCode.AUTHENTICATION_TIMEOUT,
     )
     payload = encode_refusal(refusal, None, now.wall_us)

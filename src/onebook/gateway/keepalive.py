@@ -1,6 +1,6 @@
-"""Keepalive of one connection: pings that must be answered, and the progress of a slow consumer.
+"""Keepalive of one connection: pings, and the progress of a slow consumer.
 
-No I/O and no clock: the connection sends the pings and closes when one is unanswered.
+No I/O and no clock: the connection sends the pings and closes if one is not answered.
 """
 
 import random
@@ -8,6 +8,7 @@ import struct
 from typing import Final
 
 from onebook.config import GatewaySettings
+from onebook.gateway.limits import SLOW_TIMEOUT_S
 
 NEVER: Final = float("inf")
 
@@ -23,7 +24,7 @@ class Keepalive:
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._unread_bytes = 0  # the write buffer of a slow consumer when it last read something
-        self.progress_at = 0.0  # when that was
+        self.progress_at = 0.0  # time of that read
         self.due_s = NEVER  # the next ping
         self.ping_at = 0.0  # when the unanswered ping was sent; 0 without one
         self.latency_ms = 0.0  # the last round trip
@@ -65,16 +66,16 @@ class Keepalive:
         self.ping_at = 0.0
 
     def stalled(self, unread_bytes: int, now_s: float) -> bool:
-        """Whether a slow consumer has read nothing for `slow_timeout_s`."""
+        """Whether a slow consumer has read nothing for `SLOW_TIMEOUT_S`."""
         if unread_bytes < self._unread_bytes:
             self._unread_bytes, self.progress_at = unread_bytes, now_s
             return False
-        return now_s - self.progress_at >= self._settings.slow_timeout_s
+        return now_s - self.progress_at >= SLOW_TIMEOUT_S
 
     @property
     def stalled_at_s(self) -> float:
         """When a slow consumer will count as stalled unless it reads."""
-        return self.progress_at + self._settings.slow_timeout_s
+        return self.progress_at + SLOW_TIMEOUT_S
 
 
 def _payload(now_s: float) -> bytes:

@@ -16,7 +16,7 @@ from onebook.config import StreamSettings
 from onebook.model import Health
 from onebook.streams.identity import CONFLICT, IdentityLimits, pooled, review, review_twins
 
-CHECK_S: Final = 1.0  # how often a symbol is checked
+CHECK_S: Final = 1.0  # interval between checks of a symbol
 SYMBOLS_PER_TURN_MAX: Final = 8  # then yield to the event loop ...
 TURN_S: Final = 0.005  # ... for this time
 
@@ -29,7 +29,7 @@ class IdentityGuard:
     Args:
         books: The guard subscribes to their health.
         clock: Time and timers.
-        settings: The limits of deviation.
+        settings: The limit of deviation.
         on_status: Called with each book whose health or mark changed.
     """
 
@@ -43,9 +43,7 @@ class IdentityGuard:
     ) -> None:
         self._books = books
         self._clock = clock
-        self._limits = IdentityLimits(
-            Decimal(str(settings.identity_deviation_max)), settings.identity_recovery_s
-        )
+        self.limits = IdentityLimits(Decimal(str(settings.identity_deviation_max)))
         self._on_status = on_status
         self._due: deque[tuple[float, str]] = deque()  # the earliest first
         self._watched: set[str] = set()
@@ -111,7 +109,7 @@ class IdentityGuard:
             for book in self._books.of(each)
             if book.instrument.exchange in names
         ]
-        marked = review(books, self._limits, now)
+        marked = review(books, self.limits, now)
         changed = list(dict.fromkeys([*marked, *review_twins([*books, *others], now)]))
         for book in changed:
             _report(book)
@@ -119,11 +117,11 @@ class IdentityGuard:
 
 
 def _report(book: LiveBook) -> None:
-    """Log what changed and count quarantines."""
+    """Log a changed mark and count conflicts."""
     name, symbol, mark = book.instrument.exchange, book.instrument.symbol, book.mark
     if mark is None:
-        log.info("%s: identity of %s confirmed again.", name, symbol)
+        log.info("%s: the identity of %s is confirmed again.", name, symbol)
         return
-    log.warning("%s: %s has the mark %s: %s.", name, symbol, mark.reason, mark.detail)
+    log.warning("%s: %s is marked %s: %s.", name, symbol, mark.reason, mark.detail)
     if mark.reason is CONFLICT:
         metrics.BOOK_INVALIDATIONS.labels(name, CONFLICT).inc()

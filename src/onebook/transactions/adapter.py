@@ -7,7 +7,7 @@ coverage once for all exchanges.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ class FailureReason(StrEnum):
     CIRCUIT_OPEN = "circuit_open"
     NO_CREDENTIALS = "no_credentials"
     NOT_OFFERED = "not_offered"  # this kind of account has no such path
+    NOT_OPENED = "product_not_opened"  # the account never used the product: nothing is missing
     LOCATION_REFUSED = "location_refused"
 
 
@@ -47,7 +48,7 @@ class SourceFailed(Exception):
         reason: FailureReason,
         message: str,
         *,
-        exchange_code: int | None = None,
+        exchange_code: int | str | None = None,
         retryable: bool = False,
         fatal: bool = False,
         retry_after_s: float | None = None,
@@ -86,7 +87,7 @@ class ErrorEntry(Struct, frozen=True):
     transaction_type: str
     error: str
     message: str
-    exchange_code: int | None
+    exchange_code: int | str | None
     retryable: bool
 
 
@@ -189,6 +190,7 @@ class Environment(StrEnum):
 
     MAINNET = "mainnet"
     TESTNET = "testnet"
+    DEMO = "demo"  # play money, on the live exchange's hosts
 
 
 class CredentialField(Struct, frozen=True):
@@ -198,16 +200,24 @@ class CredentialField(Struct, frozen=True):
         name: `api_key`, `secret`, or the exchange's own, such as `passphrase`.
         label: Its name in prompts.
         from_file: Whether it may be the content of a key file.
+        optional: Whether it may be empty, such as a second key for another product.
+        secret: Whether it is hidden in prompts and outputs.
+        choices: The only values that it may have; any if empty.
     """
 
     name: str
     label: str
     from_file: bool = False
+    optional: bool = False
+    secret: bool = True
+    choices: tuple[str, ...] = ()
 
 
 KEY_FIELD: Final = CredentialField("api_key", "API key")
 SECRET_FIELD: Final = CredentialField("secret", "API secret")
 PASSPHRASE_FIELD: Final = CredentialField("passphrase", "API passphrase")
+# Where the host depends on the region in which the account was opened; `check` can find it.
+HOST_FIELD: Final = CredentialField("host", "Region", optional=True, secret=False)
 
 
 class AdapterEntry(Struct, frozen=True):
@@ -220,10 +230,11 @@ class AdapterEntry(Struct, frozen=True):
         words: Every accepted word, its own or unified, and the sources that serve it.
         default: The words of a request without any: every type but `ledger`, the
             second view of events, and `holdings`, which are no events.
-        urls: The base URL of each environment that it has.
+        hosts: The base URL of each host by its name, by environment; the first is the default.
         books: How it books events, for proofs.
         singular: The documented singular name of its types, where it is not the type itself.
         fields: The fields of its credentials; `api_key` and `secret` always.
+        advice: Which permissions the operator should give the key, a sentence or two.
     """
 
     name: str
@@ -231,19 +242,21 @@ class AdapterEntry(Struct, frozen=True):
     types: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
     default: tuple[str, ...]
-    urls: Mapping[Environment, str]
+    hosts: Mapping[Environment, Mapping[str, str]]
     books: Bookkeeping = Bookkeeping()
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
+    advice: str = ""
 
     def body(self) -> dict[str, Any]:
         """The documented entry of the list of exchanges."""
-        return {
+        demo = {"demo_available": True} if Environment.DEMO in self.hosts else {}
+        return demo | {
             "exchange_name": self.name,
             "display_name": self.display,
             "supported_transaction_types": list(self.types),
             "requires_passphrase": self.requires_passphrase,
-            "testnet_available": Environment.TESTNET in self.urls,
+            "testnet_available": Environment.TESTNET in self.hosts,
             "documentation_url": f"/docs#tag-{self.name}",
         }
 
@@ -284,6 +297,18 @@ class Source(Struct, frozen=True, kw_only=True):
             row there is, whatever the window.
         cursor_lasts: Whether a cursor may be used in a later request of ours: then the cursor that
             we give out carries it, and no page before it is asked for again. Newest first only.
+        needs: The credential field without which it is not read, such as a second key.
+        sized: Whether a query takes a page size.
+        walk: Sources with one walk are views of one query whose rows are of several types: it is
+            read once, and records of types that were not requested are dropped. They differ in
+            nothing but name and type.
+        join_ms: Rows of one event lie within so many ms, on any pages: pages give them as
+            `EventRow`, and `JoiningReader.join` makes records of them. 0: each row is an event.
+        joint: Sources with one joint are joined with each other; they have one `join_ms`.
+        branched: Whether it is a query for each of several names that are found at run time, such
+            as wallets or symbols; see `BranchingReader`. Each is walked by itself.
+        branch: The name of such a query.
+        views: The types that are requested of its walk; set when it is read.
     """
 
     name: str
@@ -300,6 +325,19 @@ class Source(Struct, frozen=True, kw_only=True):
     oldest_first: bool = False
     ranged: bool = True
     cursor_lasts: bool = False
+    needs: str = ""
+    sized: bool = True
+    walk: str = ""
+    join_ms: int = 0
+    joint: str = ""
+    branched: bool = False
+    branch: str = ""
+    views: tuple[str, ...] = ()
+
+    @property
+    def query(self) -> str:
+        """The name of the query that is read for it: its walk, else its own."""
+        return self.walk or self.name
 
 
 class Window(NamedTuple):
@@ -313,16 +351,37 @@ class Window(NamedTuple):
 SNAPSHOT: Final = Window(0, 0, 0)
 
 
+class EventRow(Struct, frozen=True, gc=False):
+    """A row that may be one of several of one event.
+
+    Args:
+        key: Rows with an equal key within `Source.join_ms` are one event.
+        row_id: Identifies the row, so that one that is read twice counts once.
+        at_ms: Its time, Unix ms.
+        row: The row, for `JoiningReader.join`.
+    """
+
+    key: str
+    row_id: str
+    at_ms: int
+    row: Any
+
+
 class Page(Struct, frozen=True):
     """One answer of an exchange.
 
     Args:
-        records: Its rows, mapped, in the exchange's order.
+        records: Its rows that are events by themselves, mapped, in the exchange's order.
         rows: Number of its rows.
         cursor: Cursor of the next page; "" at the end.
         unreadable: Rows that did not fit the mapping; they are in `records` as `other`.
         kept_from_ms: Set where an answer shows that there was more before this time than the
             exchange shows: Unix ms.
+        hidden_before_ms: Set where the key may not see what is older: Unix ms.
+        hidden_after_ms: Set where the key may not see what is newer: Unix ms.
+        parts: Its rows that have to be joined.
+        cut: Whether the window has more rows than this page, and no cursor leads to them: the
+            window is read again in halves.
     """
 
     records: list[Record]
@@ -330,6 +389,17 @@ class Page(Struct, frozen=True):
     cursor: str
     unreadable: int = 0
     kept_from_ms: int | None = None
+    hidden_before_ms: int | None = None
+    hidden_after_ms: int | None = None
+    parts: list[EventRow] = []
+    cut: bool = False
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """The time of its oldest row; None without rows."""
+        times = [record.timestamp for record in self.records]
+        times += [part.at_ms for part in self.parts]
+        return min(times, default=None)
 
 
 NOT_ASKED: Final = Page([], 0, "")  # for a source that this account cannot have anything in
@@ -344,6 +414,9 @@ class AccountInfo(Struct, frozen=True):
         unavailable_types: Types that the key has no permission for.
         warnings: Permissions that reading does not need, and an expiry that is near.
         expires_at: Expiry of the key, Unix ms; None if it does not expire.
+        found: Credential fields that the check found out, such as the host of the account.
+        may_withdraw: Whether the key can withdraw funds: then it is stored only if the operator
+            insists.
     """
 
     account_type: str
@@ -352,6 +425,8 @@ class AccountInfo(Struct, frozen=True):
     status: str = "active"
     warnings: tuple[str, ...] = ()
     expires_at: int | None = None
+    found: Mapping[str, str] = {}
+    may_withdraw: bool = False
 
 
 class RequestVerdict(Struct, frozen=True):
@@ -368,8 +443,8 @@ class RequestVerdict(Struct, frozen=True):
     message: str | None = None
 
 
-class AccountReader(Protocol):
-    """Reads one account, for one request of a client: what each exchange does in its own way."""
+class PageReader(Protocol):
+    """Reads the pages of sources."""
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
         """Fetch one page.
@@ -381,6 +456,39 @@ class AccountReader(Protocol):
         """
         ...
 
+
+class AccountReader(PageReader, Protocol):
+    """Reads one account, for one request of a client: what each exchange does in its own way."""
+
     async def check(self) -> AccountInfo:
         """Fetch the account of the credentials."""
+        ...
+
+
+@runtime_checkable
+class JoiningReader(Protocol):
+    """Joins rows of one event, for sources with `join_ms`."""
+
+    async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
+        """Make records of whole groups, each with its newest row first.
+
+        It may request what else is known of the events. A record has the time of one of its rows,
+        and an id that follows from its rows alone. The page's `records` and `unreadable` count.
+
+        Raises:
+            SourceFailed: What it requested could not be fetched, after all retries.
+        """
+        ...
+
+
+@runtime_checkable
+class BranchingReader(Protocol):
+    """Finds the branches of sources that are `branched`."""
+
+    async def branches(self, source: Source) -> list[str]:
+        """The names of the queries of a source, such as wallets or symbols.
+
+        Raises:
+            SourceFailed: They could not be fetched, after all retries.
+        """
         ...

@@ -1,4 +1,4 @@
-// A colour of the page as a canvas needs it: resolved for the theme that is shown now.
+// Resolves a CSS colour of the page for a canvas, in the current theme.
 
 export function colour(element, name) {
   const probe = document.createElement("i");

@@ -1,8 +1,8 @@
 // The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It has its own
-// book, in bins that reach as far as the reader chose, which is requested once a second while it or the heat map is in
-// sight, and less often otherwise. A
-// crosshair moves by mouse, finger and keys; a zoom outlives updates. A wheel zooms only with Ctrl, which is also what
-// a pinch of a touchpad comes as, or while the chart has the focus: otherwise it scrolls the page.
+// book, in bins that span the range chosen by the user, which is requested once a second while it or the heat map is
+// visible, and less often otherwise. A crosshair moves by mouse, finger and keys; a zoom outlives updates. The wheel
+// zooms only with Ctrl (which is also how a touchpad pinch arrives) or while the chart has the focus; otherwise it
+// scrolls the page.
 
 import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
 import { colour } from "./colour.js";
@@ -12,15 +12,15 @@ import { RANGES } from "./state.js";
 import { mark, write } from "./write.js";
 
 const AXIS_FONT = "11px system-ui, sans-serif";
-const BINS = 200; // at least so many a side, up to 2.5 times as many
+const BINS = 200; // minimum bins per side, up to 2.5 times as many
 const EVERY_MS = 1_000;
-const UNSEEN_EVERY_MS = 5_000; // for the heat map, which begins before it is seen
+const UNSEEN_EVERY_MS = 5_000; // for the heat map, which starts before it is visible
 const OLD_MS = 3_000; // without a newer book the chart is grey
-const ALL_PERCENT = 25; // as far as "all" reaches: the bins of the widest range
-const LEVELS_MAX = 500; // what the service gives at most
-const TICK = 5; // CSS pixels of the mark of a horizon
+const ALL_PERCENT = 25; // range of "all", with the bins of the widest range
+const LEVELS_MAX = 500; // the maximum of the service
+const TICK = 5; // CSS pixels of a horizon mark
 const ZOOM = 0.8;
-const KEY_STEPS = 40; // of the width, for one arrow key
+const KEY_STEPS = 40; // arrow key steps across the width
 let made = 0;
 
 /** The options of a book whose levels reach as far as a range. */
@@ -37,16 +37,16 @@ export class Depth {
   #element;
   #text;
   #lines = [[], [], []];
-  #book = null; // the newest
-  #mid = null; // what its distances are of
+  #book = null; // the newest book
+  #mid = null; // reference of the distances
   #range;
   #asking = false;
-  #serial = 0; // of what is shown: an answer of before is not
+  #serial = 0; // of the current view; answers to earlier ones are dropped
   #askedMs = -Infinity;
   #shownMs = -Infinity;
   #sight;
-  #fingers = new Map(); // [x, y] of each that is on the chart, by pointer
-  #zoom = null; // {min, max} of the distances in sight; null shows the range
+  #fingers = new Map(); // [x, y] of each finger on the chart, by pointer
+  #zoom = null; // {min, max} of the visible distances; null shows the whole range
 
   /**
    * `ask(options)` promises a view of the book of the panel, or rejects; `received(book, step)` takes each one,
@@ -114,7 +114,7 @@ export class Depth {
     if (!this.#book) return;
     this.#lines = depthLines(this.#book, this.#mid);
     if (!this.#chart) this.#rebuild();
-    else this.#chart.batch(() => this.#chart.setData(this.#lines)); // at once, not after the texts of this frame
+    else this.#chart.batch(() => this.#chart.setData(this.#lines)); // at once, not after this frame's text updates
     this.#report();
   }
 
@@ -247,7 +247,7 @@ export class Depth {
   #options(width, height) {
     const grid = { stroke: colour(this.#element, "--line"), width: 1 };
     const axis = { stroke: colour(this.#element, "--soft"), grid, ticks: { show: false }, font: AXIS_FONT };
-    // A total holds from its level away from the middle: bids to the left, asks to the right.
+    // A total applies from its level away from the mid: bids to the left, asks to the right.
     return {
       width,
       height,
@@ -263,7 +263,7 @@ export class Depth {
         drawClear: [(chart) => this.#shadeUnknown(chart)],
         draw: [(chart) => this.#drawKnown(chart)],
         setCursor: [() => this.#report()],
-        // A drag: what uPlot then shows is kept through updates.
+        // A drag: keep the range that uPlot shows through updates.
         setSelect: [(chart) => {
           if (chart.select.width > 0) {
             const [from, to] = [chart.select.left, chart.select.left + chart.select.width];

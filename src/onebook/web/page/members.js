@@ -1,5 +1,5 @@
-// The exchanges of the subscription: their state as the service reports it, with its reason, how old
-// their data is, and their share of each side.
+// The exchanges of the subscription: the state that the service reports, its reason, the age of
+// their data, and their share of each side.
 
 import { shareOf } from "./book.js";
 import { Delays, Sparkline } from "./delays.js";
@@ -17,8 +17,8 @@ export class Members {
   #summary;
   #rows = new Map();
   #wanted = "";
-  #book = null; // whose shares are not written yet
-  #known = true; // the states are those of now
+  #book = null; // book whose shares have not been written yet
+  #known = true; // whether the states are current
   #delays = new Delays();
 
   constructor(body, summary) {

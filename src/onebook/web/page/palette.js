@@ -1,5 +1,5 @@
-// The colours of the exchanges that the reader picked, at most eight: kept in this browser, the same in all its tabs.
-// They are distinguishable with every kind of colour vision (after Okabe and Ito, yellow darkened for light grounds).
+// The colours of the exchanges that the user picked, at most eight: stored in this browser, shared by its tabs.
+// They are distinguishable with every kind of colour vision (after Okabe and Ito, yellow darkened for light themes).
 
 import { hide } from "./write.js";
 
@@ -7,7 +7,7 @@ const SLOT = "onebook.colours";
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f7ee7", "#999933"];
 export const PICKED_MAX = HUES.length;
 
-let picked = read(); // exchanges by the place of their colour; null where one is free
+let picked = read(); // exchange of each colour; null if free
 
 function read() {
   let names = [];

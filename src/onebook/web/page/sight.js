@@ -1,6 +1,6 @@
-// Whether an element can be seen: what is scrolled away or hidden need not be drawn.
+// Whether an element is visible: hidden or scrolled-out elements need not be drawn.
 
-const MARGIN = "25%"; // of the window, so that scrolling meets a chart that is drawn
+const MARGIN = "25%"; // of the window, so that charts are drawn before they scroll into view
 
 export class Sight {
   visible = false;
