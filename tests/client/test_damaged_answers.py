@@ -10,12 +10,13 @@ import httpx
 import pytest
 
 from client.place import place
-from client.recorded import damaged
+from client.recorded import WRONG, damaged
 from client.test_js import needs_node, run
 from client.test_watch import HOST
 from onebook.client import AsyncOnebook, ServiceError
 from steady import PATIENCE_S
 
+EVERY = len(WRONG)  # one wrong value for each field
 ASKED = {"exchange": "bybit", "transaction_types": ["deposits", "transfers"], "limit": 2}
 IN_JAVASCRIPT = """
 import { Onebook, ServiceError } from "MODULE";
@@ -47,7 +48,7 @@ class DamagingRest:
         self.cases = [
             (kind, f"{kind}: {done}", wrong)
             for kind, answer in answers.items()
-            for done, wrong in damaged(answer)
+            for done, wrong in damaged(answer, EVERY)
         ]
 
     async def __call__(self, reader, writer):
