@@ -27,6 +27,7 @@ QUESTIONS = {
     "get_pairs": {},
 }
 DROPPED = object()
+EACH = 3  # of the wrong values one in so many is tried on a field
 WRONG = (None, "x", True, 7.5, [], {}, {"x": 1}, ["x"])
 # What a null means: a side of a book that is empty, or known to its end.
 NULLABLE = {"best_bid", "best_ask", "spread", "spread_percent", "mid_price", "total_bid_volume"}
@@ -86,15 +87,15 @@ async def record(rig: Any, levels: str) -> Conversation:
     return heard
 
 
-def damaged(message: Any, every: int) -> Iterator[tuple[str, Any]]:
+def damaged(message: Any) -> Iterator[tuple[str, Any]]:
     """Each copy with one field dropped or mistyped, and what was done to it.
 
-    Of a list only the first and the last entry: the others are read in the same way. Of the wrong
-    values one in `every` stands in a field; the fields take turns with them.
+    Of a list only the first and the last entry: the others are read in the same way. Fields take
+    turns with what stands in them.
     """
     for turn, path in enumerate(_paths(message)):
         present = _at(message, path)
-        for wrong in (DROPPED, *WRONG[turn % every :: every]):
+        for wrong in (DROPPED, *WRONG[turn % EACH :: EACH]):
             if wrong is DROPPED and isinstance(path[-1], int):
                 continue  # an entry of a list: nobody can miss it
             if wrong is not DROPPED and _may_be(path, present, wrong):

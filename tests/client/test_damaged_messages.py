@@ -14,7 +14,7 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from client.place import place
-from client.recorded import OPTIONS, QUESTIONS, SYMBOL, WRONG, damaged, exact, record
+from client.recorded import OPTIONS, QUESTIONS, SYMBOL, damaged, exact, record
 from client.test_js import needs_node, run
 from client.test_watch import HOST
 from onebook.cli.ladder import Ladder
@@ -23,8 +23,6 @@ from onebook.client import AsyncOnebook, BookView, ServiceError, failures
 from steady import PATIENCE_S
 
 AT_ONCE = 16
-LEVELS = ("object", "array")
-SOME, ALL = len(WRONG), 1  # one wrong value for a field, and each
 ACCEPTED = 2  # the place of the acceptance in a conversation, which has the id of its question
 IN_JAVASCRIPT = """
 import { Onebook, ServiceError } from "MODULE";
@@ -81,17 +79,17 @@ console.log(JSON.stringify([
 class Damaging:
     """A server whose conversation is the one that the API key names."""
 
-    def __init__(self, heard, every):
+    def __init__(self, heard):
         self.heard = heard
         self.streams = [
             (f"{message['type']}: {done}", [*heard.starts[:at], wrong, *heard.starts[at + 1 :]])
             for at, message in enumerate(heard.starts)
-            for done, wrong in damaged(message, every)
+            for done, wrong in damaged(message)
         ]
         self.replies = [
             (kind, f"{kind}: {done}", wrong)
             for kind, reply in heard.replies.items()
-            for done, wrong in damaged(reply, every)
+            for done, wrong in damaged(reply)
             if not done.startswith("id ")  # the reply to another question
         ]
         self.begun = set()
@@ -117,18 +115,11 @@ class Damaging:
             pass
 
 
-@pytest.fixture(
-    params=[
-        *((levels, SOME) for levels in LEVELS),
-        *(pytest.param((levels, ALL), marks=pytest.mark.soak) for levels in LEVELS),
-    ],
-    ids=str,
-)
+@pytest.fixture(params=["object", "array"])
 async def service(request, tmp_path):
-    levels, every = request.param
     async with asyncio.timeout(PATIENCE_S), place(tmp_path) as rig:
-        heard = await record(rig, levels)
-    async with serving(Damaging(heard, every)) as found:
+        heard = await record(rig, request.param)
+    async with serving(Damaging(heard)) as found:
         yield found
 
 
