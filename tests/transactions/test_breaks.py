@@ -17,7 +17,7 @@ from transactions.bybit_support import NOW_MS, World, run, simulated
 
 DAYS = 60
 FROM_MS = NOW_MS - DAYS * DAY_MS
-ACCOUNT = Account(History(FROM_MS, NOW_MS, executions=1_000))
+ACCOUNT = Account(History(FROM_MS, NOW_MS, executions=700))
 EVERYTHING = (
     "deposits", "withdrawals", "spot_orders", "futures", "transfers", "leverage_token_trades",
     "ledger", "holdings",

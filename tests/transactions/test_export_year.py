@@ -243,6 +243,10 @@ FORMS = {
     "rotki": (rotki_rows, add_rotki),
 }
 TAX_TOOLS = ("koinly", "cointracking", "bittytax", "rotki")
+# Each is written by a process of its own: one of each kind of writer.
+BY_COMMAND = ("jsonl", "csv", "xlsx", "koinly", "rotki")
+# A workbook of a year takes longer than all other forms together.
+OF_A_YEAR = [pytest.param(form, marks=pytest.mark.soak if form == "xlsx" else ()) for form in FORMS]
 OPTIONAL = {"parquet": "pyarrow", "xlsx": "xlsxwriter"}
 
 
@@ -268,7 +272,7 @@ def year() -> tuple[int, list[Record]]:
     return from_ms, records_since(ACCOUNT, from_ms)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", OF_A_YEAR)
 def test_an_import_yields_what_the_account_holds(
     form: str, year: tuple[int, list[Record]], tmp_path: Path
 ) -> None:
@@ -290,7 +294,7 @@ def test_the_year_has_what_exports_used_to_lose(year: tuple[int, list[Record]]) 
         assert any(r.kind == kind for r in records), kind
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", OF_A_YEAR)
 def test_without_the_ledger_only_what_it_alone_knows_is_missing(
     form: str, year: tuple[int, list[Record]], tmp_path: Path
 ) -> None:
@@ -373,7 +377,13 @@ def test_every_form_is_read_here_by_its_readers_rules() -> None:
     assert set(FORMS) == set(WRITTEN)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        *BY_COMMAND,
+        *(pytest.param(each, marks=pytest.mark.soak) for each in FORMS if each not in BY_COMMAND),
+    ],
+)
 def test_what_the_command_writes_by_default_adds_up(
     form: str, forty_days: FortyDays, tmp_path: Path
 ) -> None:

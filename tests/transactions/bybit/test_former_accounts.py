@@ -21,10 +21,10 @@ DAYS = 100
 FROM_MS = NOW_MS - DAYS * DAY_MS
 UNIFIED_MS, MERGED_MS = NOW_MS - 60 * DAY_MS, NOW_MS - 30 * DAY_MS
 UPGRADED = Account(
-    History(FROM_MS, NOW_MS, executions=1_700, unified_ms=UNIFIED_MS, merged_ms=MERGED_MS)
+    History(FROM_MS, NOW_MS, executions=1_200, unified_ms=UNIFIED_MS, merged_ms=MERGED_MS)
 )
 UTA_1 = Account(
-    History(FROM_MS, NOW_MS, executions=1_700, unified_ms=UNIFIED_MS, merged_ms=NOW_MS + DAY_MS)
+    History(FROM_MS, NOW_MS, executions=1_200, unified_ms=UNIFIED_MS, merged_ms=NOW_MS + DAY_MS)
 )
 NEVER = Account(History(FROM_MS, NOW_MS, executions=1_200))
 FORMER_PATHS = (
