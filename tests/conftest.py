@@ -1,5 +1,6 @@
 """What all tests share: the recorded samples and the property tests' profile."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -16,12 +17,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SAMPLES = Path(os.environ.get("ONEBOOK_SAMPLES", Path(__file__).parents[2] / "shared" / "samples"))
 
-# Deterministic: the same examples in every run; `HYPOTHESIS_PROFILE=explore` looks for new ones.
+# Deterministic: the same examples in every run. `HYPOTHESIS_PROFILE=nightly` looks for new ones, as
+# `make soak-dev` does, and `explore` for longer.
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=200)
 settings.register_profile("explore", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_sessionstart() -> None:
+    """What is collected stays: to look for garbage in it takes time, now and during the tests."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

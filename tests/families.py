@@ -64,11 +64,15 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """The order of tests in which every other worker begins with waiting ones.
 
     Each worker begins with an equal share of the list. So half of them wait for processes and
-    deadlines while the others compute, and neither is left for the end.
+    deadlines while the others compute, and neither is left for the end. One has all tests with a
+    browser, because there is a browser for each worker that has one.
     """
     waiting: dict[Path, list[pytest.Item]] = {}
     computing: list[pytest.Item] = []
+    browsing = [item for item in items if with_browser(item)]
     for item in items:
+        if with_browser(item):
+            continue
         is_waiting = item.nodeid.startswith(WAITING)
         (waiting.setdefault(item.path, []) if is_waiting else computing).append(item)
     files, pairs = list(waiting.values()), max(1, workers // 2)
@@ -76,7 +80,14 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     for pair in range(pairs):
         found += chain.from_iterable(files[pair::pairs])
         found += computing[len(computing) * pair // pairs : len(computing) * (pair + 1) // pairs]
+    share = len(items) // workers
+    found[share:share] = browsing
     return found
+
+
+def with_browser(item: pytest.Item) -> bool:
+    """Whether a test looks at a page in Chromium."""
+    return "chromium" in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -41,11 +41,11 @@ class Place:
 
 
 @asynccontextmanager
-async def small_account():
-    """Serve an account of 20 days."""
+async def small_account(days: int = 20, executions: int = 300):
+    """Serve an account that is so old."""
     now_ms = time.time_ns() // 1_000_000
     bybit = SimulatedBybit(
-        Account(History(now_ms - 20 * DAY_MS, now_ms, executions=300)), [ACCOUNT]
+        Account(History(now_ms - days * DAY_MS, now_ms, executions=executions)), [ACCOUNT]
     )
     async with serving(bybit) as url:
         yield DemoAccount(url, ACCOUNT, bybit)

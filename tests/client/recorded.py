@@ -27,7 +27,7 @@ QUESTIONS = {
     "get_pairs": {},
 }
 DROPPED = object()
-EACH = 3  # of the wrong values one in so many is tried on a field
+EACH = 5  # of the wrong values one in so many is tried on a field
 WRONG = (None, "x", True, 7.5, [], {}, {"x": 1}, ["x"])
 # What a null means: a side of a book that is empty, or known to its end.
 NULLABLE = {"best_bid", "best_ask", "spread", "spread_percent", "mid_price", "total_bid_volume"}

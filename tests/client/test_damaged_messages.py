@@ -115,12 +115,18 @@ class Damaging:
             pass
 
 
-@pytest.fixture(params=["object", "array"])
+@pytest.fixture
 async def service(request, tmp_path):
     async with asyncio.timeout(PATIENCE_S), place(tmp_path) as rig:
         heard = await record(rig, request.param)
     async with serving(Damaging(heard)) as found:
         yield found
+
+
+def levels_as(usual, other):
+    """Each client with one form of levels; the other one by the soak."""
+    forms = [usual, pytest.param(other, marks=pytest.mark.soak)]
+    return pytest.mark.parametrize("service", forms, indirect=True)
 
 
 @asynccontextmanager
@@ -167,6 +173,7 @@ async def all_of(numbers, work):
     return found
 
 
+@levels_as("object", "array")
 async def test_the_views_of_the_python_client_are_right_whatever_comes(service, monkeypatch):
     monkeypatch.setattr(failures, "BACKOFF_BASE_S", 0.0)
     right, last = truth(service.heard), service.heard.last["update_number"]
@@ -208,6 +215,7 @@ def judge(found, names, right, *, as_text=False):
     assert sum(end == "" for _, end in found.values()) > len(names) / 2
 
 
+@levels_as("object", "array")
 async def test_an_answer_of_the_python_client_is_right_or_an_exception(service):
     async def question(number):
         kind, _, _ = service.replies[number]
@@ -242,6 +250,7 @@ def judge_replies(found, service, *, as_text=False):
 
 
 @needs_node
+@levels_as("array", "object")
 async def test_in_node_the_views_and_the_answers_are_right_whatever_comes(service):
     """Numbers are text there, so that one in the place of a text is not seen as wrong."""
     streams, replies = await run(

@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = ROOT / "src/onebook"
 PROGRAM: Final = Path(__file__).with_name("decoders.py")
 PLACE_BYTES: Final = 512
-INPUTS: Final = os.environ.get("ONEBOOK_FUZZ_INPUTS", "30")  # of each kind and seed
+INPUTS: Final = os.environ.get("ONEBOOK_FUZZ_INPUTS", "12")  # of each kind and seed
 SEED: Final = os.environ.get("ONEBOOK_FUZZ_SEED", "1")
 PATIENCE_S: Final = float(os.environ.get("ONEBOOK_FUZZ_PATIENCE_S", "170"))
 # Calls that make values of bytes; encoders have other names.

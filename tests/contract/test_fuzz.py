@@ -12,7 +12,7 @@ from conftest import SAMPLES
 PLACE_BYTES = 512
 PROGRAM = Path(__file__).with_name("fuzz.py")
 # Of each channel: mutated inputs, and messages with one member grown to the limit.
-INPUTS = int(os.environ.get("ONEBOOK_FUZZ_INPUTS", "30"))
+INPUTS = int(os.environ.get("ONEBOOK_FUZZ_INPUTS", "12"))
 SWOLLEN = int(os.environ.get("ONEBOOK_FUZZ_SWOLLEN", "2"))
 SEED = int(os.environ.get("ONEBOOK_FUZZ_SEED", "1"))
 PATIENCE_S = float(os.environ.get("ONEBOOK_FUZZ_PATIENCE_S", "110"))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from client.place import place
+from client.place import place, small_account
 from docs.examples import ROOT, addressed, blocks, environment, finished, kinds, printed
 from onebook.simulator.accounts.bybit import demo
 
@@ -81,33 +81,42 @@ def test_the_book_of_the_deltas_guide_refuses_a_gap_and_a_wrong_checksum():
     assert book.bids == {"100.5": "1.5", "99.5": "4"}
 
 
-async def test_a_year_of_transactions(tmp_path):
-    """Against the account of `onebook demo`, over the service, as its reader would."""
+@pytest.mark.parametrize("days", [30, pytest.param(365, marks=pytest.mark.soak)])
+async def test_a_year_of_transactions(tmp_path, days):
+    """Over the service, as its reader would: a year of the demo's account, or another's month."""
+    year = days == 365
+
+    def written(block):
+        block = addressed(block, rig.url, rig.key)
+        if year:
+            return block.replace("2025", str(LAST_YEAR))
+        return block.replace("--year 2025", f"--from {days}d").replace("365", str(days))
+
     page = "guides/year-of-transactions.md"
-    async with demo() as account, place(tmp_path, account=account) as rig:
+    async with (
+        demo() if year else small_account(days=40, executions=600) as account,
+        place(tmp_path, account=account) as rig,
+    ):
         given = environment(rig.url, rig.key)
         for command in blocks(page, "sh", "fetch"):
-            command = addressed(command, rig.url, rig.key).replace("2025", str(LAST_YEAR))
-            command = f"export ONEBOOK_KEY={rig.key}\n{command}"
+            command = f"export ONEBOOK_KEY={rig.key}\n{written(command)}"
             status, out, errors = await finished("bash", "-ec", command, cwd=tmp_path, **given)
             assert (status, errors) == (0, ""), out
             assert re.search(
                 r"[1-9][\d,]* (rows of [\d,]+ )?records in \w+\.(csv|jsonl|xlsx)", out
             ), out
         fees, resumed = blocks(page, "python", "client")
-        status, out, errors = await finished(*PYTHON, fees, **given)
+        status, out, errors = await finished(*PYTHON, written(fees), **given)
         assert (status, errors) == (0, "")
         assert re.match(r"[A-Z]+ -?[0-9.]+\n", out), out
-        status, out, errors = await finished(*PYTHON, resumed, cwd=tmp_path, **given)
+        status, out, errors = await finished(*PYTHON, written(resumed), cwd=tmp_path, **given)
         assert (status, errors) == (0, "")
         assert out.endswith("records; done\n")
         lines = (tmp_path / "history.jsonl").read_text().splitlines()
         assert len({json.loads(line)["transactionId"] for line in lines}) == len(lines) > 0
         shown = []
         for curl in blocks(page, "sh", "curl"):
-            status, out, errors = await finished(
-                "bash", "-ec", addressed(curl, rig.url, rig.key), **given
-            )
+            status, out, errors = await finished("bash", "-ec", written(curl), **given)
             assert status == 0, errors
             shown.append(out.splitlines())
         lines, rows = shown

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from onebook.client.addresses import websocket_of
 from steady import PATIENCE_S
 
-ONEBOOK = (sys.executable, "-X", "dev", "-W", "error", "-m", "onebook")
+ONEBOOK = (sys.executable, "-W", "error", "-m", "onebook")
 
 
 @asynccontextmanager

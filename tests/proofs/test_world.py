@@ -9,7 +9,7 @@ import pytest
 
 from proofs.world import World
 
-FIRST, _, END = os.environ.get("ONEBOOK_SEEDS", "30").rpartition(":")
+FIRST, _, END = os.environ.get("ONEBOOK_SEEDS", "20").rpartition(":")
 SEEDS = range(int(FIRST or 0), int(END))
 PER_TEST = 10
 # Worlds that showed a defect once: a failed probe that counted; a subscription left out in silence.

@@ -142,7 +142,7 @@ async def process(folder: Path, log: Path) -> AsyncIterator[asyncio.subprocess.P
     """A node with everything that it says in a file."""
     with log.open("ab") as out:
         running = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-X", "dev", "-m", "onebook", "serve"),
+            *(sys.executable, "-m", "onebook", "serve"),
             *("--config", str(folder / "onebook.toml"), "--log-level", "debug"),
             stdout=out,
             stderr=out,

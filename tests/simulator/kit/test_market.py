@@ -19,7 +19,7 @@ from onebook.simulator.kit.market import (
 
 NAMES = list(DIALECTS)
 STEPS_A_SECOND = 10  # of `onebook demo`
-STEPS = 1_200
+STEPS = 600
 
 
 def made(names: list[str], seed: int) -> MarketBooks:
@@ -144,7 +144,7 @@ def test_the_merged_market_is_seldom_crossed_and_arbitrage_closes_it_within_a_se
 @pytest.mark.parametrize("rate_hz", [1, 3, 10, 100])
 def test_a_crossing_lasts_about_a_second_however_slow_or_fast_the_steps_are(rate_hz: int) -> None:
     """A loaded machine takes fewer steps a second, and `onebook demo --rate` up to a thousand."""
-    names, seconds = NAMES[:5], 240 if rate_hz <= STEPS_A_SECOND else 40
+    names, seconds = NAMES[:5], 120 if rate_hz <= STEPS_A_SECOND else 20
     now_ms = 0
     market = MarketBooks(
         {name: DIALECTS[name].offer() for name in names}, seed=1, clock=lambda: now_ms / 1000
