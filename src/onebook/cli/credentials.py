@@ -83,6 +83,9 @@ def set_credentials(
     may_withdraw: Annotated[
         bool, typer.Option("--may-withdraw", help="Accept a key that can withdraw funds.")
     ] = False,
+    may_trade: Annotated[
+        bool, typer.Option("--may-trade", help="Accept a key that can place or cancel orders.")
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Replace stored credentials without confirmation.")
     ] = False,
@@ -110,11 +113,7 @@ def set_credentials(
         if not no_check:
             info = await _accepted(exchange, environment, credentials, config)
             _show_account(info)
-            if info.may_withdraw and not may_withdraw:
-                raise InvalidRequest(
-                    "The key can withdraw funds, which reading never needs: create a read-only "
-                    "key. Nothing was changed; --may-withdraw stores it nevertheless."
-                )
+            _refuse_powers(info, may_withdraw=may_withdraw, may_trade=may_trade)
             credentials = Credentials(**{**info.found, **fields})
         async with safe(config, create=True) as opened:
             asks = sys.stdin.isatty() and not yes
@@ -127,6 +126,23 @@ def set_credentials(
 
     run(work())
     typer.echo(f"The {exchange} {environment} credentials are set.")
+
+
+def _refuse_powers(info: AccountInfo, *, may_withdraw: bool, may_trade: bool) -> None:
+    """Refuse a key that can do more than reading, unless the operator accepts it.
+
+    Raises:
+        InvalidRequest: It can.
+    """
+    for able, has, accepted, option in (
+        ("withdraw funds", info.may_withdraw, may_withdraw, "--may-withdraw"),
+        ("place or cancel orders", info.may_trade, may_trade, "--may-trade"),
+    ):
+        if has and not accepted:
+            raise InvalidRequest(
+                f"The key can {able}, which reading never needs: create a read-only "
+                f"key. Nothing was changed; {option} stores it nevertheless."
+            )
 
 
 async def _accepted(

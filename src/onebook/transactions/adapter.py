@@ -417,6 +417,7 @@ class AccountInfo(Struct, frozen=True):
         found: Credential fields that the check found out, such as the host of the account.
         may_withdraw: Whether the key can withdraw funds: then it is stored only if the operator
             insists.
+        may_trade: The same for placing or cancelling orders.
     """
 
     account_type: str
@@ -427,6 +428,7 @@ class AccountInfo(Struct, frozen=True):
     expires_at: int | None = None
     found: Mapping[str, str] = {}
     may_withdraw: bool = False
+    may_trade: bool = False
 
 
 class RequestVerdict(Struct, frozen=True):

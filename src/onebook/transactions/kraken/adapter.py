@@ -418,6 +418,8 @@ class KrakenReader:
             unavailable_types=key.unavailable,
             warnings=tuple(warnings),
             expires_at=key.valid_until_ms,
+            may_withdraw=key.may_withdraw,
+            may_trade=key.may_trade,
         )
 
     # Requests -------------------------------------------------------------------------------

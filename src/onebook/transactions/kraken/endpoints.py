@@ -182,6 +182,10 @@ NEEDED: Final = {
     QUERY_LEDGER: LEDGER_VIEWS,
     QUERY_TRADES: (),  # trades then lack their price
 }
+WITHDRAWING: Final = frozenset(
+    {"withdraw-funds", "add-withdraw-address", "update-withdraw-address"}
+)
+TRADING: Final = frozenset({"modify-trades", "close-trades"})
 # What a service that only reads must not be able to do, in words.
 HARMFUL: Final = {
     "withdraw-funds": "withdraw funds",
@@ -198,6 +202,11 @@ ENTRY: Final = AdapterEntry(
     display="Kraken",
     types=TYPES,
     words=WORDS,
+    advice=(
+        "At Kraken, under Settings > API, make a key for Onebook alone with the permissions Query "
+        "funds, Query closed orders & trades and Query ledger entries, without dates. For futures, "
+        "make another at Kraken Futures: General API read only, Withdrawal API no access."
+    ),
     default=(
         DEPOSITS, WITHDRAWALS, TRADES, CONVERSIONS, MARGIN, FUTURES, TRANSFERS, EARN, FEES, OTHERS,
     ),

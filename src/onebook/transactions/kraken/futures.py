@@ -89,8 +89,8 @@ MEANINGS: Final = FILLS | {
     "subaccount transfer": TRANSFER,
     "admin transfer": ADJUSTMENT,
     "kfee applied": Meaning(FEES, "fee", "Fee"),
-    "tax withheld": Meaning(FEES, "fee", "Fee"),
-    "tax refund": Meaning(FEES, "fee_refund", "Fee Refund"),
+    "tax withheld": Meaning(FEES, "tax", "Tax"),
+    "tax refund": Meaning(FEES, "tax", "Tax"),
 }
 ACROSS: Final = "cross-exchange transfer"  # its other side is a row of the spot ledger
 MARKET: Final = re.compile(
