@@ -129,6 +129,7 @@ class CheckId(StrEnum):
     WITHDRAWALS = "withdrawals"
     TRANSFERS = "transfers"
     LEVERAGE_TOKENS = "leverage_tokens"
+    EVENTS = "events"
 
 
 class Unproven(Struct, frozen=True):
@@ -149,7 +150,8 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         trading_wallet: The wallet to which a deposit can be credited, and from which a withdrawal
             can go, by a line that its ledger calls a transfer; "" if none.
         funding_wallet: The wallet of which every transfer is listed; "" if none.
-        held: The wallets whose holdings are read.
+        linked: Whether every line of its ledger names its event, and events are made of lines.
+        held: The wallets whose holdings are read; None: all.
         unheld: Stated as unproven if there are other wallets.
         unproven: What cannot be proven of a type (or `TRADES`, `FUTURES`, `TOKENS`).
         reasons: By check, why unmatched entries need not be lost ones.
@@ -161,7 +163,8 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     tokens: str = ""
     trading_wallet: str = ""
     funding_wallet: str = ""
-    held: frozenset[str] = frozenset()
+    linked: bool = False
+    held: frozenset[str] | None = frozenset()
     unheld: Unproven | None = None
     unproven: tuple[tuple[str, Unproven], ...] = ()
     reasons: Mapping[CheckId, str] = {}

@@ -5,6 +5,7 @@ records each check gets.
 
 - `WalletChains`: each balance of a ledger is the one before plus the change.
 - `Orders`: an order's quantity and value are the sums of its fills.
+- `LinkedEvents`: match events with ledger entries that name them.
 - `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved money is
   reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that agree cancel
   out once both were read; what remains at the end was lost, or falsified, on one side.
@@ -13,7 +14,7 @@ records each check gets.
 Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import StrEnum
@@ -29,6 +30,7 @@ from onebook.transactions.decimals import ZERO, add, negate, subtract
 from onebook.transactions.record import Direction, Fee, Record, Status
 
 BREAKS_MAX: Final = 100  # named in an answer; the rest is counted
+PART_MS: Final = 60_000  # within which all parts of an event come
 LEFT_MAX: Final = 100_000  # unmatched entries of one check that are held; more prove nothing
 TAX: Final = "tax"
 UNSURE_FILLS: Final = frozenset({"delivery", "liquidation", "adl", "adjustment", "other"})
@@ -62,7 +64,20 @@ CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
     CheckId.WITHDRAWALS: (EventType.LEDGER, EventType.WITHDRAWALS),
     CheckId.TRANSFERS: (EventType.LEDGER, EventType.TRANSFERS),
     CheckId.LEVERAGE_TOKENS: (EventType.LEDGER, EventType.TOKENS),
+    CheckId.EVENTS: (EventType.LEDGER,),
 }
+# Of an exchange whose lines name their events; the last three are compared by its reader.
+LINKED_CHECKS: Final = frozenset(
+    {
+        CheckId.LEDGER_ARITHMETIC,
+        CheckId.LEDGER_CHAIN,
+        CheckId.HOLDINGS,
+        CheckId.EVENTS,
+        CheckId.SPOT_FILLS,
+        CheckId.DEPOSITS,
+        CheckId.WITHDRAWALS,
+    }
+)
 
 Key = tuple[str, ...]
 
@@ -255,7 +270,7 @@ class LedgerChain:
     def report(self) -> ChainReport:
         """Results."""
         if self._cycles:
-            self._add_cycles(after_of(self._cycles[0][0]))
+            self._add_cycles(_common_balance(self._cycles))
         opening, closing = self.before or ZERO, self.closing or ZERO
         difference = subtract(closing, add(opening, self.changes))
         return ChainReport(
@@ -301,6 +316,15 @@ def _newest_balance(lines: list[Record]) -> Decimal | None:
     surplus = Counter(after_of(line) for line in lines)
     surplus.subtract(_before(line) for line in lines)
     return next((balance for balance, count in surplus.items() if count > 0), None)
+
+
+def _common_balance(cycles: list[list[Record]]) -> Decimal:
+    """A balance that every cycle passes, where they all begin and end: zero if it is one."""
+    passed = [{after_of(line) for line in lines} for lines in cycles]
+    common = set.intersection(*passed)
+    if not common or ZERO in common:
+        return ZERO if common else after_of(cycles[0][0])
+    return min(common)
 
 
 def chained(lines: list[Record], start: Decimal) -> list[Record]:
@@ -445,6 +469,118 @@ def _changes(lines: list[Record]) -> dict[str, Decimal]:
 
 def _funding(record: Record) -> str | None:
     return record.position.funding if record.position else None
+
+
+class _Linked:
+    """An event, and the lines that name it."""
+
+    __slots__ = ("balance", "events", "lines", "newest", "undone")
+
+    def __init__(self, newest: Record) -> None:
+        self.balance: dict[str, Decimal] = defaultdict(lambda: ZERO)  # lines less events
+        self.events = 0
+        self.lines = 0
+        self.newest = newest
+        self.undone = False
+
+
+class LinkedEvents:
+    """Events against the lines that name them: both say the same of every coin.
+
+    Records come newest first. An event is complete a minute after its own time; the line that took
+    it back may be a month newer, so lines wait for their event.
+    """
+
+    def __init__(self) -> None:
+        self.checked = 0
+        self.overflowed = False
+        self._open: dict[str, _Linked] = {}
+        self._times: deque[tuple[int, str]] = deque()  # of events
+        self._wrong: list[Left] = []
+
+    def line(self, line: Record) -> None:
+        """Take a line."""
+        linked = self._at(line.related[0], line)
+        linked.lines += 1
+        change = line.balance.change if line.balance else None
+        coin = line.asset or ""
+        linked.balance[coin] = add(linked.balance[coin], Decimal(change or 0))
+
+    def event(self, record: Record) -> None:
+        """Take a primary record: an event, or a part of one."""
+        whole = not record.related or record.related_type == EventType.LEDGER
+        completed = record.status is Status.COMPLETED
+        if not completed and not record.related:
+            return  # no ledger has it
+        key = record.transactionId if whole else record.related[0]
+        linked = self._at(key, record)
+        if not linked.events:
+            self._times.append((record.timestamp, key))
+        linked.events += 1
+        linked.undone |= not completed
+        if completed:
+            for coin, amount in _moved(record, taxes=True).items():
+                linked.balance[coin] = subtract(linked.balance[coin], amount)
+
+    def _at(self, key: str, record: Record) -> _Linked:
+        while self._times and self._times[0][0] - record.timestamp > PART_MS:
+            self._close(self._times.popleft()[1])
+        if len(self._open) >= LEFT_MAX:
+            self.overflowed = True
+            self._open.clear()
+        if key not in self._open:
+            self._open[key] = _Linked(record)
+        return self._open[key]
+
+    def _close(self, key: str) -> None:
+        linked = self._open.pop(key, None)
+        if linked is None:
+            return
+        wrong = [(coin, amount) for coin, amount in sorted(linked.balance.items()) if amount]
+        if not wrong:
+            self.checked += 1
+        elif linked.undone and linked.lines == 1:
+            return  # what took it back is outside of the range
+        elif len(self._wrong) < LEFT_MAX:
+            coin, amount = wrong[0]
+            what = f"its lines of {coin} do not add up to it" if linked.lines else "it has no line"
+            self._wrong.append(Left(linked.newest, what, "0", show(amount)))
+
+    def left(self) -> list[Left]:
+        """Events whose lines say something else, and lines without their event."""
+        while self._times:
+            self._close(self._times.popleft()[1])
+        missing = [
+            Left(linked.newest, "the event that it books is missing", "an event", "none")
+            for linked in self._open.values()
+            if not _takes_back(linked.newest)
+        ]
+        return [*self._wrong, *missing]
+
+
+def _takes_back(line: Record) -> bool:
+    """Whether a line takes a deposit or withdrawal back, which may be older than the range."""
+    ways = {"deposit": Direction.OUT, "withdrawal": Direction.IN}
+    return line.direction is ways.get(line.kind)
+
+
+class Comparisons:
+    """What an exchange reports twice and only its reader can compare, by check."""
+
+    def __init__(self) -> None:
+        self.checked: Counter[CheckId] = Counter()
+        self._left: dict[CheckId, list[Left]] = defaultdict(list)
+
+    def add(self, check: CheckId, left: Left | None) -> None:
+        """Count a comparison; `left` is the difference, if there is one."""
+        if left is None:
+            self.checked[check] += 1
+        elif len(self._left[check]) < LEFT_MAX:
+            self._left[check].append(left)
+
+    def left(self, check: CheckId) -> list[Left]:
+        """The differences of a check."""
+        return self._left[check]
 
 
 class Moves:

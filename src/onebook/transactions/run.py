@@ -458,6 +458,7 @@ class Run:
         return self.verifier.report(
             cut=not all(walker.exhausted for walker in self.walkers),
             covered={entry.transaction_type: entry.from_ms for entry in self.coverage()},
+            compared=getattr(self._account.reader, "compared", None),
         )
 
     def state(self, key_id: str) -> CursorState | None:

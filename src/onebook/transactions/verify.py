@@ -10,6 +10,7 @@ Records arrive newest first. Memory: one balance per coin, and the unmatched ent
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -23,11 +24,14 @@ from onebook.transactions.reconciliation import (
     BREAKS_MAX,
     CHECKS,
     LEFT_OVER,
+    LINKED_CHECKS,
     Break,
     ChainReport,
     CheckState,
     Closings,
+    Comparisons,
     Left,
+    LinkedEvents,
     Moves,
     OrderReport,
     Orders,
@@ -52,6 +56,8 @@ TRANSFER_MS: Final = MINUTE_MS  # how far apart the times of one event may be
 DEPOSIT_MS: Final = 60 * MINUTE_MS
 WITHDRAWAL_MS: Final = DAY_MS  # a withdrawal can wait for its approval
 SNAPSHOT_LAG_MS: Final = MINUTE_MS  # a snapshot this much later than the range proves nothing
+LINKED_VIEWS: Final = frozenset({RecordView.PRIMARY, RecordView.LEDGER})
+COMPARED: Final = (CheckId.SPOT_FILLS, CheckId.DEPOSITS, CheckId.WITHDRAWALS)
 CLOSING_LINES: Final = frozenset({"trade", "liquidation", "adl"})
 
 
@@ -105,6 +111,8 @@ class Verifier:
         self._withdrawals = Moves(WITHDRAWAL_MS)
         self._transfers = Moves(TRANSFER_MS)
         self._tokens = Moves(0)
+        self._linked = LinkedEvents()
+        self._compared = Comparisons()
         self._given_up: list[tuple[tuple[str, ...], Record]] = []
         self._covered: dict[str, int | None] = {}
 
@@ -112,10 +120,15 @@ class Verifier:
 
     def add(self, record: Record) -> None:
         """Take one record."""
+        if self._books.linked and record.view in LINKED_VIEWS:
+            self._link(record)
         if record.type == EventType.LEDGER:
             self._arithmetic(record)
             self._chains.add(record)
-            self._line(record)
+            if not self._books.linked:
+                self._line(record)
+        elif self._books.linked and record.type != EventType.HOLDINGS:
+            return
         elif record.type == self._books.trades:
             self._orders.add(record)
             if record.kind != "order" and self._both(record.type):
@@ -124,6 +137,16 @@ class Verifier:
             self._holdings[place_of(record)] = record
         elif self._both(record.type):
             self._event(record)
+
+    def _link(self, record: Record) -> None:
+        """Match an event with its lines, where the answer has the types of both."""
+        kind = record.related_type if record.view is RecordView.LEDGER else record.type
+        if record.timestamp >= self._below_ms or not self._both(kind or ""):
+            return
+        if record.view is RecordView.LEDGER:
+            self._linked.line(record)
+        else:
+            self._linked.event(record)
 
     def _both(self, kind: str) -> bool:
         return EventType.LEDGER in self._asked and kind in self._asked
@@ -204,13 +227,21 @@ class Verifier:
 
     # The report -----------------------------------------------------------------------
 
-    def report(self, *, cut: bool, covered: Mapping[str, int | None] | None = None) -> Verification:
+    def report(
+        self,
+        *,
+        cut: bool,
+        covered: Mapping[str, int | None] | None = None,
+        compared: Comparisons | None = None,
+    ) -> Verification:
         """Results of all records checked.
 
         Args:
             cut: More would have come.
             covered: For each type, from when on the answer is whole; null: it is not at all.
+            compared: What the reader of the account has compared.
         """
+        self._compared = compared or self._compared
         self._covered.update(dict.fromkeys(self._asked, 0) if covered is None else covered)
         chains = tuple(self._held(found) for found in self._chains.reports(cut=cut))
         orders = self._orders.report(cut=cut)
@@ -239,7 +270,13 @@ class Verifier:
                 CheckId.LEVERAGE_TOKENS, self._tokens
             ),
         }
+        linked = self._books.linked
+        if linked:
+            makers |= {name: partial(self._compared_check, name) for name in COMPARED}
+            makers[CheckId.EVENTS] = self._events_check
         for name, needed in CHECKS.items():
+            if (name not in LINKED_CHECKS) if linked else (name is CheckId.EVENTS):
+                continue
             if not all(self._books.types_of(each) & known for each in needed):
                 continue
             missing = [each for each in needed if not self._has(each)]
@@ -249,6 +286,29 @@ class Verifier:
                 yield ProofCheck(name, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
             else:
                 yield makers[name]()
+
+    def _events_check(self) -> ProofCheck:
+        left = [
+            one
+            for one in self._linked.left()
+            if self._span(EventType.LEDGER, self._event_type(one.record)).holds(
+                one.record.timestamp, EDGE_MS
+            )
+        ]
+        linked = self._linked
+        return check_of_left(CheckId.EVENTS, linked.checked, left, overflowed=linked.overflowed)
+
+    def _event_type(self, record: Record) -> str:
+        kind = record.related_type if record.view is RecordView.LEDGER else record.type
+        return kind or ""
+
+    def _compared_check(self, name: CheckId) -> ProofCheck:
+        kind = next(iter(self._books.types_of(CHECKS[name][1])))
+        span = self._span(EventType.LEDGER, kind)
+        left = [
+            one for one in self._compared.left(name) if span.holds(one.record.timestamp, EDGE_MS)
+        ]
+        return check_of_left(name, self._compared.checked[name], left, self._reason(name))
 
     def _has(self, name: str) -> bool:
         return bool(self._asked & self._books.types_of(name))
@@ -384,7 +444,7 @@ class Verifier:
             return ProofCheck(CheckId.HOLDINGS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
         breaks, checked = [], 0
         for chain in chains:
-            if chain.wallet not in self._books.held:
+            if self._books.held is not None and chain.wallet not in self._books.held:
                 continue
             checked += 1
             holding = self._holdings.get((chain.wallet, chain.asset))
@@ -418,7 +478,7 @@ class Verifier:
     def _unproven(self) -> tuple[Unproven, ...]:
         own = self._books
         found = [opening_unproven(self._entry.display), *ALWAYS_UNPROVEN]
-        if own.unheld is not None and self._chains.wallets - own.held:
+        if own.unheld is not None and self._chains.wallets - (own.held or frozenset()):
             found.append(own.unheld)
         return (*found, *(each for name, each in own.unproven if self._has(name)))
 

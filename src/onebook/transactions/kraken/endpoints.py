@@ -156,23 +156,29 @@ WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
     "balances": _of(HOLDINGS),
 }
 
-_BOTH: Final = "Kraken also takes this for both sides of a move that it books on one."
+_SHORT_LIST: Final = "Kraken's own lists can differ: only its ledger decides what moved."
 BOOKS: Final = Bookkeeping(
+    trades=TRADES,
+    linked=True,
+    held=None,
     unproven=(
         (
             EventType.LEDGER,
             Unproven(
-                "which rows of the ledger are one trade, if their `refid` was changed",
-                "The balances chain whatever a row belongs to.",
+                "what a row of the ledger is called, and which rows are one event",
+                "The balances chain whatever its type and `refid` are; of trades, the list of "
+                "trades is compared.",
+            ),
+        ),
+        (
+            EventType.DEPOSITS,
+            Unproven(
+                "transactions, networks and addresses of deposits and withdrawals",
+                "Only one list has them, and it need not have all.",
             ),
         ),
     ),
-    reasons={
-        CheckId.DEPOSITS: "Kraken's list of deposits does not reach back as far as its ledger.",
-        CheckId.WITHDRAWALS: "Kraken's list of withdrawals does not reach back as far as its "
-        "ledger.",
-        CheckId.TRANSFERS: _BOTH,
-    },
+    reasons=dict.fromkeys((CheckId.SPOT_FILLS, CheckId.DEPOSITS, CheckId.WITHDRAWALS), _SHORT_LIST),
 )
 
 # Permissions of a key: https://docs.kraken.com/api/docs/guides/spot-api-keys
