@@ -130,6 +130,8 @@ class CheckId(StrEnum):
     TRANSFERS = "transfers"
     LEVERAGE_TOKENS = "leverage_tokens"
     EVENTS = "events"
+    SUMS = "sums"
+    READINGS = "readings"
 
 
 class Unproven(Struct, frozen=True):
@@ -150,11 +152,19 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         trading_wallet: The wallet to which a deposit can be credited, and from which a withdrawal
             can go, by a line that its ledger calls a transfer; "" if none.
         funding_wallet: The wallet of which every transfer is listed; "" if none.
-        linked: Whether every line of its ledger names its event, and events are made of lines.
         held: The wallets whose holdings are read; None: all.
         unheld: Stated as unproven if there are other wallets.
         unproven: What cannot be proven of a type (or `TRADES`, `FUTURES`, `TOKENS`).
         reasons: By check, why unmatched entries need not be lost ones.
+        lines_name_events: Whether each line of its ledger names the event that it belongs to in
+            `related`, and the event's type in `related_type`. An event that so names another is a
+            part of that one.
+        compared: Checks that its reader makes itself; see `reconciliation.ComparingReader`.
+        without: Checks that compare nothing there, beside `events`.
+        sums_from_ms: From when on all changes add up to what is held, Unix ms: the beginning of its
+            history, for an exchange whose records have no balance after them; None: they do not.
+        readings: Whether holdings of several times are known, and changes between them add up.
+        withheld: By type, what the exchange does not give that a proof would need.
     """
 
     trades: str = ""
@@ -163,11 +173,16 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     tokens: str = ""
     trading_wallet: str = ""
     funding_wallet: str = ""
-    linked: bool = False
     held: frozenset[str] | None = frozenset()
     unheld: Unproven | None = None
     unproven: tuple[tuple[str, Unproven], ...] = ()
     reasons: Mapping[CheckId, str] = {}
+    lines_name_events: bool = False
+    compared: frozenset[CheckId] = frozenset()
+    without: frozenset[CheckId] = frozenset()
+    sums_from_ms: int | None = None
+    readings: bool = False
+    withheld: Mapping[str, str] = {}
 
     def types_of(self, name: str) -> frozenset[str]:
         """The types of the exchange behind a name of this module; any of them serves."""

@@ -5,32 +5,33 @@ records each check gets.
 
 - `WalletChains`: each balance of a ledger is the one before plus the change.
 - `Orders`: an order's quantity and value are the sums of its fills.
-- `LinkedEvents`: match events with ledger entries that name them.
-- `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved money is
-  reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that agree cancel
-  out once both were read; what remains at the end was lost, or falsified, on one side.
-- `Verification` and `ProofCheck`: the results.
+- `Booked`, `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved
+  money is reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that
+  agree cancel out once both were read; what remains at the end was lost, or falsified, on one side.
+- `Comparisons`: what only the reader of an exchange can compare.
+- `Holdings`: where no ledger has balances, all changes add up to what is held, or to the
+  difference between what was held at two times.
+- `Verification`, `ProofCheck` and `TypeGrade`: the results.
 
 Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import StrEnum
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from onebook.core import show
-from onebook.transactions.adapter import CheckId, EventType, Unproven
+from onebook.transactions.adapter import Bookkeeping, CheckId, EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, negate, subtract
-from onebook.transactions.record import Direction, Fee, Record, Status
+from onebook.transactions.record import Direction, Fee, Record, RecordView, Status
 
 BREAKS_MAX: Final = 100  # named in an answer; the rest is counted
-PART_MS: Final = 60_000  # within which all parts of an event come
 LEFT_MAX: Final = 100_000  # unmatched entries of one check that are held; more prove nothing
 TAX: Final = "tax"
 UNSURE_FILLS: Final = frozenset({"delivery", "liquidation", "adl", "adjustment", "other"})
@@ -65,19 +66,15 @@ CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
     CheckId.TRANSFERS: (EventType.LEDGER, EventType.TRANSFERS),
     CheckId.LEVERAGE_TOKENS: (EventType.LEDGER, EventType.TOKENS),
     CheckId.EVENTS: (EventType.LEDGER,),
+    CheckId.SUMS: (EventType.HOLDINGS,),
+    CheckId.READINGS: (EventType.HOLDINGS,),
 }
-# Of an exchange whose lines name their events; the last three are compared by its reader.
-LINKED_CHECKS: Final = frozenset(
-    {
-        CheckId.LEDGER_ARITHMETIC,
-        CheckId.LEDGER_CHAIN,
-        CheckId.HOLDINGS,
-        CheckId.EVENTS,
-        CheckId.SPOT_FILLS,
-        CheckId.DEPOSITS,
-        CheckId.WITHDRAWALS,
-    }
-)
+# Checks that compare an event with its ledger entries: they prove it as far as the ledger is.
+OF_EVENTS: Final = frozenset(CHECKS) - {
+    CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN, CheckId.HOLDINGS, CheckId.ORDERS, CheckId.SUMS,
+    CheckId.READINGS,
+}  # fmt: skip
+NOTHING_TO_COMPARE: Final = "The exchange gives nothing that these records could be compared with."
 
 Key = tuple[str, ...]
 
@@ -115,6 +112,8 @@ class Left(NamedTuple):
         what: The fault, for people.
         expected, found: The figures that differ.
         sure: Whether it can only be a loss; otherwise the exchange does not always book it so.
+        undone: Whether its counterpart may be a month away: what took it back, or what it takes
+            back.
     """
 
     record: Record
@@ -122,6 +121,7 @@ class Left(NamedTuple):
     expected: str
     found: str
     sure: bool = True
+    undone: bool = False
 
 
 class CheckState(StrEnum):
@@ -152,6 +152,27 @@ class ProofCheck(Struct, frozen=True):
     reason: str | None = None
 
 
+class ProofGrade(StrEnum):
+    """How far the records of a type are proven."""
+
+    PROVEN = "proven"
+    PARTLY_PROVEN = "partly_proven"
+    CONTRADICTED = "contradicted"
+    AS_ANSWERED = "as_answered"  # not proven
+
+
+class TypeGrade(Struct, frozen=True):
+    """The grade of one type.
+
+    Args:
+        why: What the exchange does not give, where nothing proves the records.
+    """
+
+    transaction_type: str
+    grade: ProofGrade
+    why: str | None = None
+
+
 class OrderReport(Struct, frozen=True):
     """Orders against their fills."""
 
@@ -174,6 +195,7 @@ class Verification(Struct, frozen=True):
     unproven: tuple[Unproven, ...]
     ledger: tuple[ChainReport, ...]
     orders: OrderReport
+    grades: tuple[TypeGrade, ...] = ()
 
 
 class WalletChains:
@@ -353,6 +375,161 @@ def chained(lines: list[Record], start: Decimal) -> list[Record]:
     return path if len(path) == len(lines) else lines
 
 
+class Booked:
+    """Events of any type, each with the ledger lines that name it.
+
+    Per coin its lines add up to what it, and all its parts, moved; one that did not complete moved
+    nothing.
+    """
+
+    def __init__(self) -> None:
+        self.checked = 0
+        self.overflowed = False
+        self._events: dict[str, list[Record]] = {}  # the event, and its parts
+        self._lines: dict[str, list[Record]] = {}
+
+    def event(self, record: Record) -> None:
+        """Add an event."""
+        if record.status is Status.COMPLETED or record.related:
+            self._events.setdefault(_event_id(record), []).append(record)
+            self._match(_event_id(record))
+
+    def line(self, line: Record) -> None:
+        """Add a line that names its event."""
+        self._lines.setdefault(line.related[0], []).append(line)
+        self._match(line.related[0])
+
+    def _match(self, key: str) -> None:
+        events, lines = self._events.get(key, []), self._lines.get(key, [])
+        whole = any(len(lines) >= max(1, len(_lines_of(each))) for each in _heads(key, events))
+        if whole and booked_difference(events, lines) is None:
+            del self._events[key], self._lines[key]
+            self.checked += 1
+        self.overflowed |= len(self._events) + len(self._lines) > LEFT_MAX
+        if self.overflowed:
+            self._events.clear()
+            self._lines.clear()
+
+    def left(self) -> Iterator[Left]:
+        """What does not agree."""
+        for key, events in self._events.items():
+            lines = self._lines.pop(key, [])
+            event = next(_heads(key, events), events[0])
+            undone = event.status is not Status.COMPLETED and len(lines) < len(_lines_of(event))
+            if not lines:
+                if booked_difference(events, []) is None and _is_part(event):
+                    continue  # of one that agreed without them
+                sure = bool(event.related)
+                yield Left(event, "no line of the ledger books it", "a line", "none", sure)
+            elif (found := booked_difference(events, lines)) is not None:
+                yield Left(event, *found, undone=undone)
+            else:
+                yield Left(event, "one of its lines is missing", "a line", "none", undone=undone)
+        for lines in self._lines.values():
+            undone = all(_takes_back(line) for line in lines)
+            what = "the event that it books is missing"
+            yield Left(lines[0], what, "an event", "none", undone=undone)
+
+
+def _is_part(record: Record) -> bool:
+    """Whether an event is a part of another, whose lines are its own too."""
+    return record.related_type not in (None, EventType.LEDGER)
+
+
+def _event_id(record: Record) -> str:
+    return record.related[0] if _is_part(record) else record.transactionId
+
+
+def _heads(key: str, events: list[Record]) -> Iterator[Record]:
+    return (each for each in events if each.transactionId == key)
+
+
+def _lines_of(event: Record) -> tuple[str, ...]:
+    return () if _is_part(event) else event.related
+
+
+def booked_difference(events: list[Record], lines: list[Record]) -> tuple[str, str, str] | None:
+    """How an event, with its parts, differs from its lines: what, their figure, its own.
+
+    None where it does not.
+    """
+    done = [each for each in events if each.status is Status.COMPLETED]
+    reported = [_total(_moved(each, taxes=taxes) for each in done) for taxes in (True, False)]
+    return _amounts(_changes(lines), reported)
+
+
+def _takes_back(line: Record) -> bool:
+    """Whether a line takes a deposit or withdrawal back."""
+    ways = {"deposit": Direction.OUT, "withdrawal": Direction.IN}
+    return line.direction is ways.get(line.kind)
+
+
+class Holdings:
+    """What was held at one or several times, and what moved since: newest first.
+
+    Args:
+        wallets: The wallets whose holdings are read; empty: all.
+    """
+
+    def __init__(self, wallets: frozenset[str]) -> None:
+        self.readings: list[tuple[int, dict[tuple[str, str], Decimal]]] = []
+        self.moved: list[dict[tuple[str, str], Decimal]] = []  # before each reading
+        self._wallets = wallets
+
+    def holding(self, record: Record) -> None:
+        """Add a holding; those of one time are one reading."""
+        if record.balance is None or record.balance.total is None:
+            return
+        if not self.readings or self.readings[-1][0] != record.timestamp:
+            self.readings.append((record.timestamp, {}))
+            self.moved.append({})
+        self.readings[-1][1][place_of(record)] = Decimal(record.balance.total)
+
+    def event(self, record: Record) -> None:
+        """Add what an event moved."""
+        if not self.moved or record.view is not RecordView.PRIMARY:
+            return
+        if record.status is not Status.COMPLETED:
+            return
+        if record.kind == "transfer" and record.transfer is not None:
+            for wallet, coin, change in legs_of(record):
+                self._move((wallet, coin), Decimal(change))
+            for coin, amount in _charged(record.fees).items():
+                self._move((place_of(record)[0], coin), negate(amount))
+            return
+        wallet = place_of(record)[0]
+        for coin, amount in _moved(record, taxes=True).items():
+            self._move((wallet, coin), amount)
+
+    def _move(self, place: tuple[str, str], amount: Decimal) -> None:
+        if not self._wallets or place[0] in self._wallets:
+            moved = self.moved[-1]
+            moved[place] = add(moved.get(place, ZERO), amount)
+
+    def sums(self) -> Iterator[tuple[str, Decimal, Decimal]]:
+        """Per coin: all that moved before the newest reading, and what it holds."""
+        held: dict[str, Decimal] = defaultdict(lambda: ZERO)
+        moved: dict[str, Decimal] = defaultdict(lambda: ZERO)
+        for (_, coin), amount in self.readings[0][1].items():
+            held[coin] = add(held[coin], amount)
+        for part in self.moved:
+            for (_, coin), amount in part.items():
+                moved[coin] = add(moved[coin], amount)
+        for coin in sorted(held.keys() | moved.keys()):
+            yield coin, moved[coin], held[coin]
+
+    def intervals(self, from_ms: int) -> Iterator[tuple[int, str, Decimal, Decimal]]:
+        """Per pair of readings that are whole, and coin: what moved, and the difference."""
+        for index, (at_ms, newer) in enumerate(self.readings[:-1]):
+            older_ms, older = self.readings[index + 1]
+            if older_ms < from_ms:
+                return
+            moved = self.moved[index]
+            for place in sorted(newer.keys() | older.keys() | moved.keys()):
+                gained = subtract(newer.get(place, ZERO), older.get(place, ZERO))
+                yield at_ms, place[1], moved.get(place, ZERO), gained
+
+
 class Trades:
     """Fills and funding payments, each with the lines that name its id."""
 
@@ -440,6 +617,14 @@ def _moved(record: Record, *, taxes: bool) -> dict[str, Decimal]:
     return {coin: amount for coin, amount in moved.items() if amount}
 
 
+def _total(moved: Iterable[dict[str, Decimal]]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    for each in moved:
+        for coin, amount in each.items():
+            total[coin] = add(total[coin], amount)
+    return {coin: amount for coin, amount in total.items() if amount}
+
+
 def net_of(record: Record) -> Decimal:
     """The signed amount of a record of one coin."""
     return _moved(record, taxes=True).get(record.asset or "", ZERO)
@@ -471,99 +656,6 @@ def _funding(record: Record) -> str | None:
     return record.position.funding if record.position else None
 
 
-class _Linked:
-    """An event, and the lines that name it."""
-
-    __slots__ = ("balance", "events", "lines", "newest", "undone")
-
-    def __init__(self, newest: Record) -> None:
-        self.balance: dict[str, Decimal] = defaultdict(lambda: ZERO)  # lines less events
-        self.events = 0
-        self.lines = 0
-        self.newest = newest
-        self.undone = False
-
-
-class LinkedEvents:
-    """Events against the lines that name them: both say the same of every coin.
-
-    Records come newest first. An event is complete a minute after its own time; the line that took
-    it back may be a month newer, so lines wait for their event.
-    """
-
-    def __init__(self) -> None:
-        self.checked = 0
-        self.overflowed = False
-        self._open: dict[str, _Linked] = {}
-        self._times: deque[tuple[int, str]] = deque()  # of events
-        self._wrong: list[Left] = []
-
-    def line(self, line: Record) -> None:
-        """Take a line."""
-        linked = self._at(line.related[0], line)
-        linked.lines += 1
-        change = line.balance.change if line.balance else None
-        coin = line.asset or ""
-        linked.balance[coin] = add(linked.balance[coin], Decimal(change or 0))
-
-    def event(self, record: Record) -> None:
-        """Take a primary record: an event, or a part of one."""
-        whole = not record.related or record.related_type == EventType.LEDGER
-        completed = record.status is Status.COMPLETED
-        if not completed and not record.related:
-            return  # no ledger has it
-        key = record.transactionId if whole else record.related[0]
-        linked = self._at(key, record)
-        if not linked.events:
-            self._times.append((record.timestamp, key))
-        linked.events += 1
-        linked.undone |= not completed
-        if completed:
-            for coin, amount in _moved(record, taxes=True).items():
-                linked.balance[coin] = subtract(linked.balance[coin], amount)
-
-    def _at(self, key: str, record: Record) -> _Linked:
-        while self._times and self._times[0][0] - record.timestamp > PART_MS:
-            self._close(self._times.popleft()[1])
-        if len(self._open) >= LEFT_MAX:
-            self.overflowed = True
-            self._open.clear()
-        if key not in self._open:
-            self._open[key] = _Linked(record)
-        return self._open[key]
-
-    def _close(self, key: str) -> None:
-        linked = self._open.pop(key, None)
-        if linked is None:
-            return
-        wrong = [(coin, amount) for coin, amount in sorted(linked.balance.items()) if amount]
-        if not wrong:
-            self.checked += 1
-        elif linked.undone and linked.lines == 1:
-            return  # what took it back is outside of the range
-        elif len(self._wrong) < LEFT_MAX:
-            coin, amount = wrong[0]
-            what = f"its lines of {coin} do not add up to it" if linked.lines else "it has no line"
-            self._wrong.append(Left(linked.newest, what, "0", show(amount)))
-
-    def left(self) -> list[Left]:
-        """Events whose lines say something else, and lines without their event."""
-        while self._times:
-            self._close(self._times.popleft()[1])
-        missing = [
-            Left(linked.newest, "the event that it books is missing", "an event", "none")
-            for linked in self._open.values()
-            if not _takes_back(linked.newest)
-        ]
-        return [*self._wrong, *missing]
-
-
-def _takes_back(line: Record) -> bool:
-    """Whether a line takes a deposit or withdrawal back, which may be older than the range."""
-    ways = {"deposit": Direction.OUT, "withdrawal": Direction.IN}
-    return line.direction is ways.get(line.kind)
-
-
 class Comparisons:
     """What an exchange reports twice and only its reader can compare, by check."""
 
@@ -581,6 +673,13 @@ class Comparisons:
     def left(self, check: CheckId) -> list[Left]:
         """The differences of a check."""
         return self._left[check]
+
+
+@runtime_checkable
+class ComparingReader(Protocol):
+    """Compares what an exchange reports twice as it reads; see `Bookkeeping.compared`."""
+
+    compared: Comparisons
 
 
 class Moves:
@@ -797,6 +896,55 @@ def verdict(checks: Iterable[ProofCheck]) -> bool | None:
     if CheckState.BROKEN in states:
         return False
     return True if CheckState.OPEN not in states and CheckState.HOLDS in states else None
+
+
+def grades_of(
+    types: Iterable[str], checks: Iterable[ProofCheck], books: Bookkeeping
+) -> tuple[TypeGrade, ...]:
+    """The grade of each type, from the checks that concern it."""
+    found = {CheckId(check.name): check for check in checks}
+    return tuple(grade_of(kind, found, books) for kind in types)
+
+
+def grade_of(kind: str, checks: Mapping[CheckId, ProofCheck], books: Bookkeeping) -> TypeGrade:
+    """The grade of a type.
+
+    Its records are proven if nothing is open and the sum of all changes, the readings of holdings,
+    or a whole ledger and the comparison with it hold.
+    """
+    of_all = (CheckId.SUMS, CheckId.READINGS)
+    states = {
+        name: check.state
+        for name, check in checks.items()
+        if check.state is not CheckState.NOT_CHECKED
+        and (
+            any(kind in books.types_of(each) for each in CHECKS[name])
+            or (name in of_all and kind not in books.withheld)
+            or (name is CheckId.EVENTS and kind != EventType.HOLDINGS)
+        )
+    }
+    if kind != EventType.LEDGER:  # of a ledger with another event these say nothing of this type
+        other = {CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN}
+        own = {name: state for name, state in states.items() if name not in other}
+    else:
+        ledger = {CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN, CheckId.HOLDINGS, CheckId.EVENTS}
+        own = {name: state for name, state in states.items() if name in ledger | {*of_all}}
+    if CheckState.BROKEN in own.values():
+        return TypeGrade(kind, ProofGrade.CONTRADICTED)
+    holding = {name for name, state in own.items() if state is CheckState.HOLDS}
+    chain = checks.get(CheckId.LEDGER_CHAIN)
+    whole = chain is not None and chain.state is CheckState.HOLDS
+    complete = (
+        bool(holding & {*of_all})
+        or (whole and bool(holding & OF_EVENTS))
+        or (kind == EventType.LEDGER and CheckId.LEDGER_CHAIN in holding)
+        or (kind == EventType.HOLDINGS and CheckId.HOLDINGS in holding)
+    )
+    if complete and CheckState.OPEN not in own.values():
+        return TypeGrade(kind, ProofGrade.PROVEN)
+    if holding:
+        return TypeGrade(kind, ProofGrade.PARTLY_PROVEN)
+    return TypeGrade(kind, ProofGrade.AS_ANSWERED, books.withheld.get(kind, NOTHING_TO_COMPARE))
 
 
 class _Fills:

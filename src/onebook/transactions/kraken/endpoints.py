@@ -157,9 +157,12 @@ WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
 }
 
 _SHORT_LIST: Final = "Kraken's own lists can differ: only its ledger decides what moved."
+COMPARED: Final = frozenset({CheckId.SPOT_FILLS, CheckId.DEPOSITS, CheckId.WITHDRAWALS})
 BOOKS: Final = Bookkeeping(
     trades=TRADES,
-    linked=True,
+    lines_name_events=True,
+    compared=COMPARED,
+    without=frozenset({CheckId.ORDERS, CheckId.TRANSFERS}),
     held=None,
     unproven=(
         (
@@ -178,7 +181,7 @@ BOOKS: Final = Bookkeeping(
             ),
         ),
     ),
-    reasons=dict.fromkeys((CheckId.SPOT_FILLS, CheckId.DEPOSITS, CheckId.WITHDRAWALS), _SHORT_LIST),
+    reasons=dict.fromkeys(COMPARED, _SHORT_LIST),
 )
 
 # Permissions of a key: https://docs.kraken.com/api/docs/guides/spot-api-keys
