@@ -126,7 +126,7 @@ class Onebook:
 
     def transactions(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
@@ -151,7 +151,7 @@ class Onebook:
 
     def transaction_pages(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
