@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onebook.clock import iso_ms
 from onebook.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, FillSide, fills, size_texts
-from onebook.model import Health, Reason
+from onebook.health import Health, Reason
 
 # Wider than any sum of levels, so that results are exact whatever the caller's context.
 EXACT: Final = Context(prec=100)

@@ -214,9 +214,9 @@ async def test_names_are_read_alike(sources):
                 assert book.symbol == SYMBOL
                 snapshot = book.snapshot()
                 assert {name for each in snapshot.bids for name in each.exchanges} == {"okx"}
-        with pytest.raises(TypeError, match="exchanges is text"):
+        with pytest.raises(TypeError, match="exchanges must be text"):
             source.order_book(SYMBOL, exchanges=[3])
-        with pytest.raises(TypeError, match="symbol is text"):
+        with pytest.raises(TypeError, match="symbol must be text"):
             source.order_book([SYMBOL])
         for none in ([], "", ["BTC/USDT", " "]):
             with pytest.raises(ValueError, match="symbols is empty"):

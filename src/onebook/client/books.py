@@ -9,7 +9,7 @@ from onebook.client.failures import Refused, Unavailable
 from onebook.client.link import ServiceLink, ViewUpdates
 from onebook.client.options import (
     SubscribeOptions,
-    Subscription,
+    ViewRequest,
     apart,
     fields_of,
     named_exchanges,
@@ -39,7 +39,7 @@ class BookSession:
         self,
         link: ServiceLink,
         timeout_s: float,
-        subscriptions: Sequence[Subscription] = (),
+        subscriptions: Sequence[ViewRequest] = (),
         *,
         merged: bool = True,
     ) -> None:

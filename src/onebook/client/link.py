@@ -27,7 +27,7 @@ from onebook.client.failures import (
     shown,
 )
 from onebook.client.loops import OneLoop
-from onebook.client.options import Subscription
+from onebook.client.options import ViewRequest
 from onebook.client.session import SILENCE_MAX_S, HeldView, ViewSession, key_of, opening
 from onebook.client.view import BookView
 from onebook.orderbook import BookProblem, near_exchanges
@@ -75,7 +75,7 @@ class ServiceLink:
 
     # Subscriptions
 
-    def hold(self, subscriptions: Iterable[Subscription]) -> None:
+    def hold(self, subscriptions: Iterable[ViewRequest]) -> None:
         """Hold subscriptions from the first connection on."""
         for symbol, view, fields in subscriptions:
             held = HeldView(symbol, fields, view)

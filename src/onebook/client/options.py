@@ -38,7 +38,7 @@ class SymbolOptions(SubscribeOptions, total=False):
 Symbols = str | Iterable[str] | Mapping[str, SymbolOptions]
 
 
-class Subscription(NamedTuple):
+class ViewRequest(NamedTuple):
     """A symbol, the client's name of the view, and exchanges and options as fields of a message."""
 
     symbol: str
@@ -48,7 +48,7 @@ class Subscription(NamedTuple):
 
 def subscriptions_of(
     symbols: Symbols, exchanges: Names, options: SubscribeOptions
-) -> list[Subscription]:
+) -> list[ViewRequest]:
     """Return a subscription for each symbol.
 
     Raises:
@@ -63,10 +63,10 @@ def subscriptions_of(
         more: dict[str, Any] = {**options, **chosen}
         (symbol,) = symbols_of(given)
         found[symbol] = fields_of(more.pop("exchanges", exchanges), more)
-    return [Subscription(symbol, "", fields) for symbol, fields in found.items()]
+    return [ViewRequest(symbol, "", fields) for symbol, fields in found.items()]
 
 
-def apart(merged: Iterable[Subscription], supported: Sequence[str]) -> list[Subscription]:
+def apart(merged: Iterable[ViewRequest], supported: Sequence[str]) -> list[ViewRequest]:
     """Return a subscription for each exchange of each symbol; its view has the exchange's name.
 
     Args:
@@ -81,7 +81,7 @@ def apart(merged: Iterable[Subscription], supported: Sequence[str]) -> list[Subs
         if len(names) < len(texts):
             names += [each for each in supported if f"-{each}" not in texts]
         found += [
-            Subscription(symbol, name, {**fields, "exchanges": [name]})
+            ViewRequest(symbol, name, {**fields, "exchanges": [name]})
             for name in dict.fromkeys(names)
         ]
     return found

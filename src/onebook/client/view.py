@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from onebook.clock import iso_us
 from onebook.fill import BUY, DECIMALS_MAX, BookEnds, Direction, Fill, FillPart, FillSide
-from onebook.model import Health, Reason
+from onebook.health import Health, Reason
 from onebook.orderbook import (
     EPOCH,
     EXACT,
@@ -80,7 +80,7 @@ class ViewSide(list[BookLevel], BookLevels):
         return [each.exchanges for each in self]
 
 
-class ExchangeReport(NamedTuple):
+class StatusReport(NamedTuple):
     """What an `exchange_status` says of an exchange."""
 
     state: Health
@@ -118,7 +118,7 @@ class BookView(OrderBookState):
     update_number: int = 0
     view: str = ""
     members: tuple[str, ...] = ()
-    reports: dict[str, ExchangeReport] = field(default_factory=dict, repr=False)
+    reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
 
     @property
     def number(self) -> int:
@@ -192,7 +192,7 @@ class BookView(OrderBookState):
 
     def _health(self, exchange: str) -> ExchangeHealth:
         shown = self._shows(exchange)
-        state, reason, detail = self.reports.get(exchange) or ExchangeReport(
+        state, reason, detail = self.reports.get(exchange) or StatusReport(
             Health.LIVE if shown else Health.SYNCING, None if shown else Reason.SUBSCRIBING, ""
         )
         if not shown:
@@ -222,7 +222,7 @@ class BookView(OrderBookState):
         if message["type"] == "exchange_status":
             name, state = message["exchange"], message["state"]
             self.states[name] = state
-            self.reports[name] = ExchangeReport(
+            self.reports[name] = StatusReport(
                 _HEALTHS.get(state, Health.STALE),
                 _REASONS.get(message.get("reason", ""), Reason.UNAVAILABLE),
                 message.get("detail", ""),
