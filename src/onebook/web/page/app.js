@@ -73,8 +73,8 @@ function connect(key) {
   const mine = (session = client.session({
     state: showState,
     view: shown,
-    accepted: (view, reply) => asker(view)?.accepted(view, reply),
-    refused: (view, error) => asker(view)?.refused(error),
+    accepted: (view, reply) => (deep(view)?.depth ?? asker(view))?.accepted(view, reply),
+    refused: (view, error) => (deep(view)?.depth ?? asker(view))?.refused(error),
     notice: warned,
   }));
   for (const panel of panels) panel.subscribe();
@@ -88,9 +88,11 @@ function leave() {
 }
 
 const asker = (view) => panels.find((panel) => panel.asksFor(view));
+const deep = (view) => panels.find(({ depth }) => depth.shows(view)); // whose chart has it
 
 /** A view has changed, by a message or because it is no longer live. */
 function shown(view, message) {
+  if (view.view) return view.live && message?.type !== "exchange_status" && deep(view)?.deepen(view);
   const panel = panels.find((each) => each.shows(view));
   if (message?.type === "exchange_status") panel?.status(message);
   else if (view.live) showUpdate(view, panel);
@@ -199,9 +201,8 @@ function notice(text, symbols = [], about = null) {
 
 const site = {
   subscribe: (symbol, options) => session?.subscribe(symbol, options) ?? null,
-  unsubscribe: (symbol) => session?.unsubscribe(symbol),
+  unsubscribe: (symbol, view) => session?.unsubscribe(symbol, view),
   has: (symbol) => session?.has(symbol) ?? false,
-  orderBook: (symbol, options) => session.orderBook(symbol, { exchanges: chosen(), ...options }),
   options: (symbol) => ({ exchanges: chosen(), depth: state.rows, intervalMs: intervalOf(symbol) }),
   check: (symbol, facts, nowMs) => alerts.check(symbol, facts, nowMs),
   feeOf: fees.of,

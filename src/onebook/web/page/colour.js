@@ -1,10 +1,20 @@
-// A colour of the page as a canvas needs it: resolved for the theme that is shown now.
+// The variables of base.css as a canvas needs them: resolved for the theme that is shown now.
 
 export function colour(element, name) {
+  return resolved(element, { color: `var(${name})` }).color;
+}
+
+/** The type of labels: {px, family}. */
+export function labels(element) {
+  const { fontSize, fontFamily } = resolved(element, { fontSize: "var(--text-xs)" });
+  return { px: parseFloat(fontSize), family: fontFamily };
+}
+
+function resolved(element, style) {
   const probe = document.createElement("i");
-  probe.style.color = `var(${name})`;
+  Object.assign(probe.style, style);
   element.append(probe);
-  const { color } = getComputedStyle(probe);
+  const { color, fontSize, fontFamily } = getComputedStyle(probe);
   probe.remove();
-  return color;
+  return { color, fontSize, fontFamily };
 }

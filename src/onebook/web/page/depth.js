@@ -1,35 +1,38 @@
-// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It has its own
-// book, in bins that reach as far as the reader chose, which is requested once a second while it or the heat map is in
-// sight, and less often otherwise. A
-// crosshair moves by mouse, finger and keys; a zoom outlives updates. A wheel zooms only with Ctrl, which is also what
-// a pinch of a touchpad comes as, or while the chart has the focus: otherwise it scrolls the page.
+// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It has a view
+// of its own of the symbol, in bins that reach as far as the reader chose, subscribed while the chart or the heat map is
+// in sight. A crosshair moves by mouse, finger and keys; a zoom outlives updates. A wheel zooms only with Ctrl, which is
+// also what a pinch of a touchpad comes as, or while the chart has the focus: otherwise it scrolls the page.
 
 import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
-import { colour } from "./colour.js";
+import { colour, labels } from "./colour.js";
 import { decimals, short, signed, stepFrom, texts } from "./format.js";
 import { Sight } from "./sight.js";
 import { RANGES } from "./state.js";
 import { mark, write } from "./write.js";
 
-const AXIS_FONT = "11px system-ui, sans-serif";
-const BINS = 200; // at least so many a side, up to 2.5 times as many
+const BINS = 200; // a side at most, but for "all"
 const EVERY_MS = 1_000;
-const UNSEEN_EVERY_MS = 5_000; // for the heat map, which begins before it is seen
 const OLD_MS = 3_000; // without a newer book the chart is grey
 const ALL_PERCENT = 25; // as far as "all" reaches: the bins of the widest range
 const LEVELS_MAX = 500; // what the service gives at most
+const SPARE = 1.05; // of the levels, so that the mid may move before other ones are needed
+const SPARE_MAX = 1.25;
+const VIEW = "depth"; // the name of the view
 const TICK = 5; // CSS pixels of the mark of a horizon
 const ZOOM = 0.8;
 const KEY_STEPS = 40; // of the width, for one arrow key
 let made = 0;
 
-/** The options of a book whose levels reach as far as a range. */
-export function reaching(range, mid) {
+/** The options of a view whose levels reach as far as a range; `before` are those of now, kept while they suit. */
+export function reaching(range, mid, before = null) {
   const all = range === "all";
-  const percent = all ? ALL_PERCENT : Number(range);
-  const wide = (mid * percent) / 100;
+  const wide = (mid * (all ? ALL_PERCENT : Number(range))) / 100;
+  if (before) {
+    const spare = (Number(before.group) * before.depth) / wide;
+    if (spare >= 1 && spare <= SPARE_MAX) return before;
+  }
   const group = stepFrom(wide / (all ? LEVELS_MAX : BINS));
-  return { group, depth: Math.min(LEVELS_MAX, Math.ceil(wide / Number(group)) + 1) };
+  return { group, depth: Math.min(LEVELS_MAX, Math.ceil((SPARE * wide) / Number(group)) + 1) };
 }
 
 export class Depth {
@@ -37,28 +40,33 @@ export class Depth {
   #element;
   #text;
   #lines = [[], [], []];
-  #book = null; // the newest
+  #view = null; // what is subscribed
+  #asked = null; // its options
+  #accepted = false; // its updates are those of these options
+  #refusal = ""; // why there is none
+  #unread = null; // the newest of it that is not drawn
+  #unsaid = false; // the text is of the book before
+  #book = null; // the newest that is
   #mid = null; // what its distances are of
+  #inks = null; // as the theme has them
   #range;
-  #asking = false;
-  #serial = 0; // of what is shown: an answer of before is not
-  #askedMs = -Infinity;
   #shownMs = -Infinity;
   #sight;
   #fingers = new Map(); // [x, y] of each that is on the chart, by pointer
   #zoom = null; // {min, max} of the distances in sight; null shows the range
 
   /**
-   * `ask(options)` promises a view of the book of the panel, or rejects; `received(book, step)` takes each one,
-   * `awaited()` is true while they are seen elsewhere; `changed(range)` is called where the reader chose another range.
+   * `subscribe(options)` gives a view of the symbol of the panel and `unsubscribe(view)` ends it; `received(book, step)`
+   * takes each book, `awaited()` is true while they are seen elsewhere; `changed(range)` is called where the reader chose
+   * another range.
    */
-  constructor(root, { range, ask, received, awaited, changed }) {
-    Object.assign(this, { ask, received, awaited });
+  constructor(root, { range, subscribe, unsubscribe, received, awaited, changed }) {
+    Object.assign(this, { subscribe, unsubscribe, received, awaited });
     this.#range = range;
     const element = (this.#element = root.querySelector(".depth"));
     this.#text = root.querySelector(".depth-text");
     this.#offer(root.querySelector(".range"), changed);
-    this.#sight = new Sight(element, () => (this.#draw(), (this.#askedMs = -Infinity)));
+    this.#sight = new Sight(element, () => (this.#draw(), this.#report()));
     new ResizeObserver(() => this.#fit()).observe(element);
     addEventListener("themechange", () => this.#rebuild());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
@@ -82,32 +90,64 @@ export class Depth {
     box.addEventListener("change", ({ target }) => {
       this.#range = target.value;
       this.#zoom = null;
-      this.#serial += 1;
-      this.#askedMs = -Infinity;
+      this.#draw();
+      this.#report();
       changed(this.#range);
     });
   }
 
-  /** Request a newer book where it is due and can be seen; `mid` is that of the exact book. */
-  follow(nowMs, mid) {
+  /** Subscribe to what the range needs while it can be seen; `mid` is that of the exact book. */
+  follow(nowMs, mid, exchanges) {
     mark(this.#element, "data-old", nowMs - this.#shownMs < OLD_MS ? "no" : "yes");
-    const everyMs = this.#sight.visible || !this.#chart || this.awaited() ? EVERY_MS : UNSEEN_EVERY_MS;
-    if (this.#asking || !mid || nowMs - this.#askedMs < everyMs - 1) return;
-    this.#asking = true;
-    this.#askedMs = nowMs;
-    const serial = this.#serial;
-    const reach = reaching(this.#range, mid);
-    this.ask({ ...reach, levels: "array", coverage: true, interval_ms: EVERY_MS, split: false, ages: false, fill: null })
-      .then((view) => view && serial === this.#serial && this.#show(readBook(view), mid, nowMs, Number(reach.group)), () => {})
-      .finally(() => (this.#asking = false));
+    if (!this.#sight.visible && !this.awaited()) return this.leave();
+    if (!mid) return;
+    const before = this.#asked;
+    const reach = reaching(this.#range, mid, before?.range === this.#range ? before : null);
+    if (reach === before && String(exchanges) === String(before.exchanges)) return;
+    this.#asked = { ...reach, range: this.#range, exchanges };
+    this.#accepted = false;
+    this.#unread = null;
+    this.#refusal = "";
+    this.#view = this.subscribe({
+      view: VIEW, group: reach.group, depth: reach.depth, exchanges, interval_ms: EVERY_MS, mode: "delta", levels: "array", coverage: true,
+    });
   }
 
-  #show(book, mid, nowMs, step) {
-    this.#book = book;
+  /** End the subscription: nothing of it can be seen. */
+  leave() {
+    if (this.#view) this.unsubscribe(this.#view);
+    this.#view = this.#asked = this.#unread = null;
+  }
+
+  shows(view) {
+    return view === this.#view;
+  }
+
+  accepted() {
+    this.#accepted = true;
+  }
+
+  /** The view is refused, for example because the key has too many. It is tried again with other options. */
+  refused({ message }) {
+    this.#refusal = message;
+    this.#report();
+  }
+
+  /** The view has changed. */
+  update({ bids, asks, marketStats, coverage }) {
+    if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ages: {}, fill: {} };
+  }
+
+  /** Draw the newest book, if it is not drawn. */
+  show(mid, nowMs) {
+    if (!this.#unread || !mid) return;
+    this.#book = readBook(this.#unread);
+    this.#unread = null;
     this.#mid = mid;
     this.#shownMs = nowMs;
-    this.received(book, step);
-    this.#draw();
+    this.received(this.#book, Number(this.#asked.group));
+    this.#unsaid = true;
+    if (this.#sight.visible || !this.#chart) this.#draw();
   }
 
   #draw() {
@@ -115,17 +155,23 @@ export class Depth {
     this.#lines = depthLines(this.#book, this.#mid);
     if (!this.#chart) this.#rebuild();
     else this.#chart.batch(() => this.#chart.setData(this.#lines)); // at once, not after the texts of this frame
-    this.#report();
+  }
+
+  /** Write what the newest book makes other words of. */
+  write() {
+    if (this.#unsaid) this.#report();
+    this.#unsaid = false;
   }
 
   clear() {
     this.#chart?.destroy();
     this.#chart = null;
+    this.leave();
     this.#lines = [[], [], []];
     this.#book = this.#mid = null;
-    this.#askedMs = this.#shownMs = -Infinity;
-    this.#serial += 1;
+    this.#shownMs = -Infinity;
     this.#zoom = null;
+    this.#refusal = "";
     this.#report();
   }
 
@@ -140,6 +186,8 @@ export class Depth {
     this.#chart = null;
     const { clientWidth: width, clientHeight: height } = this.#element;
     if (!width || !height || !this.#lines[0].length) return;
+    const [line, soft, unknown] = ["--line", "--soft", "--unknown"].map((name) => colour(this.#element, name));
+    this.#inks = { line, soft, unknown, label: labels(this.#element) };
     this.#chart = new uPlot(this.#options(width, height), this.#lines, this.#element);
   }
 
@@ -208,7 +256,7 @@ export class Depth {
   /** What the crosshair is at, what a zoom shows, or how many books are known as far as the range. */
   #report() {
     const at = this.#chart?.cursor.idx;
-    let text = "";
+    let text = this.#refusal;
     if (at != null && this.#chart.cursor.left >= 0) {
       const [distances, bids, asks] = this.#lines;
       const side = bids[at] == null ? "asks" : "bids";
@@ -245,8 +293,8 @@ export class Depth {
   }
 
   #options(width, height) {
-    const grid = { stroke: colour(this.#element, "--line"), width: 1 };
-    const axis = { stroke: colour(this.#element, "--soft"), grid, ticks: { show: false }, font: AXIS_FONT };
+    const { line, soft, label: { px, family } } = this.#inks;
+    const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: `${px}px ${family}` };
     // A total holds from its level away from the middle: bids to the left, asks to the right.
     return {
       width,
@@ -280,7 +328,7 @@ export class Depth {
     const { ctx, bbox: { left, top, width, height } } = chart;
     const { bids: [bid], asks: [ask] } = this.#book?.horizons ?? { bids: [], asks: [] };
     ctx.save();
-    ctx.fillStyle = colour(this.#element, "--unknown");
+    ctx.fillStyle = this.#inks.unknown;
     if (bid) ctx.fillRect(left, top, this.#placeOf(chart, bid) - left, height);
     if (ask) ctx.fillRect(this.#placeOf(chart, ask), top, left + width - this.#placeOf(chart, ask), height);
     ctx.restore();
@@ -294,9 +342,10 @@ export class Depth {
     const scale = devicePixelRatio;
     const middle = Math.max(left, Math.min(left + width, chart.valToPos(0, "x", true)));
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = colour(this.#element, "--soft");
+    const { soft, label: { px, family } } = this.#inks;
+    ctx.strokeStyle = ctx.fillStyle = soft;
     ctx.lineWidth = scale;
-    ctx.font = `${11 * scale}px system-ui, sans-serif`;
+    ctx.font = `${px * scale}px ${family}`;
     for (const [side, edge] of [["bids", left], ["asks", left + width]]) {
       let known = books;
       const y = () => top + height * (1 - known / books) + scale;

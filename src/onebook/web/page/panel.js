@@ -44,8 +44,8 @@ export class Panel {
 
   /**
    * @param wanted {symbol, group, size, by}: what to show
-   * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol)`, `has(symbol)` of its
-   *   session, and `orderBook(symbol, options)`; `options(symbol)`, `feeOf`,
+   * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol, view)`, `has(symbol)` of its
+   *   session; `options(symbol)`, `feeOf`,
    *   `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
    *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
@@ -59,12 +59,14 @@ export class Panel {
     this.ladder = new Ladder(find(".ladder"), (...point) => this.#readOut(...point));
     this.depth = new Depth(find(".deep"), {
       range: wanted.range,
-      ask: (options) => site.orderBook(this.subscribed, options),
+      subscribe: (options) => site.subscribe(this.subscribed, options),
+      unsubscribe: ({ symbol, view }) => site.unsubscribe(symbol, view),
       received: (book, step) => this.heat.reach(book, step, now()),
       awaited: () => this.heat.visible,
       changed: (range) => {
         Object.assign(this.wanted, { range });
         this.heat.range = range;
+        this.#followDepth(now());
         site.changed();
       },
     });
@@ -149,6 +151,7 @@ export class Panel {
 
   /** Ask again for what is subscribed, because the options of the page differ. */
   follow() {
+    if (document.hidden) this.depth.leave();
     if (this.#asked) this.subscribe();
   }
 
@@ -156,6 +159,7 @@ export class Panel {
   leave() {
     for (const view of new Set([this.#asked, this.#view])) if (view) this.#site.unsubscribe(view.symbol);
     this.#asked = this.#view = null;
+    this.depth.leave();
   }
 
   /** No exchange is ticked: nothing is subscribed and nothing is shown as live. */
@@ -220,6 +224,12 @@ export class Panel {
     if (document.hidden) this.#read(this.#updatedAt); // no frame comes, and alerts wait for none
   }
 
+  /** The view of the depth chart has changed. */
+  deepen(view) {
+    this.depth.update(view);
+    this.draw();
+  }
+
   status(message) {
     this.members.status(message.exchange, message.state, message.detail || message.reason);
   }
@@ -228,6 +238,7 @@ export class Panel {
   set linked(linked) {
     this.#linked = linked;
     if (!linked) {
+      this.depth.leave();
       this.members.lost();
       this.#lost = true;
     } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // refused before: perhaps not now
@@ -278,6 +289,7 @@ export class Panel {
     if (fresh) this.#read(nowMs);
     if (!this.#book) return;
     this.ladder.place(this.#site.options().depth);
+    if (!this.#withdrawn) this.depth.show(this.#book.stats.mid_price, nowMs);
     if (!fresh) return;
     this.history.add(this.#book.stats, nowMs);
     this.heat.add(this.#book, this.#left, nowMs, this.#book.binned ? Number(this.wanted.group) : 0);
@@ -305,6 +317,7 @@ export class Panel {
     this.crossed.showFigures(nowMs, this.#live);
     this.cost.show(book, price);
     this.history.write();
+    this.depth.write();
     this.#write(".mid", price(stats.mid_price, 1));
     this.#write(".best-bid", price(stats.best_bid));
     this.#write(".best-ask", price(stats.best_ask));
@@ -393,10 +406,15 @@ export class Panel {
     this.#write(".age", this.#updatedAt ? ago(ageMs) : "—");
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
     this.members.showFigures(ageMs);
-    if (this.#live && this.#book && this.subscribed) this.depth.follow(nowMs, this.#book.stats.mid_price);
+    this.#followDepth(nowMs);
     this.crossed.showFigures(nowMs, this.#live);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
     this.heat.advance(nowMs);
+  }
+
+  #followDepth(nowMs) {
+    if (!this.#live || !this.#book || !this.subscribed) return;
+    this.depth.follow(nowMs, this.#book.stats.mid_price, this.#site.options().exchanges);
   }
 
   /** What all up to a level is worth; of bins only the bound is known. */
