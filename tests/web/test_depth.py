@@ -59,7 +59,7 @@ async def test_a_range_is_a_second_view_of_the_symbol_once_a_second(
     assert len(subscribed(market)) == 1
     assert "group" not in subscribed(market)[0]
     await page.run(CHANGED)
-    await page.until("drawn.length > 3")
+    await page.until("drawn.length > 2")
     begin, *_, end = await page.run("drawn")
     assert end - begin > 900 * (await page.run("drawn.length") - 1)
     assert len(market.viewed) == 1, "nothing is requested again"
@@ -110,6 +110,47 @@ async def test_a_refused_view_is_explained_where_the_chart_would_be(
     await page.run("document.querySelector('.range input[value=\"5\"]').click()")
     await page.until(DRAWN)
     await page.until(f"!/^This key/.test({SAID})")
+
+
+async def test_a_short_ladder_says_where_a_book_ends_by_the_view_of_the_chart(
+    page: Page, address: str, market: Market
+) -> None:
+    market.horizons = {"okx": {"bids": float(market.middle) - 5, "asks": None}}
+    await page.open(f"{address}/#key={GOOD_KEY}&levels=12")
+    await page.until(READY)
+    assert not subscribed(market)[0]["coverage"]
+    await page.until("document.querySelector('.bids tr[data-bounded=yes]') !== null")
+    assert await page.run("document.querySelector('.asks tr[data-bounded=yes]') === null")
+
+
+HIDE = """(() => {
+  Object.defineProperty(document, "hidden", { get: () => window.away, configurable: true });
+  window.turn = (away) => {
+    window.away = away;
+    document.dispatchEvent(new Event("visibilitychange"));
+  };
+  const later = setTimeout;
+  window.setTimeout = (act, ms, ...more) => later(act, ms >= 1_000 ? 0 : ms, ...more);
+})()"""
+
+
+async def test_a_hidden_tab_has_no_view_for_the_chart(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open("about:blank")
+    await resize(page, 1366, 768, mobile=False)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(DRAWN)
+    await page.run(HIDE)
+    await page.run("turn(true)")
+    while len(market.viewed) < 2:
+        await page.until(READY)
+    await page.run("turn(false)")
+    while len(market.viewed) < 3:
+        await page.until(READY)
+    assert [each["type"].split("_")[0] for each in market.viewed] == [
+        "subscribe", "unsubscribe", "subscribe",
+    ]  # fmt: skip
 
 
 MOVED = """

@@ -22,6 +22,7 @@ const KEY_SLOT = "onebook.key";
 const LATE_MS = 1_000; // what looks so late is checked by a ping
 const LATE_PING_EVERY_MS = 2_000;
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
+const NARROW = "(max-width: 34rem)"; // as in book.css
 const PING_EVERY_MS = 30_000;
 const PING_AFTER_MS = 1_000; // of silence on the connection: an open socket proves nothing
 const ROW_PX = 20; // of the ladder, in panel.css
@@ -31,10 +32,7 @@ const SILENT_MS = 2_000; // a connection that delivers nothing for this time sho
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
-const narrow = matchMedia("(max-width: 34rem)").matches;
-const room = (innerHeight - ROOM_PX) / (2 * ROW_PX);
-const roomy = ROWS.findLast((rows) => rows === ROWS_MIN || (rows <= ROWS_USUAL_MAX && rows <= room));
-const state = readState(location.hash, { rows: narrow ? ROWS[0] : roomy });
+const state = readState(location.hash, { rows: rowsOfScreen() });
 const fees = new Fees(at, () => panels.forEach((panel) => (panel.cost.again(), panel.draw())));
 const usage = new Usage(at);
 const drawer = new Drawer(at);
@@ -290,6 +288,23 @@ function changed() {
   for (const panel of panels) panel.subscribe();
 }
 
+/** How many levels this screen has room for. */
+function rowsOfScreen() {
+  if (matchMedia(NARROW).matches) return ROWS[0];
+  const room = (innerHeight - ROOM_PX) / (2 * ROW_PX);
+  return ROWS.findLast((rows) => rows === ROWS_MIN || (rows <= ROWS_USUAL_MAX && rows <= room));
+}
+
+/** The window has another size: the ladder fills it, unless the reader chose how many levels to see. */
+function fit() {
+  const before = state.rowsUsual;
+  state.rowsUsual = rowsOfScreen();
+  if (state.rows !== before || state.rowsUsual === before) return;
+  at("rows").value = state.rows = state.rowsUsual;
+  for (const panel of panels) panel.draw();
+  keepState();
+}
+
 function showPairs(data) {
   counts = listed(data);
   for (const panel of panels) if (document.activeElement === panel.find(".symbol")) panel.search.show();
@@ -370,6 +385,7 @@ at("leave").addEventListener("click", leave);
 addEventListener("hashchange", () => location.reload());
 
 document.addEventListener("visibilitychange", seen);
+addEventListener("resize", fit);
 addEventListener("online", measure); // a connection of the network before is dead
 
 setInterval(showAges, AGES_EVERY_MS);

@@ -4,10 +4,10 @@ export function colour(element, name) {
   return resolved(element, { color: `var(${name})` }).color;
 }
 
-/** The type of labels: {px, family}. */
+/** The type of labels: {px, family}; whole pixels, as uPlot reads them. */
 export function labels(element) {
   const { fontSize, fontFamily } = resolved(element, { fontSize: "var(--text-xs)" });
-  return { px: parseFloat(fontSize), family: fontFamily };
+  return { px: Math.round(parseFloat(fontSize)), family: fontFamily };
 }
 
 function resolved(element, style) {

@@ -1,7 +1,7 @@
 // What buying and selling a size costs: the service prices it (option `fill`), the fees are ours.
 
 import { withFees } from "./book.js";
-import { amountDecimals, fixed, listOf, rounded, sixDigits } from "./format.js";
+import { amountDecimals, finePercent, fixed, listOf, rounded, sixDigits } from "./format.js";
 import { dress, swatch } from "./palette.js";
 import { sizeOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
@@ -93,7 +93,7 @@ export class Cost {
       const texts = [
         price(fill.average, 2),
         price(fill.worst),
-        slip === null ? "—" : `${slip.toFixed(4)} %`,
+        slip === null ? "—" : `${finePercent(slip)} %`,
         this.#money(paid.fees),
         price(paid.average, 2),
         this.#money(total),

@@ -2,7 +2,7 @@
 // is left after fees. A crossing often lasts less than a second: the last one stays to be read.
 
 import { crossings, nearest } from "./book.js";
-import { age, amountDecimals, fixed, quoteAge, signed } from "./format.js";
+import { age, amountDecimals, finePercent, fixed, quoteAge, signed } from "./format.js";
 import { mark, write } from "./write.js";
 
 const PAIRS_MAX = 5;
@@ -92,7 +92,7 @@ export class Crossed {
         buy.exchange,
         `${quoted(buy)}, sell on `,
         sell.exchange,
-        `${quoted(sell)}: gap ${minus(this.#price(gap))} (${minus(((100 * gap) / buy.price).toFixed(4))} %), `,
+        `${quoted(sell)}: gap ${minus(this.#price(gap))} (${minus(finePercent((100 * gap) / buy.price))} %), `,
         `after fees ${signed((100 * left) / buy.price, 4)} % or ${signed(net, Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
       ];
       texts.forEach((text, part) => write(this.#list.children[at].children[part], text));

@@ -1,7 +1,8 @@
 // The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It has a view
-// of its own of the symbol, in bins that reach as far as the reader chose, subscribed while the chart or the heat map is
-// in sight. A crosshair moves by mouse, finger and keys; a zoom outlives updates. A wheel zooms only with Ctrl, which is
-// also what a pinch of a touchpad comes as, or while the chart has the focus: otherwise it scrolls the page.
+// of its own of the symbol, in bins that reach as far as the reader chose: once a second while it or the heat map is in
+// sight, seldom while both are scrolled away, as the heat map and the ends of books in the ladder are of it too. A
+// crosshair moves by mouse, finger and keys; a zoom outlives updates. A wheel zooms only with Ctrl, which is also what
+// a pinch of a touchpad comes as, or while the chart has the focus: otherwise it scrolls the page.
 
 import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
 import { colour, labels } from "./colour.js";
@@ -12,6 +13,7 @@ import { mark, write } from "./write.js";
 
 const BINS = 200; // a side at most, but for "all"
 const EVERY_MS = 1_000;
+const UNSEEN_EVERY_MS = 5_000;
 const OLD_MS = 3_000; // without a newer book the chart is grey
 const ALL_PERCENT = 25; // as far as "all" reaches: the bins of the widest range
 const LEVELS_MAX = 500; // what the service gives at most
@@ -36,6 +38,7 @@ export function reaching(range, mid, before = null) {
 }
 
 export class Depth {
+  coverage = {}; // where the books of exchanges end
   #chart = null;
   #element;
   #text;
@@ -96,24 +99,24 @@ export class Depth {
     });
   }
 
-  /** Subscribe to what the range needs while it can be seen; `mid` is that of the exact book. */
+  /** Subscribe to what the range needs; `mid` is that of the exact book. */
   follow(nowMs, mid, exchanges) {
     mark(this.#element, "data-old", nowMs - this.#shownMs < OLD_MS ? "no" : "yes");
-    if (!this.#sight.visible && !this.awaited()) return this.leave();
     if (!mid) return;
     const before = this.#asked;
+    const everyMs = this.#sight.visible || !this.#chart || this.awaited() ? EVERY_MS : UNSEEN_EVERY_MS;
     const reach = reaching(this.#range, mid, before?.range === this.#range ? before : null);
-    if (reach === before && String(exchanges) === String(before.exchanges)) return;
-    this.#asked = { ...reach, range: this.#range, exchanges };
+    if (reach === before && everyMs === before.everyMs && String(exchanges) === String(before.exchanges)) return;
+    this.#asked = { ...reach, range: this.#range, exchanges, everyMs };
     this.#accepted = false;
     this.#unread = null;
     this.#refusal = "";
     this.#view = this.subscribe({
-      view: VIEW, group: reach.group, depth: reach.depth, exchanges, interval_ms: EVERY_MS, mode: "delta", levels: "array", coverage: true,
+      view: VIEW, group: reach.group, depth: reach.depth, exchanges, interval_ms: everyMs, mode: "delta", levels: "array", coverage: true,
     });
   }
 
-  /** End the subscription: nothing of it can be seen. */
+  /** End the subscription. */
   leave() {
     if (this.#view) this.unsubscribe(this.#view);
     this.#view = this.#asked = this.#unread = null;
@@ -135,6 +138,7 @@ export class Depth {
 
   /** The view has changed. */
   update({ bids, asks, marketStats, coverage }) {
+    this.coverage = coverage;
     if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ages: {}, fill: {} };
   }
 
@@ -167,6 +171,7 @@ export class Depth {
     this.#chart?.destroy();
     this.#chart = null;
     this.leave();
+    this.coverage = {};
     this.#lines = [[], [], []];
     this.#book = this.#mid = null;
     this.#shownMs = -Infinity;
@@ -186,8 +191,8 @@ export class Depth {
     this.#chart = null;
     const { clientWidth: width, clientHeight: height } = this.#element;
     if (!width || !height || !this.#lines[0].length) return;
-    const [line, soft, unknown] = ["--line", "--soft", "--unknown"].map((name) => colour(this.#element, name));
-    this.#inks = { line, soft, unknown, label: labels(this.#element) };
+    const [card, line, soft, unknown] = ["--card", "--line", "--soft", "--unknown"].map((name) => colour(this.#element, name));
+    this.#inks = { card, line, soft, unknown, label: labels(this.#element) };
     this.#chart = new uPlot(this.#options(width, height), this.#lines, this.#element);
   }
 
@@ -299,6 +304,7 @@ export class Depth {
     return {
       width,
       height,
+      padding: [8, 12, 0, 0],
       cursor: { y: true, points: { size: 6 }, drag: { x: true, y: false, setScale: true } },
       legend: { show: false },
       scales: { x: { time: false, range: () => Object.values(this.#zoom ?? this.#whole()) }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
@@ -342,9 +348,10 @@ export class Depth {
     const scale = devicePixelRatio;
     const middle = Math.max(left, Math.min(left + width, chart.valToPos(0, "x", true)));
     ctx.save();
-    const { soft, label: { px, family } } = this.#inks;
+    const { card, soft, label: { px, family } } = this.#inks;
     ctx.strokeStyle = ctx.fillStyle = soft;
     ctx.lineWidth = scale;
+    ctx.setLineDash([4 * scale, 3 * scale]);
     ctx.font = `${px * scale}px ${family}`;
     for (const [side, edge] of [["bids", left], ["asks", left + width]]) {
       let known = books;
@@ -362,7 +369,13 @@ export class Depth {
       ctx.lineTo(edge, y());
       ctx.stroke();
       ctx.textAlign = side === "bids" ? "left" : "right";
-      ctx.fillText(`${known} of ${books} books`, edge + (side === "bids" ? 4 : -4) * scale, y() + 14 * scale);
+      const label = [`${known} of ${books} books`, edge + (side === "bids" ? 4 : -4) * scale, y() + 14 * scale];
+      ctx.save();
+      Object.assign(ctx, { strokeStyle: card, lineWidth: 3 * scale }); // around the letters: they may be over a line
+      ctx.setLineDash([]);
+      ctx.strokeText(...label);
+      ctx.restore();
+      ctx.fillText(...label);
     }
     ctx.restore();
   }

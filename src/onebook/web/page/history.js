@@ -114,7 +114,7 @@ export class History {
     const options = {
       width,
       height,
-      padding: [2, 2, 2, 2],
+      padding: axis.show ? [px / 2, 2 * px, 2, 2] : [2, 2, 2, 2], // half of a label is beyond the last line
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
       scales: { x: { time: true }, mid: {}, spread: {} },

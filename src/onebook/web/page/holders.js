@@ -34,9 +34,8 @@ export function holders(shares, room, hueOf) {
   let left = room - (shares.length > 1 ? widthOf("+99") : 0);
   for (const [exchange, amount] of shares.slice(0, NAMED_MAX)) {
     const text = `${exchange} ${percent(amount / total)}`.trim();
-    left -= widthOf(exchange) + (shares.length > 1 ? widthOf(" 99 %") : 0) + (hueOf(exchange) ? SWATCH : 0);
+    left -= widthOf(exchange) + (shares.length > 1 ? widthOf(` 99 %${GAP}`) : 0) + (hueOf(exchange) ? SWATCH : 0);
     if (left < 0 && named.length) break;
-    left -= widthOf(GAP);
     named.push({ exchange, text: text + (shares.length > 1 ? GAP : "") });
   }
   return { named, more: shares.length - named.length };

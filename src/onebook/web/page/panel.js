@@ -5,7 +5,7 @@ import { crossings, imbalance, PROBE, Rate, readBook, unknownAt } from "./book.j
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
-import { age, ago, amountDecimals, decimals, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, signed } from "./format.js";
+import { age, ago, amountDecimals, decimals, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, signed } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { Heat } from "./heat.js";
 import { History } from "./history.js";
@@ -16,7 +16,7 @@ import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
-const FAR_ROWS = 25; // a ladder of so many rows, or of bins, may lead beyond where some books are known
+const FAR_ROWS = 25; // a ladder of so many rows, or of bins, leads beyond where some books are known
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
 const OLD_MS = 1_000; // without an update the ladder is marked old
@@ -133,6 +133,8 @@ export class Panel {
       levels: "array",
       split: true,
       ages: true,
+      // The ends of books would make updates a quarter longer. A short ladder seldom reaches one: there those of the
+      // depth chart's view do, which are a second old, and while that is out of sight five.
       coverage: depth >= FAR_ROWS || Boolean(group),
       fill: sizes(size, by, group),
       ...(group && { group }),
@@ -212,7 +214,8 @@ export class Panel {
 
   /** The view that is shown has changed, by an update that came so late. */
   update(view, lateMs) {
-    const { bids, asks, marketStats, ages, fill, coverage, staleExchanges } = view;
+    const { bids, asks, marketStats, ages, fill, staleExchanges } = view;
+    const coverage = Object.keys(view.coverage).length ? view.coverage : this.depth.coverage;
     this.#unread = { bids, asks, marketStats, ages, fill, coverage, staleExchanges };
     this.#updatedAt = now();
     this.#lateMs = lateMs;
@@ -424,7 +427,7 @@ export class Panel {
     if (this.#book.binned) return `${side === "asks" ? "at most" : "at least"} ${worth}`;
     const best = this.#book[side][0].price;
     const average = cost / total;
-    const slip = Math.abs((100 * (average - best)) / best).toFixed(4);
+    const slip = finePercent(Math.abs((100 * (average - best)) / best));
     return `${worth}, ${this.ladder.price(average, 2)} on average, ${slip} % off the best`;
   }
 
@@ -452,7 +455,7 @@ function sizes(size, by, group) {
   return { ...(amounts.length && { amounts }), ...(by === "notional" && { notionals: [size] }) };
 }
 
-function spreadText({ spread, spread_percent: percent }, price) {
+function spreadText({ spread, mid_price: mid }, price) {
   if (spread == null) return "one side is empty";
-  return `spread ${price(spread)} (${percent.toFixed(4)} %)`;
+  return `spread ${price(spread)} (${finePercent((100 * spread) / mid)} %)`;
 }

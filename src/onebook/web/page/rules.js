@@ -1,7 +1,7 @@
 // When an alert fires; no document here. A rule fires once when its threshold is crossed, and again only after the value
 // has gone back by a margin, or the event has been away for a while. It is checked with live data only.
 
-import { decimals, fixed, PRICE_DECIMALS_MAX } from "./format.js";
+import { decimals, finePercent, fixed, PRICE_DECIMALS_MAX } from "./format.js";
 import { sizeOf, symbolOf } from "./state.js";
 
 export const KINDS = ["price", "spread", "crossing", "lost"];
@@ -98,7 +98,7 @@ export class Watch {
     const value = Number(this.#rule.value);
     if (spread == null) return [];
     if (!this.#trigger("").fires(spread >= value, spread < value * (1 - SPREAD_MARGIN), nowMs)) return [];
-    return [`${this.#rule.symbol}: the spread is ${spread.toFixed(4)} %`];
+    return [`${this.#rule.symbol}: the spread is ${finePercent(spread)} %`];
   }
 
   crossing({ best }, nowMs) {

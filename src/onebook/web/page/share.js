@@ -64,7 +64,7 @@ export class Shares {
     const context = this.#context;
     context.setTransform(this.#scale, 0, 0, this.#scale, 0, this.#tops.get(row) * this.#scale);
     context.clearRect(0, 0, WIDTH, HEIGHT);
-    if (!shares.length) return;
+    if (!shares.some(([exchange]) => hueOf(exchange))) return;
     const total = shares.reduce((sum, [, amount]) => sum + amount, 0);
     context.fillStyle = this.#ink("--edge");
     context.fillRect(0, HEIGHT - LEAST, WIDTH, LEAST);
