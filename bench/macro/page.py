@@ -120,9 +120,11 @@ class BusyMarket(Market):
         return [[name, round(self.random.lognormvariate(-1.5, 1), 5)] for name in sorted(names)]
 
 
-async def traced(page: Page, act: Callable[[], Awaitable[None]]) -> list[dict[str, Any]]:
+async def traced(
+    page: Page, categories: str, act: Callable[[], Awaitable[None]]
+) -> list[dict[str, Any]]:
     """The trace events of what is done meanwhile."""
-    await page.call("Tracing.start", categories=CATEGORIES, transferMode="ReturnAsStream")
+    await page.call("Tracing.start", categories=categories, transferMode="ReturnAsStream")
     await act()
     await page.call("Tracing.end")
     stream = await page.trace
