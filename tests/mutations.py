@@ -40,8 +40,8 @@ MUTATIONS: Final = {
     # Books and feeds
     "frame_bytes": Mutation(
         "613c6d2",
-        "self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)",
-        "self.bytes_max = settings.frame_bytes_max",
+        "self.bytes_max = max(limits.frame_bytes_max, exchange.frame_bytes)",
+        "self.bytes_max = limits.frame_bytes_max",
         "test_the_longest_snapshot_of_coinbase_is_a_live_book_by_default",
     ),
     "late_frame_of_a_removed_book": Mutation(

@@ -26,7 +26,7 @@ import node as product
 import uvloop
 from websockets.asyncio.client import connect
 
-from onebook import app
+from onebook import app, gateway
 
 CHANGE_S = 0.02
 BEAT_S = 0.001
@@ -149,8 +149,7 @@ def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 async def measure(words: argparse.Namespace) -> None:
     # The contract's limits, but for the measured clients, which all come from one address.
-    limits = {"close_timeout_s": 5.0, "connects_per_minute": 60}
-    async with product.running(1_000, **limits) as node:
+    async with product.running(1_000, limits=gateway.LIMITS, connects_per_minute=60) as node:
         (key, *_) = await product.keys_for(node, CLIENTS)
         hand = product.Hand(node, ["okx"], [SYMBOL])
         hand.fill()

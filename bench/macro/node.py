@@ -25,6 +25,7 @@ from onebook import app, config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.exchanges.kit import Delta, Snapshot
+from onebook.gateway import GatewayLimits
 from onebook.model import Instrument, Tier
 from onebook.simulator.kit.market import PAIRS
 from onebook.store import AuditedChange
@@ -32,6 +33,7 @@ from onebook.store import AuditedChange
 CLIENTS_PER_KEY = 20  # what the premium tier allows
 LEVELS = 200
 PING_S = 3_600.0
+QUICK = GatewayLimits(close_timeout_s=0.0)  # ends without waiting for the clients
 # More than two, so that a stream that sees every second change still sees one.
 AMOUNTS = [f"{whole}.50001" for whole in range(1, 8)]
 PRICES = {pair.symbol: float(pair.price) for pair in PAIRS}  # a book whose price jumps is rejected
@@ -76,6 +78,7 @@ async def running(
     clients: int,
     *,
     places: Mapping[str, config.ExchangeSettings] | None = None,
+    limits: GatewayLimits = QUICK,
     **gateway: object,
 ) -> AsyncIterator[app.Node]:
     """A node with room for so many clients.
@@ -83,6 +86,7 @@ async def running(
     Args:
         clients: How many.
         places: Where its exchanges are; by default simulated ones that stand still.
+        limits: Of its connections.
         gateway: Settings of that table.
     """
     load.lift_file_limit(2 * clients + 1_000)
@@ -97,12 +101,11 @@ async def running(
                     "connects_per_minute": 0,
                     "ping_interval_s": PING_S,
                     "drain_s": 0,
-                    "close_timeout_s": 0,
                     **gateway,
                 },
             }
         )
-        async with app.running(settings, overrides=places) as node:
+        async with app.running(settings, overrides=places, gateway_limits=limits) as node:
             while not all(node.catalogue.loaded(exchange) for exchange in places):
                 await asyncio.sleep(0.05)
             yield node

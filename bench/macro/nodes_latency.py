@@ -63,7 +63,7 @@ def settings_of(folder: Path, role: str, port: int) -> config.Settings:
     return config.load(
         overrides={
             **product.files_in(folder),
-            "gateway": {"drain_s": 0, "close_timeout_s": 0, "connects_per_minute": 0},
+            "gateway": {"drain_s": 0, "connects_per_minute": 0},
             "node": {"role": role},
             "nats": {"servers": (f"nats://127.0.0.1:{port}",)},
         }
@@ -91,7 +91,8 @@ async def side(words: argparse.Namespace) -> None:
             node = await stack.enter_async_context(feeder.running(settings, overrides=places))
             say(pid=os.getpid())
         else:
-            node = await stack.enter_async_context(app.running(settings, overrides=places))
+            running = app.running(settings, overrides=places, gateway_limits=product.QUICK)
+            node = await stack.enter_async_context(running)
             assert await node.catalogue.first_read(WAIT_S)
             keys = await product.keys_for(node, len(EXCHANGES))
             listed = {

@@ -159,7 +159,7 @@ async def with_feeds(port: int, count: Count, *, to_the_book: bool) -> None:
             books = Books()
             books.open(instrument)
             running = feeds.feed.Feed(
-                exchange, [instrument], books=books, rest=rest, settings=FeedSettings(),
+                exchange, [instrument], books=books, rest=rest,
                 stats=ExchangeStats("okx"), quotas=quotas,
             )  # fmt: skip
             tasks.append(group.create_task(running.run()))

@@ -1,6 +1,7 @@
-"""Files that people and other programs write, read within a bound."""
+"""Files that people and other programs write, read within a bound; file locks."""
 
 import errno
+import fcntl
 import re
 import tomllib
 from collections.abc import Callable
@@ -54,3 +55,12 @@ def _deeply_dotted(text: str) -> bool:
             if any(word.count(".") > NAME_PARTS_MAX for word in words):
                 return True
     return False
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file against other processes, without waiting; return whether it succeeded."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

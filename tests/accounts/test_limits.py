@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from onebook.accounts.limits import (
     BUCKETS_MAX,
+    FAILURES_PER_MINUTE,
     UNKNOWN_KEYS_PER_MINUTE,
     WINDOW_S,
     AddressLimit,
@@ -16,7 +17,7 @@ from onebook.accounts.limits import (
     RateLimiter,
     network,
 )
-from onebook.config import AccountsSettings, TierLimits, TierSettings
+from onebook.config import TierLimits, TierSettings
 from onebook.errors import RateLimitExceeded
 from onebook.model import Tier
 
@@ -61,7 +62,7 @@ def test_the_request_rate_of_each_tier(tier: str, per_minute: int) -> None:
 
 
 def test_thresholds_of_attempts() -> None:
-    assert AccountsSettings().failures_per_minute == 10
+    assert FAILURES_PER_MINUTE == 10
     assert UNKNOWN_KEYS_PER_MINUTE == 60
 
 

@@ -27,6 +27,8 @@ from nodes.servers import nats_server
 from onebook import app, core, metrics
 from onebook.app.node import upkeep
 from onebook.feeds.limits import LIMITS, FeedLimits
+from onebook.gateway import GatewayLimits
+from onebook.http import HttpTimeouts
 from onebook.http.socket_limits import PROBES_MAX
 from onebook.model import DAY_MS, Tier
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
@@ -104,13 +106,13 @@ class Port:
 
 
 @asynccontextmanager
-async def watched(folder, urls=None, **tables):
+async def watched(folder, urls=None, **options):
     """A node whose alerts are watched; it connects to no exchange but the simulated ones given."""
     async with AsyncExitStack() as stack:
         if urls is None:
             still = await stack.enter_async_context(SimulatedExchanges(["okx"], rate_hz=0))
             urls = still.urls
-        node = await stack.enter_async_context(node_on(urls, folder, **tables))
+        node = await stack.enter_async_context(node_on(urls, folder, **options))
         yield node, Alerts(folder, node, await scrape(node.url))
 
 
@@ -209,7 +211,7 @@ async def test_an_address_with_too_many_sockets(tmp_path):
 @fires("OnebookHttpRequestsUnfinished")
 async def test_requests_that_are_never_finished(tmp_path):
     async with (
-        watched(tmp_path, server={"header_timeout_s": 0.05}) as (node, alerts),
+        watched(tmp_path, timeouts=HttpTimeouts(header_s=0.05)) as (node, alerts),
         AsyncExitStack() as stack,
     ):
         for _ in range(60):
@@ -356,7 +358,8 @@ async def test_a_disk_that_is_nearly_full(tmp_path):
 
 @fires("OnebookFlood")
 async def test_floods(tmp_path):
-    async with watched(tmp_path, gateway={"close_timeout_s": 0.05}) as (node, alerts):
+    limits = GatewayLimits(close_timeout_s=0.05)
+    async with watched(tmp_path, gateway_limits=limits) as (node, alerts):
         for _ in range(7):
             async with raw(Port(node)) as peer:
                 await peer.send(frame(0x89) * 200)
@@ -376,7 +379,8 @@ async def test_wrong_keys(tmp_path):
 
 @fires("OnebookDeadConnectionsReplaced")
 async def test_dead_connections_that_are_replaced(tmp_path):
-    async with watched(tmp_path, gateway={"liveness_wait_s": 0.05}) as (node, alerts):
+    limits = GatewayLimits(liveness_wait_s=0.05)
+    async with watched(tmp_path, gateway_limits=limits) as (node, alerts):
         key = await key_of(node, tier=Tier.BASIC)
         async with AsyncExitStack() as stack:
             for _ in range(30):

@@ -14,6 +14,7 @@ from e2e.service import ws_url
 from library.test_examples import NAMES, Run
 from onebook import exchanges
 from onebook.config import GatewaySettings
+from onebook.gateway import GatewayLimits
 from onebook.simulator import SimulatedExchanges
 from steady import PATIENCE_S
 
@@ -47,9 +48,10 @@ async def first_line(*words, **environment):
 
 @pytest.mark.parametrize(("kind", "count"), [("onebook", 3), ("quantcite", 2)])
 async def test_clients_run(tmp_path, kind, count):
-    settings = {"reference_compatible": kind == "quantcite", "reference_welcome_delay_s": 3.0}
+    settings = {"reference_compatible": kind == "quantcite"}
+    limits = GatewayLimits(welcome_delay_s=3.0)
     assert len(of(kind)) == count
-    async with place(tmp_path, gateway=settings) as rig:
+    async with place(tmp_path, gateway=settings, gateway_limits=limits) as rig:
         given = {
             "ONEBOOK_URL": rig.url,
             "ONEBOOK_WS_URL": ws_url(rig.node),

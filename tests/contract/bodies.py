@@ -23,7 +23,7 @@ from onebook.client.failures import ServiceError
 from onebook.client.rest import RestClient
 from onebook.errors import ExchangeFailed
 from onebook.rest import Rest
-from onebook.transactions.adapter import SourceFailed
+from onebook.transactions.adapter import Environment, SourceFailed
 from onebook.transactions.bybit.api import API
 from onebook.transactions.bybit.endpoints import ENTRY
 from onebook.transactions.client import Call, ExchangeClient
@@ -150,7 +150,8 @@ async def by_transactions(url: str) -> str:
     try:
         call = Call("/v5/execution/list", "category=spot")
         retries = Retries(Random(1))
-        await client.ask(client.host(url), call, credentials=None, retries=retries)
+        site = client.site(Environment.MAINNET, {"": url})
+        await client.ask(site, call, credentials=None, retries=retries)
     except SourceFailed as error:
         return f"SourceFailed: {error.reason.value}: {error.message}"
     finally:

@@ -315,13 +315,13 @@ DECODERS: Final = (
         "compressed frame",
         ("inflate.py", "feeds/connection.py"),
         partial(inflated, bytes_max=MIB),
-        *(Uninflatable, 4 << 20, "feeds.frame_bytes_max", (gzip.compress(FRAME),)),
+        *(Uninflatable, 4 << 20, "FeedLimits.frame_bytes_max", (gzip.compress(FRAME),)),
     ),
     Decoder(
         "permessage-deflate",
         ("inflate.py",),
         lambda content: MessageInflater(fresh=True).inflated(content, MIB),
-        *(Uninflatable, 4 << 20, "feeds.frame_bytes_max", (deflated(FRAME),)),
+        *(Uninflatable, 4 << 20, "FeedLimits.frame_bytes_max", (deflated(FRAME),)),
     ),
     Decoder(
         *("extensions of a handshake", ("inflate.py",), text(negotiated), NotNegotiated),
@@ -344,7 +344,7 @@ DECODERS: Final = (
             f"action {name}",
             ("gateway/messages.py",),
             text(partial(messages.decode, body=body)),
-            *(commands.CommandRefused, 64 * KIB, "gateway.message_bytes_max"),
+            *(commands.CommandRefused, 64 * KIB, "gateway.limits.MESSAGE_BYTES_MAX"),
             (b'{"action":"%s","exchange":"bybit","id":1}' % name.encode(),),
         )
         for name, body in messages.ACTIONS.items()

@@ -26,8 +26,8 @@ from contract.recorded import bodies, frames
 from contract.talk import Talk, reopened
 from contract.test_connectors import SPLINTERS, UNKNOWN_FRAMES
 from contract.venue import CHANNELS
-from onebook.config import FeedSettings
 from onebook.exchanges.kit import Output, ProtocolError
+from onebook.feeds.limits import LIMITS
 
 MEMORY_BYTES: Final = 50 << 20
 CPU_S: Final = 5.0  # the largest list takes about a second on a slow machine
@@ -36,7 +36,7 @@ SAME_CONNECTOR: Final = 10  # inputs that one connector reads, before a new one 
 PLACE_BYTES: Final = 512
 HARD: Final = resource.getrlimit(resource.RLIMIT_DATA)[1]
 RECORDED: Final = 12  # frames of each recording
-FRAME_BYTES: Final = FeedSettings().frame_bytes_max
+FRAME_BYTES: Final = LIMITS.frame_bytes_max
 # Of a list whose rows are all empty, which costs 30 times its length. `feeds.list_bytes_max` is
 # more: Binance's list needs it, with rows of kilobytes.
 LIST_BYTES: Final = 3 << 19

@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus
 from client.place import place
 from deploy.proxies import HOST, NAME, caddy_files, free_ports, nginx_files, running
 from e2e.test_tls import Authority
+from onebook.http import HttpTimeouts
 from steady import PATIENCE_S
 
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
@@ -113,9 +114,9 @@ BEHIND = {
 async def test_every_state_of_a_connection_behind_nginx_has_an_end(tmp_path, certified):
     """The timeouts of the example, a tenth as long; the node's are those of its own suite."""
     (tmp_path / "node").mkdir()
-    quick = {"header_timeout_s": 0.5, "body_timeout_s": 1.0, "write_timeout_s": 0.5}
+    quick = HttpTimeouts(header_s=0.5, body_s=1.0, write_s=0.5)
     async with (
-        place(tmp_path / "node", gateway={"forwarded_from": [HOST]}, server=quick) as node,
+        place(tmp_path / "node", gateway={"forwarded_from": [HOST]}, timeouts=quick) as node,
         before(hurried_nginx_files, tmp_path, certified, node) as (_, port),
     ):
         trusted = ssl.create_default_context(cafile=str(certified[0].file))

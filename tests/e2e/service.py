@@ -11,6 +11,9 @@ from websockets.asyncio.client import connect
 from onebook import app, config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
+from onebook.gateway import LIMITS
+from onebook.gateway.upgrade import PATH
+from onebook.http import TIMEOUTS
 from onebook.model import Tier
 from onebook.store import AuditedChange
 from steady import PATIENCE_S
@@ -41,8 +44,13 @@ def pointed_at(urls):
 
 
 @asynccontextmanager
-async def node_on(urls, folder, **tables):
-    async with app.running(settings_in(folder, **tables), overrides=pointed_at(urls)) as node:
+async def node_on(urls, folder, *, gateway_limits=LIMITS, timeouts=TIMEOUTS, **tables):
+    async with app.running(
+        settings_in(folder, **tables),
+        overrides=pointed_at(urls),
+        gateway_limits=gateway_limits,
+        timeouts=timeouts,
+    ) as node:
         await node.catalogue.first_read()
         yield node
 
@@ -56,7 +64,7 @@ async def key_of(node, name="alice", tier=Tier.PREMIUM):
 
 
 def ws_url(node):
-    return node.url.replace("http", "ws", 1) + node.settings.gateway.path
+    return node.url.replace("http", "ws", 1) + PATH
 
 
 class Client:

@@ -28,8 +28,9 @@ async def test_an_exchange_that_lists_another_coin_is_left_out_until_it_lists_th
     exchanges, tmp_path
 ):
     exchanges["okx"].relist(SYMBOL, price_ppm=3_000_000)
-    limits = {"identity_recovery_s": 0.0}
-    async with node_on(exchanges.urls, tmp_path, streams=limits) as node:
+    async with node_on(exchanges.urls, tmp_path) as node:
+        guard = node.gateway.streams.guard
+        guard.limits = guard.limits._replace(recovery_s=0.0)
         key = await key_of(node)
         async with client_of(node, key) as client, client_of(node, key) as alone:
             await client.say(

@@ -16,7 +16,8 @@ from onebook.feeds.ccxt.worker import Tasks, Worker
 from onebook.model import Reason
 
 PATIENCE_S = 60.0
-SETTINGS = CcxtSettings(interval_s=0.01, depth=2)
+SETTINGS = CcxtSettings(depth=2)
+FAST_S = 0.01
 
 
 class InvalidNonce(Exception):
@@ -75,14 +76,16 @@ def book(*bids, at=None):
 class Desk:
     """A worker with a client of a scripted ccxt; frames arrive in the test's loop."""
 
-    def __init__(self, scripted, settings=SETTINGS, **limits):
+    def __init__(self, scripted, *, interval_s=FAST_S, **limits):
         self.scripted = scripted
         self.frames = []
         self._stirred = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.worker = Worker("test-ccxt")
         self.ends = []
-        self.client = CcxtClient(self._make, self._told, self._over, settings, **limits)
+        self.client = CcxtClient(
+            self._make, self._told, self._over, SETTINGS, interval_s=interval_s, **limits
+        )
 
     def _make(self):
         def market(native):
@@ -195,7 +198,7 @@ async def test_a_refusal_that_reaches_several_books_names_none_and_what_has_come
 
 
 async def test_a_book_is_reported_once_in_an_interval_and_the_last_one_always():
-    async with Desk(Scripted(), CcxtSettings(interval_s=0.2)) as desk:
+    async with Desk(Scripted(), interval_s=0.2) as desk:
         began = time.monotonic()
         desk.command(watch=["a"])
         for price in range(1, 21):

@@ -13,9 +13,9 @@ from websockets.extensions.permessage_deflate import (
 
 from feeds.test_feed import HOST, Rig, Server, best, running, seen
 from feeds.toy import TOY, A
-from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import FrameForm
 from onebook.feeds.connection import ExchangeConnection
+from onebook.feeds.limits import FeedLimits
 from onebook.model import Health, Reason
 
 BYTES_MAX = 5
@@ -183,10 +183,10 @@ async def test_what_breaks_the_extension_ends_the_connection(frame, code) -> Non
 
 
 async def test_a_small_message_that_inflates_beyond_the_bound_ends_the_connection() -> None:
-    settings = FeedSettings(frame_bytes_max=100_000)
+    limits = FeedLimits(frame_bytes_max=100_000)
     async with (
         exchange(compression="deflate") as server,
-        running(Rig(server.url, A, exchange=DEFLATED, settings=settings)) as rig,
+        running(Rig(server.url, A, exchange=DEFLATED, limits=limits)) as rig,
     ):
         connection = await rig.live(server, "A")
         await connection.send(bytes(50_000_000))

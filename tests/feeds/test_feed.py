@@ -111,7 +111,6 @@ class Rig:
         url: str,
         *instruments: Instrument,
         exchange: Exchange = TOY,
-        settings: FeedSettings | None = None,
         limits: FeedLimits = LIMITS,
         bodies: Callable[[httpx.Request], httpx.Response] | None = None,
         client: httpx.AsyncClient | None = None,
@@ -141,7 +140,6 @@ class Rig:
             instruments,
             books=self.books,
             rest=self.rest,
-            settings=settings or FeedSettings(),
             limits=limits,
             stats=self.stats,
             quotas=quotas or Quotas(exchange.limits),
@@ -717,8 +715,8 @@ async def test_a_frame_that_cannot_be_inflated_may_have_been_of_any_book(server)
 
 
 async def test_a_small_frame_that_inflates_beyond_the_bound_ends_the_connection(server):
-    settings = FeedSettings(frame_bytes_max=100_000)
-    async with running(Rig(server.url, A, exchange=COMPRESSED, settings=settings)) as rig:
+    limits = FeedLimits(frame_bytes_max=100_000)
+    async with running(Rig(server.url, A, exchange=COMPRESSED, limits=limits)) as rig:
         connection = await server.connection()
         await server.hears("subscribe A")
         await connection.send(gzip.compress(snap()))
@@ -758,7 +756,7 @@ async def test_the_longest_snapshot_of_coinbase_is_a_live_book_by_default(server
     rig = Rig(server.url, BTC_USD, exchange=ADVANCED)
     rig.books.open(BTC_USD)
     frame = advanced_snapshot(ADVANCED_BYTES)
-    assert len(frame) == ADVANCED_BYTES > FeedSettings().frame_bytes_max
+    assert len(frame) == ADVANCED_BYTES > LIMITS.frame_bytes_max
     async with running(rig):
         connection = await server.connection()
         await connection.send(frame)

@@ -12,7 +12,7 @@ import uvicorn
 
 from onebook.clock import Clock
 from onebook.config import GatewaySettings
-from onebook.gateway import frames
+from onebook.gateway import GatewayLimits, frames
 from onebook.gateway.authentication import Authenticator, Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.fanout import Fanout
@@ -24,16 +24,13 @@ from onebook.gateway.scheduler import TURN_S, Scheduler, Turns
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.upgrade import AddressLimiter, Offenders, Upgrader
 
-OPEN_WIDE = GatewaySettings(
-    path="/api/v1/ws",
-    message_bytes_max=32 << 20,
-    flood_burst=1_000_000,
-    unsent_bytes_max=1 << 30,
-)
+MESSAGE_BYTES_MAX = 32 << 20
+OPEN_WIDE = GatewayLimits(flood_burst=1_000_000, unsent_bytes_max=1 << 30)
 
 
-def echoing(settings=OPEN_WIDE):
+def echoing():
     """A protocol of connections that echo; the parts that know accounts and books are left out."""
+    settings = GatewaySettings()
     clock, connections = Clock(), ConnectionRegistry()
     loop = asyncio.get_running_loop()
     charges = Charges(meter=None, connections=connections, clock=clock)
@@ -41,6 +38,7 @@ def echoing(settings=OPEN_WIDE):
     offenders = Offenders(0.0, 0.0)
     parts = ConnectionParts(
         settings=settings,
+        limits=OPEN_WIDE,
         clock=clock,
         connections=connections,
         turns=Turns(turn_s=TURN_S, monotonic=clock.monotonic, call_soon=loop.call_soon),
@@ -60,7 +58,12 @@ def echoing(settings=OPEN_WIDE):
         fanout=fanout,
         totals=GatewayTotals(),
         make_processor=lambda: EchoProcessor(
-            settings=settings, tiers=None, directory=None, limits=None, views=None
+            settings=settings,
+            tiers=None,
+            directory=None,
+            limits=None,
+            views=None,
+            gateway_limits=OPEN_WIDE,
         ),
     )
     return partial(Echo, parts)
@@ -73,7 +76,7 @@ class EchoProcessor(CommandProcessor):
 
     @property
     def message_bytes_max(self):
-        return self.settings.message_bytes_max
+        return MESSAGE_BYTES_MAX
 
 
 class Echo(ClientConnection):

@@ -19,7 +19,8 @@ from onebook.config import AccountsSettings, GatewaySettings
 from onebook.errors import InvalidRequest
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Delta, Snapshot
-from onebook.gateway import Gateway
+from onebook.gateway import LIMITS, Gateway
+from onebook.gateway.upgrade import PATH
 from onebook.model import Health, Instrument, Tier
 from onebook.store import AuditedChange, Store
 from steady import PATIENCE_S
@@ -107,7 +108,15 @@ class Node:
     """Everything a gateway needs, and the hands of the exchanges and the operator."""
 
     def __init__(
-        self, store, *, settings, listed, allowance_bytes=1 << 30, clock=None, make_market=Market
+        self,
+        store,
+        *,
+        settings,
+        listed,
+        limits=LIMITS,
+        allowance_bytes=1 << 30,
+        clock=None,
+        make_market=Market,
     ):
         self.clock = clock or MovableClock()
         self.settings = settings
@@ -128,6 +137,7 @@ class Node:
             catalogue=self.market,
             supervisor=self.market,
             clock=self.clock,
+            limits=limits,
         )
         self.streams = self.gateway.streams
         self.port = 0
@@ -135,7 +145,7 @@ class Node:
 
     @property
     def url(self):
-        return f"ws://127.0.0.1:{self.port}{self.settings.path}"
+        return f"ws://127.0.0.1:{self.port}{PATH}"
 
     def change(self):
         return AuditedChange(self.clock.wall_ms(), "operator", "test")
@@ -276,10 +286,16 @@ async def _nothing(scope, receive, send):
 
 
 @asynccontextmanager
-async def gateway(folder, *, listed=LISTED, allowance_bytes=1 << 30, **options):
-    """A listening node over a fresh database."""
+async def gateway(folder, *, listed=LISTED, limits=LIMITS, allowance_bytes=1 << 30, **options):
+    """A listening node over a fresh database; `options` are its settings."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(Store(await migrated(folder)))
         settings = GatewaySettings(**{"connects_per_minute": 0, **options})
-        node = Node(store, settings=settings, listed=listed, allowance_bytes=allowance_bytes)
+        node = Node(
+            store,
+            settings=settings,
+            listed=listed,
+            limits=limits,
+            allowance_bytes=allowance_bytes,
+        )
         yield await stack.enter_async_context(node.listening())

@@ -10,7 +10,7 @@ from gateway.attack import raw
 from gateway.rig import PATIENCE_S, SYMBOL, gateway, settled
 from onebook import sockets
 from onebook.accounts.keys import new_key
-from onebook.gateway import frames
+from onebook.gateway import GatewayLimits, frames
 from onebook.model import GIB_BYTES, Tier
 from onebook.store import AuditedChange
 
@@ -332,7 +332,8 @@ async def test_a_connection_with_an_old_unanswered_ping_gives_way_at_once(node, 
 
 async def test_one_that_answered_before_is_asked_again_and_gives_way(tmp_path):
     async with AsyncExitStack() as stack:
-        node = await stack.enter_async_context(gateway(tmp_path, liveness_wait_s=0.2))
+        limits = GatewayLimits(liveness_wait_s=0.2)
+        node = await stack.enter_async_context(gateway(tmp_path, limits=limits))
         key = await node.key()
         await half_open(node, key, stack)
         for each in node.gateway.connections:
@@ -371,7 +372,8 @@ async def test_connections_that_answer_keep_their_places(tmp_path):
 
 async def test_a_key_suspended_while_it_waits_for_room_is_not_admitted(tmp_path):
     async with AsyncExitStack() as stack:
-        node = await stack.enter_async_context(gateway(tmp_path, liveness_wait_s=5.0))
+        limits = GatewayLimits(liveness_wait_s=5.0)
+        node = await stack.enter_async_context(gateway(tmp_path, limits=limits))
         key = await node.key()
         await half_open(node, key, stack)
         for each in node.gateway.connections:

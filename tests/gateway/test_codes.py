@@ -6,6 +6,7 @@ import pytest
 
 from gateway.attack import frame, raw, text
 from gateway.rig import SYMBOL, gateway
+from onebook.gateway import GatewayLimits
 from onebook.gateway.codes import CLOSE_CODES, ERRORS
 from onebook.model import Tier
 
@@ -131,7 +132,8 @@ CLOSES = {
 async def test_a_close_code_of_the_documents_is_sent(tmp_path, code):
     what, authenticated = CLOSES[code]
     async with AsyncExitStack() as stack:
-        node = await stack.enter_async_context(gateway(tmp_path, close_timeout_s=0.1))
+        limits = GatewayLimits(close_timeout_s=0.1)
+        node = await stack.enter_async_context(gateway(tmp_path, limits=limits))
         node.stack = stack
         key = await node.key(Tier.BASIC)
         if code == 4004:

@@ -16,6 +16,7 @@ from gateway.attack import raw as raw_socket
 from gateway.echo import echoing
 from gateway.helpers import Watched, raw, unread
 from gateway.rig import SYMBOL, gateway, settled
+from onebook.gateway import GatewayLimits
 from onebook.gateway.connection import (
     CLOSING_BYTES_MAX,
     PIECE_PAUSE_S,
@@ -27,6 +28,8 @@ from onebook.gateway.connection import (
     is_close,
 )
 from steady import PATIENCE_S
+
+UNLIMITED = GatewayLimits(flood_burst=1_000_000)  # so that a flood is not closed
 
 
 async def test_rate_limit_exceeded_and_the_connection_stays(node, key):
@@ -270,8 +273,7 @@ async def test_a_fragmented_message_without_end_is_closed_1009(node, taken):
 
 
 async def test_others_are_served_between_the_frames_of_a_flood(tmp_path, monkeypatch):
-    # A burst so large that the flood is not closed: what counts is whose turn it is.
-    async with gateway(tmp_path, flood_burst=1_000_000) as node:
+    async with gateway(tmp_path, limits=UNLIMITED) as node:
         acted = 0
         received = ClientConnection.useless_frame
 
@@ -293,7 +295,7 @@ async def test_others_are_served_between_the_frames_of_a_flood(tmp_path, monkeyp
 
 
 async def test_a_message_of_empty_fragments_holds_no_memory(tmp_path):
-    async with gateway(tmp_path, flood_burst=1_000_000) as node, raw_socket(node) as peer:
+    async with gateway(tmp_path, limits=UNLIMITED) as node, raw_socket(node) as peer:
         (connection,) = node.gateway.connections
         await peer.send(frame(0x01) + frame(0x00) * 5_000 + frame(0x89, b"all"))
         assert await peer.frames(1) == [(0x8A, b"all")]
@@ -372,7 +374,7 @@ async def test_many_sockets_of_one_address_behind_a_proxy_are_limited(tmp_path):
 
 
 async def test_subscriptions_are_paced_after_a_burst(tmp_path):
-    async with gateway(tmp_path, subscription_changes_burst=10) as node:
+    async with gateway(tmp_path, limits=GatewayLimits(changes_burst=10)) as node:
         key = await node.key()
         async with node.client(key) as client:
             (connection,) = node.gateway.connections

@@ -5,7 +5,6 @@ from typing import get_args
 
 import pytest
 
-from onebook.config import GatewaySettings
 from onebook.gateway.commands import CommandRefused
 from onebook.gateway.connection import EFFECTS
 from onebook.gateway.effects import (
@@ -61,7 +60,7 @@ def test_failure_is_authentication_error_with_code_4001_then_close_4002(code):
 
 
 def test_not_authenticated_in_time_closes_4001():
-    refusal, end = shown(authentication_timeout(GatewaySettings(), now=NOW))
+    refusal, end = shown(authentication_timeout(now=NOW))
     assert (refusal["error"], refusal["code"]) == ("authentication_required", 4001)
     assert "10 seconds" in refusal["message"]
     assert end.code == 4001

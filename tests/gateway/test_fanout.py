@@ -13,7 +13,7 @@ import uvloop
 from gateway.attack import raw, text
 from gateway.helpers import Watched
 from gateway.rig import SYMBOL, gateway, settled
-from onebook.gateway import fanout, frames
+from onebook.gateway import GatewayLimits, fanout, frames
 
 
 async def test_the_same_view_is_one_stream_and_a_newcomer_gets_its_newest_book(node, key):
@@ -176,7 +176,7 @@ CUTS = [cut_by_deadline, cut_by_drain, cut_by_stop]
 
 
 async def charged_and_got(folder, cut):
-    async with gateway(folder, unsent_bytes_max=16_384) as node:
+    async with gateway(folder, limits=GatewayLimits(unsent_bytes_max=16_384)) as node:
         key = await node.key()
         async with raw(node, key, receive_bytes=8_192) as peer:
             connection = await fall_asleep(node, peer)
@@ -197,7 +197,7 @@ def test_what_was_never_delivered_is_not_charged(tmp_path, run, cut):
 
 
 async def test_a_peer_that_resets_the_connection_pays_for_what_it_got(tmp_path):
-    async with gateway(tmp_path, unsent_bytes_max=16_384) as node:
+    async with gateway(tmp_path, limits=GatewayLimits(unsent_bytes_max=16_384)) as node:
         key = await node.key()
         async with raw(node, key, receive_bytes=8_192) as peer:
             connection = await fall_asleep(node, peer)
@@ -371,7 +371,7 @@ class Storm:
 
 
 async def storm(folder, seed):
-    async with gateway(folder, unsent_bytes_max=4_096) as node:
+    async with gateway(folder, limits=GatewayLimits(unsent_bytes_max=4_096)) as node:
         node.snapshot("okx")
         node.snapshot("kraken")
         keys = [await node.key(name=f"a{n}") for n in range(CLIENTS)]
@@ -567,14 +567,12 @@ def test_any_number_of_peers_get_each_what_is_theirs(write_each, pairs, count):
     assert [all_of(theirs) for _, theirs in ends] == texts
 
 
-async def open_fds(folder, **options):
-    async with gateway(folder, **options) as node, node.client():
+async def open_fds(folder, **limits):
+    async with gateway(folder, limits=GatewayLimits(**limits)) as node, node.client():
         return [connection.output.direct_fd for connection in node.gateway.connections]
 
 
 @pytest.mark.parametrize(("allowed", "direct_sockets"), [(True, 1), (False, 0)])
-async def test_direct_send_allowed_decides_who_has_a_direct_socket(
-    tmp_path, allowed, direct_sockets
-):
-    fds = await open_fds(tmp_path, direct_send_allowed=allowed)
+async def test_direct_send_decides_who_has_a_direct_socket(tmp_path, allowed, direct_sockets):
+    fds = await open_fds(tmp_path, direct_send=allowed)
     assert sum(fd >= 0 for fd in fds) == direct_sockets

@@ -11,6 +11,7 @@ from websockets.frames import Frame, Opcode
 from gateway.helpers import raw, refused
 from gateway.rig import BOOK, LISTED, PATIENCE_S, SYMBOL, gateway, settled
 from onebook.exchanges import EXCHANGES
+from onebook.gateway import GatewayLimits
 from onebook.model import Tier
 
 
@@ -141,7 +142,8 @@ async def test_draining_states_when_to_return_and_closes_4200_spread_over_the_ti
 
 
 async def test_draining_does_not_wait_for_a_client_that_does_not_answer(tmp_path):
-    async with gateway(tmp_path, drain_s=0.0, close_timeout_s=0.2) as node, node.client() as client:
+    limits = GatewayLimits(close_timeout_s=0.2)
+    async with gateway(tmp_path, drain_s=0.0, limits=limits) as node, node.client() as client:
         await client.next()
         client.socket.transport.pause_reading()
         async with asyncio.timeout(PATIENCE_S):

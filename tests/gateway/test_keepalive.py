@@ -5,7 +5,7 @@ import pytest
 from onebook.config import GatewaySettings
 from onebook.gateway.keepalive import NEVER, Keepalive
 
-SETTINGS = GatewaySettings(ping_interval_s=20, slow_timeout_s=10)
+SETTINGS = GatewaySettings(ping_interval_s=20)
 
 
 @pytest.fixture

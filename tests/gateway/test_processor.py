@@ -8,6 +8,7 @@ from gateway.conversation import KEY, Conversation, assert_error, shown
 from gateway.rig import SYMBOL, gateway, settled
 from onebook.accounts import RateLimiter
 from onebook.config import AccountsSettings, GatewaySettings, TierLimits, TierSettings
+from onebook.gateway import GatewayLimits
 from onebook.gateway.effects import (
     CloseView,
     EndConnection,
@@ -216,15 +217,14 @@ def test_get_subscriptions_lists_symbols_exchanges_ids_and_options(alice):
 
 
 def test_changes_of_subscriptions_are_free_up_to_the_burst_and_then_cost_time():
-    settings = GatewaySettings(subscription_changes_per_s=10, subscription_changes_burst=20)
-    limits = CommandLimits(settings, RateLimiter())
+    limits = CommandLimits(RateLimiter(), GatewayLimits(changes_per_s=10, changes_burst=20))
     assert [limits.change_wait_s(5.0) for _ in range(20)] == [0.0] * 20
     assert limits.change_wait_s(5.0) == pytest.approx(0.1)
     assert limits.change_wait_s(10.0) == 0.0
 
 
 def test_a_flood_is_what_comes_beyond_the_burst_and_the_rate():
-    limits = CommandLimits(GatewaySettings(flood_per_s=10, flood_burst=20), RateLimiter())
+    limits = CommandLimits(RateLimiter(), GatewayLimits(flood_per_s=10, flood_burst=20))
     assert [limits.flooded(5.0) for _ in range(21)] == [False] * 20 + [True]
     assert not limits.flooded(6.0)
 

@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from gateway.rig import SYMBOL, gateway, settled
+from onebook.gateway import GatewayLimits
 from onebook.gateway.effects import OpenView
 
 BIDS = [(str(100_000 - n), "1.23456789") for n in range(200)]
@@ -58,7 +59,7 @@ async def until_book(talk):
 
 @pytest.fixture(params=["full", "delta"])
 async def slow(tmp_path, request):
-    async with gateway(tmp_path, unsent_bytes_max=4_096) as node:
+    async with gateway(tmp_path, limits=GatewayLimits(unsent_bytes_max=4_096)) as node:
         key = await node.key()
         node.snapshot("okx", BIDS, ASKS)
         sock = narrow()

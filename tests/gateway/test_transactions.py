@@ -8,7 +8,7 @@ import msgspec
 
 from client.place import place
 from e2e.service import client_of
-from onebook.gateway import replies
+from onebook.gateway import GatewayLimits, replies
 from steady import PATIENCE_S
 
 TYPES = ["deposits", "withdrawals", "trades"]
@@ -16,10 +16,10 @@ SUBSCRIBE = {"action": "subscribe_transactions", "exchange": "bybit", "transacti
 
 
 @asynccontextmanager
-async def connected(folder, **gateway):
+async def connected(folder, **limits):
     async with (
         asyncio.timeout(PATIENCE_S * 3),
-        place(folder, gateway=gateway) as rig,
+        place(folder, gateway_limits=GatewayLimits(**limits)) as rig,
         client_of(rig.node, rig.key, max_size=None) as client,
     ):
         client.rig = rig
@@ -35,7 +35,7 @@ async def seen(client, kind):
 
 
 async def test_progress_the_records_and_completion(tmp_path):
-    async with connected(tmp_path, action_progress_s=0) as client:
+    async with connected(tmp_path, progress_s=0) as client:
         await client.say(**SUBSCRIBE, id="t1")
         *progress, answer, done = await seen(client, "transaction_complete")
     assert progress
@@ -51,7 +51,7 @@ async def test_progress_the_records_and_completion(tmp_path):
 
 
 async def test_every_reply_has_the_fields_that_the_documents_list(tmp_path):
-    async with connected(tmp_path, action_progress_s=0) as client:
+    async with connected(tmp_path, progress_s=0) as client:
         await client.say(action="get_exchanges")
         found = await seen(client, "exchanges_response")
         await client.say(action="validate_credentials", exchange="bybit")

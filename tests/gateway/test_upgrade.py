@@ -11,6 +11,7 @@ from websockets.server import ServerProtocol
 from gateway.attack import text
 from gateway.helpers import refused
 from gateway.rig import PATIENCE_S, gateway, parse, settled
+from onebook.gateway import GatewayLimits
 from onebook.gateway.upgrade import (
     ADDRESSES_MAX,
     FORGOTTEN_S,
@@ -385,7 +386,7 @@ def of(address):
     ("message", "code"), [(b"binary", 1003), ("x" * 5_000, 1009), ("\ud800", 1007)]
 )
 async def test_the_next_handshake_of_an_offender_waits_and_others_do_not(tmp_path, message, code):
-    async with gateway(tmp_path, offence_pause_s=60.0) as node:
+    async with gateway(tmp_path, limits=GatewayLimits(offence_pause_s=60.0)) as node:
         waits = []
         node.clock.call_at = lambda at_s, call: waits.append((at_s - node.clock.monotonic(), call))
         async with node.client(**of(ONE)) as client:

@@ -13,14 +13,11 @@ from onebook import http
 from onebook.config import ServerSettings
 from onebook.gateway.scheduler import Turns
 from onebook.gateway.upgrade import AddressLimiter
+from onebook.http import HttpTimeouts
 from steady import PATIENCE_S
 
 BIG = b"x" * 20_000_000
-QUICK = {
-    "header_timeout_s": 0.5,
-    "body_timeout_s": 0.5,
-    "write_timeout_s": 0.5,
-}
+QUICK = HttpTimeouts(header_s=0.5, body_s=0.5, write_s=0.5, idle_s=1.0)
 
 
 async def application(scope, receive, send):
@@ -93,7 +90,7 @@ async def served(
     turn_s=0.001,
     tls=None,
     answer_timeout_s=60.0,
-    keep_alive_timeout_s=1.0,
+    timeouts=QUICK,
     **settings,
 ):
     """A port; its clients are strangers unless they are to be trusted."""
@@ -115,8 +112,8 @@ async def served(
             forwarded_from=(),
             tls=tls,
             answer_timeout_s=answer_timeout_s,
-            keep_alive_timeout_s=keep_alive_timeout_s,
-            settings=ServerSettings(**{**QUICK, **settings}),
+            timeouts=timeouts,
+            settings=ServerSettings(**settings),
         ):
             yield listener.getsockname()[1]
 

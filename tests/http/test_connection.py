@@ -10,7 +10,7 @@ import pytest
 from onebook import logs
 from steady import PATIENCE_S
 
-from .rig import BIG, peer_of, problem, served
+from .rig import BIG, QUICK, peer_of, problem, served
 
 
 async def test_many_requests_at_once_are_spread_over_turns():
@@ -25,7 +25,7 @@ async def test_many_requests_at_once_are_spread_over_turns():
 
 
 async def test_a_refusal_is_a_whole_answer_that_nothing_may_store():
-    full = served(addresses_max=1, header_timeout_s=30.0)
+    full = served(addresses_max=1, timeouts=QUICK._replace(header_s=30.0))
     async with full as port, peer_of(port), peer_of(port) as second:
         answer = await second.rest()
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -63,7 +63,7 @@ async def test_what_is_no_request_gets_the_error_body_of_the_service(request_byt
 
 
 async def test_a_body_that_breaks_while_its_answer_is_sent_ends_the_connection(caplog):
-    async with served(write_timeout_s=30.0) as port, peer_of(port) as peer:
+    async with served(timeouts=QUICK._replace(write_s=30.0)) as port, peer_of(port) as peer:
         begin = b"POST /big HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"
         await peer.send(begin)
         async with asyncio.timeout(PATIENCE_S):

@@ -9,7 +9,7 @@ import uvloop
 from onebook.http.connection import DEADLINES, Wait
 from steady import PATIENCE_S, own_s
 
-from .rig import BIG, measured, peer_of, problem, served
+from .rig import BIG, QUICK, measured, peer_of, problem, served
 
 SMALL = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 # The end of an idle connection is no fault, and not counted.
@@ -167,7 +167,8 @@ async def test_an_answer_that_is_read_for_ever_ends_at_the_deadline_of_its_reque
 
 
 async def test_an_answer_that_is_read_slowly_is_not_cut_off():
-    async with served(write_timeout_s=1.0) as port, peer_of(port, limit=65_536) as peer:
+    timeouts = QUICK._replace(write_s=1.0)
+    async with served(timeouts=timeouts) as port, peer_of(port, limit=65_536) as peer:
         await peer.send(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         size = 0
         async with asyncio.timeout(PATIENCE_S):
@@ -181,7 +182,7 @@ async def test_an_answer_that_is_read_slowly_is_not_cut_off():
 
 async def test_requests_one_after_the_other_have_their_own_deadlines():
     async with (
-        served(header_timeout_s=2.0, keep_alive_timeout_s=2.0) as port,
+        served(timeouts=QUICK._replace(header_s=2.0, idle_s=2.0)) as port,
         peer_of(port) as peer,
     ):
         for _ in range(4):

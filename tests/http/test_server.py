@@ -51,8 +51,7 @@ def _page(process):
 
 
 async def test_a_whole_node_has_its_deadlines_and_its_places(tmp_path):
-    settings = settings_in(tmp_path, server={**QUICK, "port": 0})
-    async with app.running(settings, overrides={}) as node:
+    async with app.running(settings_in(tmp_path), overrides={}, timeouts=QUICK) as node:
         key = await key_of(node)
         async with client_of(node, key) as client:
             async with peer_of(node.address[1]) as peer:

@@ -5,11 +5,13 @@ from contextlib import AsyncExitStack
 
 from steady import PATIENCE_S
 
-from .rig import measured, peer_of, problem, served
+from .rig import QUICK, measured, peer_of, problem, served
+
+PATIENT = QUICK._replace(header_s=30.0)
 
 
 async def test_sockets_of_one_address_are_limited_and_counted_back():
-    async with served(addresses_max=2, header_timeout_s=30.0) as port:
+    async with served(addresses_max=2, timeouts=PATIENT) as port:
         async with peer_of(port) as one, peer_of(port):
             async with peer_of(port) as third:
                 answer = await third.rest()
@@ -35,7 +37,7 @@ async def test_sockets_of_one_address_are_limited_and_counted_back():
 
 async def test_a_full_node_still_answers_this_machine(caplog):
     caplog.set_level("INFO")
-    full = {"connections_max": 2, "http_connections_max": 1, "header_timeout_s": 30.0}
+    full = {"connections_max": 2, "http_connections_max": 1, "timeouts": PATIENT}
     async with served(trusted=True, **full) as port, AsyncExitStack() as stack:
         for _ in range(3):
             await stack.enter_async_context(peer_of(port))

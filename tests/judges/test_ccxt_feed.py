@@ -14,6 +14,7 @@ from onebook.books import Books, LiveBook
 from onebook.config import CcxtSettings, ExchangeSettings, FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Exchange, Limit, Scope
+from onebook.exchanges.kit.through_ccxt import QUIET_MAX_S
 from onebook.feeds import Catalogue, Library, Supervisor, enabled
 from onebook.feeds.ccxt.library import THREAD
 from onebook.feeds.limits import FeedLimits
@@ -28,25 +29,35 @@ WAIT_S = 60.0
 STEP_S = 0.01
 DEPTH = 100
 FAST = FeedLimits(reconnect_base_s=0.05, reconnect_max_s=1.0, resync_base_s=0.02, resync_max_s=1.0)
-THROUGH = CcxtSettings(depth=DEPTH, interval_s=0.01)
+THROUGH = CcxtSettings(depth=DEPTH)
 
 Levels = list[tuple[Decimal, Decimal]]
 
 
-def _unpaced(exchange: Exchange) -> Exchange:
+def _unpaced(exchange: Exchange, quiet_max_s: float) -> Exchange:
     """An exchange whose clients may be started as often as a test needs."""
     connects = (Limit(1_000, 60.0, Scope.ADDRESS),)
-    return replace(exchange, limits=replace(exchange.limits, connects=connects))
+    return replace(
+        exchange,
+        limits=replace(exchange.limits, connects=connects),
+        quiet_max_s=quiet_max_s,
+        silence_max_s=quiet_max_s,
+    )
 
 
 class Rig:
     """Feeds of some exchanges of a simulated market; `names` may be native or through ccxt."""
 
-    def __init__(self, simulated: SimulatedExchanges, settings: FeedSettings) -> None:
+    def __init__(
+        self,
+        simulated: SimulatedExchanges,
+        settings: FeedSettings,
+        quiet_max_s: float = QUIET_MAX_S,
+    ) -> None:
         self.simulated = simulated
         self.settings = settings
         self.known = {
-            name: _unpaced(each) if each.via else each
+            name: _unpaced(each, quiet_max_s) if each.via else each
             for name, each in enabled(EXCHANGES, settings).items()
         }
         self.books = Books()
@@ -140,7 +151,7 @@ def truth(simulated: SimulatedExchanges, instrument: Instrument) -> tuple[Levels
 async def market(
     name: str,
     *others: str,
-    quiet_max_s: float = CcxtSettings().quiet_max_s,
+    quiet_max_s: float = QUIET_MAX_S,
 ) -> AsyncIterator[tuple[Rig, Rig]]:
     """One simulated exchange, read by our connector and, as if we had none, through ccxt."""
     async with SimulatedExchanges([name, *others], seed=11, rate_hz=0) as simulated:
@@ -149,14 +160,12 @@ async def market(
             each: ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
             for each, urls in simulated.urls.items()
         }
-        limits = {"exchanges": (name,), "quiet_max_s": quiet_max_s}
+        through_ccxt = THROUGH.model_copy(update={"exchanges": (name,)})
         native = FeedSettings(exchanges=(name,), overrides=places)
-        through = FeedSettings(
-            exchanges=others, overrides=places, ccxt=THROUGH.model_copy(update=limits)
-        )
+        through = FeedSettings(exchanges=others, overrides=places, ccxt=through_ccxt)
         own = Rig(simulated, native)
         with without_connector(name):
-            tail = Rig(simulated, through)
+            tail = Rig(simulated, through, quiet_max_s)
         async with own, tail:
             yield own, tail
         async with asyncio.timeout(WAIT_S):

@@ -302,7 +302,6 @@ async def test_another_coin_under_the_same_letters_is_not_merged() -> None:
             exchanges=names,
             depth=DEPTH,
             feeds=feeds(sim),
-            streams=StreamSettings(identity_recovery_s=0.0),
         ) as books:
             update = await until(
                 aiter(books),

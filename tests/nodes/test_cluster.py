@@ -380,10 +380,9 @@ async def test_nats_wants_a_password(given, tmp_path):
                 "servers": (f"nats://127.0.0.1:{port}",),
                 "user": "onebook",
                 "password": "s3cret-of-nats" if given == "right" else "guess-of-nats",
-                "connect_timeout_s": PATIENCE_S,
             },
         ).nats
-        bus = NatsBus(settings, name="test")
+        bus = NatsBus(settings, name="test", connect_timeout_s=PATIENCE_S)
         if given == "right":
             async with bus:
                 assert bus.connected

@@ -18,7 +18,6 @@ from steady import PATIENCE_S
 def run(port, *words):
     environment = {
         "ONEBOOK_NATS__SERVERS": f'["nats://127.0.0.1:{port}"]',
-        "ONEBOOK_NATS__CONNECT_TIMEOUT_S": "1",
         "COLUMNS": "200",
     }
     return CliRunner().invoke(app, ["nodes", *words], env=environment)

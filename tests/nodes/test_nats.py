@@ -35,9 +35,9 @@ def port(authorities):
         yield found
 
 
-async def refused(**tables):
+async def refused(timeout_s=PATIENCE_S, **table):
     """Why a node does not start with these settings."""
-    bus = NatsBus(NatsSettings(**{"connect_timeout_s": PATIENCE_S, **tables}), name="test")
+    bus = NatsBus(NatsSettings(**table), name="test", connect_timeout_s=timeout_s)
     with pytest.raises(ConfigError) as error:
         await bus.__aenter__()
     message = error.value.message
@@ -51,10 +51,8 @@ async def refused(**tables):
 async def test_the_right_password_over_a_known_certificate_is_let_in(port, authorities, scheme):
     known = authorities["known"].file
     servers = (f"{scheme}://127.0.0.1:{port}",)
-    settings = NatsSettings(
-        servers=servers, tls_ca_file=known, connect_timeout_s=PATIENCE_S, **LET_IN
-    )
-    async with NatsBus(settings, name="test") as bus:
+    settings = NatsSettings(servers=servers, tls_ca_file=known, **LET_IN)
+    async with NatsBus(settings, name="test", connect_timeout_s=PATIENCE_S) as bus:
         assert bus.connected
 
 
@@ -145,9 +143,7 @@ async def test_an_answer_at_the_moment_of_the_deadline_does_not_make_a_start_wai
 
         asyncio.get_running_loop().call_later(DEADLINE_S - 0.5, answer_and_block)
         async with asyncio.timeout(PATIENCE_S / 2):
-            message = await refused(
-                servers=(f"nats://127.0.0.1:{server.port}",), connect_timeout_s=DEADLINE_S
-            )
+            message = await refused(DEADLINE_S, servers=(f"nats://127.0.0.1:{server.port}",))
         assert [each for each in asyncio.all_tasks() if each is not asyncio.current_task()] == []
     finally:
         server.close()
@@ -173,14 +169,8 @@ def test_a_place_has_no_password():
 
 
 def bus_of(port, file):
-    return NatsBus(
-        NatsSettings(
-            servers=(f"nats://127.0.0.1:{port}",),
-            credentials_file=file,
-            connect_timeout_s=PATIENCE_S,
-        ),
-        name="test",
-    )
+    settings = NatsSettings(servers=(f"nats://127.0.0.1:{port}",), credentials_file=file)
+    return NatsBus(settings, name="test", connect_timeout_s=PATIENCE_S)
 
 
 async def refused_file(port, file):

@@ -75,7 +75,7 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
     file = tmp_path / "onebook.toml"
     file.write_text(
         "[server]\nport = 'x'\ntls_cert_file = 'none.pem'\n"
-        "[gateway]\nflood_per_s = 0\norigins = 'https://a.example'\n"
+        "[gateway]\nflood_per_s = 20\nconnects_per_minute = -1\norigins = 'https://a.example'\n"
         "forwarded_from = ['10.0.0.0/99']\n"
         "[feeds]\nexchanges = ['okx', 'mtgox']\n[feeds.overrides.btce]\nws_url = 'ws://x'\n"
         "[feeds.overrides.okx]\nchannel = 'faster'\n"
@@ -90,7 +90,8 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
         "Unknown setting in the variable ONEBOOK_SEVER__PORT.",
         f"{file}: Setting server.port must be a whole number.",
         "ONEBOOK_ACCOUNTS__ALLOWANCE_BYTES: Setting accounts.allowance_bytes must be at least 1.",
-        f"{file}: Setting gateway.flood_per_s must be at least 0.1.",
+        f"{file}: Unknown setting gateway.flood_per_s.",
+        f"{file}: Setting gateway.connects_per_minute must be at least 0.",
         f"{file}: Setting gateway.origins must be a list in square brackets.",
         f"{file}: Setting gateway.forwarded_from must hold addresses or networks such as "
         "10.0.0.0/8, and '10.0.0.0/99' is neither.",

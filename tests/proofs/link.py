@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from onebook.books import Books
 from onebook.clock import Handle, ManualClock
-from onebook.config import FeedSettings
 from onebook.exchanges.kit.contract import Fetch, FrameForm, Seeded
 from onebook.feeds.connection import TICK_S
 from onebook.feeds.limits import FeedLimits
@@ -39,7 +38,6 @@ class Link:
         self._clock = clock
         self._rng = rng
         self._limits = limits
-        self._settings = FeedSettings()
         self._stats = ExchangeStats(venue.name)
         self._instruments: dict[Instrument, None] = {}
         self._session: FeedSession | None = None
@@ -141,7 +139,7 @@ class Link:
                 return
             data = frame.encode() if isinstance(frame, str) else frame
             if self._venue.exchange.frames is FrameForm.COMPRESSED:
-                data = inflated(data, self._settings.frame_bytes_max)
+                data = inflated(data, self._limits.frame_bytes_max)
             self._session.received(data, self._clock.now_s)
             self._execute()
 

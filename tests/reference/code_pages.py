@@ -14,6 +14,7 @@ from onebook.config.settings import data_dir
 from onebook.errors import ConfigError, OnebookError
 from onebook.gateway.codes import ACTION_ERRORS
 from onebook.gateway.messages import ACTIONS
+from onebook.gateway.upgrade import PATH
 from onebook.model import Reason
 from onebook.web.schema import Schemas
 
@@ -21,9 +22,9 @@ NOTE = "<!-- Written by `make reference` from {source}: change that. -->"
 DATA_DIR = "~/.local/share/onebook"  # of a reader; the folder of this machine is not written
 PRECEDENCE = """\
 Flags win over the environment, the environment over the file `onebook.toml`, the file over the
-defaults. The variable of a setting is `ONEBOOK_`, its table and its name, with `__` for each point:
+defaults. The environment variable of a setting is `ONEBOOK_` and its name, with `__` for each dot:
 `server.port` is `ONEBOOK_SERVER__PORT`. `onebook config default` prints a whole file,
-`onebook config check` finds every fault."""
+`onebook config check` reports all errors."""
 ACTIONS_GUIDE = "[over the WebSocket](../guides/coming-from.md#transactions)"
 
 
@@ -69,7 +70,7 @@ def settings() -> str:
     return page(
         "Settings",
         "`onebook.config`",
-        "Every setting of a node, by the table of its file: default, bounds, meaning.",
+        "Every setting of a node, by table of the settings file: default, bounds, meaning.",
         PRECEDENCE,
         *parts,
     )
@@ -224,7 +225,7 @@ def asyncapi() -> dict[str, Any]:
     facts = WebSocketFacts(
         gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
     )
-    url = f"wss://onebook.example{config.Settings().gateway.path}"
+    url = f"wss://onebook.example{PATH}"
     return asyncapi_document(facts, version="", websocket_url=url, query_key=True)
 
 

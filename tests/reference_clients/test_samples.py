@@ -10,12 +10,13 @@ import pytest
 
 from client.place import place
 from e2e.service import ws_url
+from onebook.gateway import GatewayLimits
 from reference_clients.samples import JAVASCRIPT, PYTHON
 from steady import PATIENCE_S
 
 NODE = shutil.which("node")
 # Longer than a busy machine takes from the handshake to the first message of a program.
-GATEWAY = {"reference_compatible": True, "reference_welcome_delay_s": 3.0}
+LIMITS = GatewayLimits(welcome_delay_s=3.0)
 
 
 async def output(*words, **environment):
@@ -35,7 +36,9 @@ async def output(*words, **environment):
 
 
 async def test_every_sample_runs(tmp_path):
-    async with place(tmp_path, gateway=GATEWAY) as rig:
+    async with place(
+        tmp_path, gateway={"reference_compatible": True}, gateway_limits=LIMITS
+    ) as rig:
         given = {"URL": ws_url(rig.node), "REST": f"{rig.url}/api/v1", "KEY": rig.key}
         runs = [(sys.executable, "-W", "ignore", "-c", text) for text, _ in PYTHON.values()]
         expected = [pattern for _, pattern in PYTHON.values()]

@@ -20,6 +20,7 @@ from e2e.service import client_of, ws_url
 from onebook.app.node import web_application
 from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
+from onebook.gateway.upgrade import PATH
 from onebook.model import Tier
 from onebook.rest import Rest
 from security.rig import AUTHENTICATE, STATUS, TRANSACTIONS, USAGE, VALIDATE, Rig, running
@@ -318,7 +319,7 @@ class TestApi9ImproperInventoryManagement:
         application = web_application(rig.node, Clock())
         paths = set(paths_of(application.routes))
         documented = set((await document(rig))["paths"])
-        assert paths - documented == BESIDE | PAGES | {rig.node.settings.gateway.path, "/api/v1"}
+        assert paths - documented == BESIDE | PAGES | {PATH, "/api/v1"}
         assert documented <= paths
 
     async def test_there_is_one_version_and_no_forgotten_one(self, rig: Rig) -> None:

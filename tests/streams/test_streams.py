@@ -13,11 +13,11 @@ from msgspec import Raw
 
 from onebook.books import Books
 from onebook.clock import ManualClock
-from onebook.config import StreamSettings
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument
 from onebook.streams import StreamKey, Streams, ViewOptions, iso_us
 from onebook.streams.guard import CHECK_S, SYMBOLS_PER_TURN_MAX
+from onebook.streams.identity import RECOVERY_S
 from onebook.streams.stream import FIRST_LIVE_S, FIRST_UPDATE_S
 from onebook.streams.streams import (
     JOIN_PACE_S,
@@ -1141,8 +1141,7 @@ def test_a_book_that_moves_away_leaves_within_a_second_and_returns_after_it_agre
     assert rig.heard.updates[-1][2]["data"]["market_stats"]["best_ask"] == 101
     rig.delta("okx", [("50", "0")], [("51", "0"), ("101", "1")])
     rig.delta("okx", [("100", "1")], [])
-    recovery_s = StreamSettings().identity_recovery_s
-    rig.time.run(recovery_s)
+    rig.time.run(RECOVERY_S)
     assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
     rig.time.run(2 * CHECK_S)
     assert statuses(rig, "okx", start=-1) == [("live", "")]
@@ -1214,7 +1213,7 @@ def test_one_that_leaves_does_not_wait_for_one_that_returns():
     rig.time.run(100)
     rig.delta("okx", [("100", "2")], [])  # published: the next is due in a minute
     rig.snapshot("binance", *book_at(100))
-    rig.time.run(StreamSettings().identity_recovery_s + CHECK_S / 2)
+    rig.time.run(RECOVERY_S + CHECK_S / 2)
     assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == ["binance"]
     rig.snapshot("okx", *book_at(50))
     rig.time.run(CHECK_S)

@@ -13,9 +13,13 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from msgspec.structs import replace
+
 from databases import migrated
 from gateway.rig import Node, settled
 from onebook.config import GatewaySettings
+from onebook.gateway import GatewayLimits
+from onebook.gateway.processor import FETCHES_MAX
 from onebook.model import Tier
 from onebook.store import Store
 from proofs.clock import world_clock
@@ -39,8 +43,9 @@ LISTED = {
     "htx": [*SYMBOLS[:1]],
 }
 SUBSCRIPTIONS_MAX = 128
-WIDE = GatewaySettings(connects_per_minute=0, offence_pause_s=0.0)
-NARROW = WIDE.model_copy(update={"unsent_bytes_max": 4_096, "write_buffer_bytes_max": 2_048})
+SETTINGS = GatewaySettings(connects_per_minute=0)
+WIDE = GatewayLimits(offence_pause_s=0.0)
+NARROW = replace(WIDE, unsent_bytes_max=4_096, write_buffer_bytes_max=2_048)
 KEYS = 3
 CLIENTS = 6
 SLEEP_MAX_US = 6_000_000  # shorter than what closes a slow client
@@ -75,9 +80,13 @@ class Swarm:
             async with AsyncExitStack() as stack:
                 store = await stack.enter_async_context(Store(await migrated(self._folder)))
                 make = partial(Market, truth=self.truth, clock=self.clock, seed=self.seed)
-                settings = NARROW if self.seed % 2 else WIDE
                 node = Node(
-                    store, settings=settings, listed=LISTED, clock=self.clock, make_market=make
+                    store,
+                    settings=SETTINGS,
+                    listed=LISTED,
+                    limits=NARROW if self.seed % 2 else WIDE,
+                    clock=self.clock,
+                    make_market=make,
                 )
                 await stack.enter_async_context(node.listening())
                 self.node, self.market = node, node.market
@@ -246,11 +255,10 @@ class Swarm:
         whole = self.choices.completed(message, member.asked.get(symbol))
         error, asked, _ = self.choices.outcome(whole, self.market)
         if error is not None:
-            pending = self.node.settings.looks_max
-            if len(member.expected) < pending:
+            if len(member.expected) < FETCHES_MAX:
                 await member.say(member.refused(error), type="get_aggregated_orderbook", **message)
             return
-        await member.look(asked, self.node.settings.looks_max, **message)
+        await member.look(asked, FETCHES_MAX, **message)
 
     def _symbol(self, member: Member) -> str:
         """A symbol, most often one that the client subscribes to."""

@@ -2,18 +2,15 @@
 
 import asyncio
 
-from onebook.transactions.limits import (
-    Rate,
-    SharedLimit,
-)
+from onebook.transactions.pools import CostLimit, Pool
 from transactions.bybit_support import CLOCK, loop_s, run
 
 
-def times_of(rate: Rate, count: int, *, gaps: list[float] | None = None) -> list[float]:
+def times_of(limit: CostLimit, count: int, *, gaps: list[float] | None = None) -> list[float]:
     async def story() -> list[float]:
-        limit, times = SharedLimit(rate, CLOCK), []
+        pool, times = Pool(limit, CLOCK), []
         for index in range(count):
-            await limit.acquire()
+            await pool.acquire()
             times.append(loop_s())
             await asyncio.sleep((gaps or [0.0])[index % len(gaps or [0.0])])
         return times

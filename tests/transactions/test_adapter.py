@@ -41,7 +41,7 @@ def test_codes_for_machines_are_stable() -> None:
     assert {reason.value for reason in FailureReason} == {
         "authentication_failed", "permission_denied", "rate_limited", "exchange_unreachable",
         "exchange_error", "unreadable_answer", "retry_budget_spent", "circuit_open",
-        "no_credentials", "not_offered", "location_refused",
+        "no_credentials", "not_offered", "product_not_opened", "location_refused",
     }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from onebook.exchanges.kit.limits import Limit
 from onebook.model import DAY_MS
 from onebook.rest import Rest
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.transactions.adapter import Environment
 from onebook.transactions.bybit.api import API
 from onebook.transactions.bybit.endpoints import ENTRY, EXECUTIONS
 from onebook.transactions.client import CONNECTIONS_MAX, Call, ExchangeClient
@@ -54,11 +55,12 @@ async def cancelled_everywhere(ask: Callable[[], Awaitable[object]]) -> int:
 async def test_a_cancelled_request_to_bybit_gives_its_connection_back(url: str) -> None:
     clock = made_of(monotonic=lambda: 1e9 * asyncio.get_running_loop().time())
     client = ExchangeClient(ENTRY, API, clock)
-    host, credentials = client.host(url), Credentials(KEY.api_key, KEY.secret)
+    site = client.site(Environment.MAINNET, {"": url})
+    credentials = Credentials(KEY.api_key, KEY.secret)
 
     async def ask() -> object:
         call = Call(EXECUTIONS, "category=spot")
-        return await client.ask(host, call, credentials=credentials, retries=Retries(Random(1)))
+        return await client.ask(site, call, credentials=credentials, retries=Retries(Random(1)))
 
     try:
         finished = await cancelled_everywhere(ask)

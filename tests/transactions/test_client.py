@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,20 +11,22 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from clocks import made_of
-from onebook.transactions.adapter import FailureReason, SourceFailed
+from clocks import SteppedClock, made_of
+from onebook.clock import Clock
+from onebook.transactions.adapter import Environment, FailureReason, SourceFailed
 from onebook.transactions.bybit.api import API, signed
 from onebook.transactions.bybit.endpoints import ENTRY, EXECUTIONS
 from onebook.transactions.client import (
     Call,
     ClockOffset,
     ExchangeClient,
-    ExchangeHost,
+    ExchangeSite,
     Outcome,
     Reply,
     Then,
 )
-from onebook.transactions.limits import ATTEMPTS_MAX, Rate, Retries
+from onebook.transactions.credentials import Credentials
+from onebook.transactions.limits import ATTEMPTS_MAX, Retries
 from transactions.bybit.asking import MINE, Asked, asked, body, ok, refused
 from transactions.bybit_support import CLOCK, KEY, NOW_MS, loop_now_ms, loop_s, run
 
@@ -125,9 +128,9 @@ def test_pages_that_arrive_together_are_decoded_in_turns_of_the_event_loop() -> 
         turns = 0
         decoded: list[int] = []
 
-        def noting(status: int, headers: Any, body: bytes) -> Any:
+        def noting(call: Call, status: int, headers: Any, body: bytes) -> Any:
             decoded.append(turns)
-            return API.read(status, headers, body)
+            return API.read(call, status, headers, body)
 
         async def other() -> None:
             nonlocal turns
@@ -139,12 +142,12 @@ def test_pages_that_arrive_together_are_decoded_in_turns_of_the_event_loop() -> 
         client = ExchangeClient(
             ENTRY, replace(API, read=noting), CLOCK, transport=transport, random=Random(1)
         )
-        host = client.host("http://exchange.example/")
+        site = client.site(Environment.MAINNET, {"": "http://exchange.example/"})
         task = asyncio.create_task(other())
         await asyncio.gather(
             *(
                 client.ask(
-                    host,
+                    site,
                     Call(EXECUTIONS, "category=spot"),
                     credentials=MINE,
                     retries=Retries(Random(1), key=str(number)),
@@ -202,33 +205,43 @@ class TestClock:
         assert offset.ms == 6_000
 
 
-FACTS = replace(API, rates={"/a": Rate(1, 1.0)}, address_rate=Rate(9, 1.0))
+def site_of(clock: Clock, *, rising: bool, folder: Path | None = None) -> ExchangeSite:
+    client = ExchangeClient(ENTRY, replace(API, rising=rising), clock, nonces_folder=folder)
+    return client.site(Environment.MAINNET, {"": "http://x/", "other": "http://y"})
+
+
+async def stamps(site: ExchangeSite, *accounts: str) -> list[int]:
+    found = []
+    for account in accounts:
+        async with site.stamping("", account, key="") as stamp:
+            found.append(stamp())
+    return found
 
 
 class TestStamps:
     """Where they must rise, they do, and their requests stand in line."""
 
-    def test_they_rise_within_a_millisecond_and_when_the_clock_steps_back(self) -> None:
-        now_ms = [1_000]
-        clock = made_of(wall_ms=lambda: now_ms[0])
-        host = ExchangeHost("http://x", replace(FACTS, rising=True), clock=clock)
-        found = [host.stamp("a"), host.stamp("a"), host.stamp("b")]
-        now_ms[0] = 500
-        assert [*found, host.stamp("a")] == [1_000, 1_001, 1_000, 1_002]
+    def test_they_rise_within_a_microsecond_and_when_the_clock_steps_back(self) -> None:
+        clock = SteppedClock(1)
+        site = site_of(clock, rising=True)
+        found = run(stamps(site, "a", "a", "b"))
+        clock.now_ms = 0
+        last = run(stamps(site, "a"))
+        assert [*found, *last] == [1_000_000, 1_000_001, 1_000_000, 1_000_002]
 
     def test_elsewhere_they_are_the_time(self) -> None:
-        host = ExchangeHost("http://x", FACTS, clock=made_of(wall_ms=lambda: 7))
-        assert [host.stamp("a"), host.stamp("a")] == [7, 7]
+        site = site_of(made_of(wall_ms=lambda: 7), rising=False)
+        assert run(stamps(site, "a", "a")) == [7, 7]
 
     def test_one_request_of_a_key_at_a_time_and_api_keys_take_turns(self) -> None:
         async def story() -> tuple[list[str], int]:
-            host = ExchangeHost("http://x", replace(FACTS, rising=True), clock=CLOCK)
+            site = site_of(CLOCK, rising=True)
             order: list[str] = []
             inside, most = 0, 0
 
             async def ask(key: str) -> None:
                 nonlocal inside, most
-                async with host.ordered("account", key=key):
+                async with site.stamping("", "account", key=key):
                     inside += 1
                     most = max(most, inside)
                     order.append(key)
@@ -244,10 +257,10 @@ class TestStamps:
 
     def test_a_key_without_such_stamps_does_not_wait(self) -> None:
         async def story() -> float:
-            host = ExchangeHost("http://x", FACTS, clock=CLOCK)
+            site = site_of(CLOCK, rising=False)
 
             async def ask() -> None:
-                async with host.ordered("account", key="a"):
+                async with site.stamping("", "account", key="a"):
                     await CLOCK.sleep(1.0)
 
             await asyncio.gather(*(ask() for _ in range(5)))
@@ -256,13 +269,21 @@ class TestStamps:
         assert run(story()) == 1.0
 
 
-def test_a_limit_is_of_a_path_or_of_what_the_call_names() -> None:
-    facts = replace(FACTS, rates={"/a": Rate(1, 1.0), "all": Rate(1, 1.0)})
-    host = ExchangeHost("http://x/", facts, clock=CLOCK)
-    assert host.base_url == "http://x"
-    assert host.limit(Call("/a"), "key") is host.limit(Call("/a"), "key")
-    assert host.limit(Call("/a"), "key") is not host.limit(Call("/a"), "other")
-    assert host.limit(Call("/b", rate="all"), "key") is host.limit(Call("/c", rate="all"), "key")
+class TestHosts:
+    """The host of a call: its own, that of the credentials, or the first."""
+
+    def test_each_way(self) -> None:
+        site = site_of(CLOCK, rising=False)
+        theirs = Credentials("key", "secret", host="other")
+        assert site.host_of(Call("/a"), None) == site.host_of(Call("/a"), MINE) == ""
+        assert site.host_of(Call("/a"), theirs) == "other"
+        assert site.host_of(Call("/a", host="other"), MINE) == "other"
+        assert site.hosts == {"": "http://x", "other": "http://y"}
+
+    def test_an_unknown_one_is_named(self) -> None:
+        site = site_of(CLOCK, rising=False)
+        with pytest.raises(SourceFailed, match="unknown host"):
+            site.host_of(Call("/a"), Credentials("key", "secret", host="nowhere"))
 
 
 def test_what_asking_again_may_cure_is_tried_again() -> None:

@@ -11,7 +11,13 @@ import pytest
 
 from onebook.transactions.adapter import Window
 from onebook.transactions.bybit.api import signed
-from onebook.transactions.bybit.endpoints import ACCOUNT, API_KEY, ENDPOINTS, INSTRUMENTS, RATES
+from onebook.transactions.bybit.endpoints import (
+    ACCOUNT,
+    API_KEY,
+    ENDPOINTS,
+    INSTRUMENTS,
+    PATH_LIMITS,
+)
 from onebook.transactions.bybit.pages import query_of
 from onebook.transactions.credentials import Credentials
 
@@ -123,5 +129,5 @@ def test_a_request_of_ours_is_one_of_pybits(name: str, site: tuple[Any, Seen]) -
 
 
 def test_every_path_that_has_a_limit_is_judged() -> None:
-    assert METHODS.keys() == RATES.keys()
-    assert {path for path, _ in ASKED.values()} == RATES.keys()
+    assert METHODS.keys() == PATH_LIMITS.keys()
+    assert {path for path, _ in ASKED.values()} == PATH_LIMITS.keys()

@@ -7,41 +7,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onebook.transactions.adapter import FailureReason, SourceFailed
 from onebook.transactions.limits import (
     BACKOFF_S_MAX,
-    BLOCK_S_MAX,
     RETRIES_MAX,
     RETRIES_START,
     Circuit,
-    Rate,
     Retries,
-    SharedLimit,
     Slots,
     Waits,
 )
+from onebook.transactions.pools import BLOCK_S_MAX, CostLimit, Pool, PoolState
 from transactions.budgets import times_of
 from transactions.bybit_support import CLOCK, loop_s, run
 
 
 @given(st.integers(1, 20), st.lists(st.floats(0, 2), min_size=1, max_size=9))
 def test_never_more_than_the_limit_in_any_window(count: int, gaps: list[float]) -> None:
-    times = times_of(Rate(count, 1.0), 60, gaps=gaps)
+    times = times_of(CostLimit(count, 1.0), 60, gaps=gaps)
     for index, at in enumerate(times):
         assert sum(1 for other in times[index:] if other < at + 1.0) <= count
 
 
 def test_the_limit_is_used_up_to_the_margin() -> None:
-    times = times_of(Rate(25, 1.0), 250)
+    times = times_of(CostLimit(25, 1.0), 250)
     assert times[-1] < 1.04 * 9
 
 
 def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
     async def story() -> tuple[float, float]:
-        limit = SharedLimit(Rate(50, 1.0, start=10), CLOCK)
+        limit = Pool(CostLimit(50, 1.0, start=10), CLOCK)
         for _ in range(21):
             await limit.acquire()
         slow = loop_s()
-        limit.lower(500)
+        limit.observe(PoolState(units=500))
         for _ in range(51):
             await limit.acquire()
         return slow, loop_s() - slow
@@ -51,20 +50,9 @@ def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
     assert 1.0 < fast < 1.2
 
 
-def test_a_limit_by_the_minute_is_not_read_as_one_by_the_second() -> None:
-    async def story() -> float:
-        limit = SharedLimit(Rate(60, 60.0), CLOCK)
-        limit.lower(1)
-        for _ in range(60):
-            await limit.acquire()
-        return loop_s()
-
-    assert run(story()) == 0.0
-
-
 def test_a_block_voids_the_turns_of_those_who_wait() -> None:
     async def story() -> list[float]:
-        limit, times = SharedLimit(Rate(2, 1.0), CLOCK), []
+        limit, times = Pool(CostLimit(2, 1.0), CLOCK), []
 
         async def ask() -> None:
             await limit.acquire()
@@ -83,7 +71,7 @@ def test_a_block_voids_the_turns_of_those_who_wait() -> None:
 
 def test_a_block_is_data_and_has_a_limit() -> None:
     async def story() -> float:
-        limit = SharedLimit(Rate(5, 1.0), CLOCK)
+        limit = Pool(CostLimit(5, 1.0), CLOCK)
         limit.block(10**9)
         limit.block(-5)
         await limit.acquire()
@@ -92,11 +80,15 @@ def test_a_block_is_data_and_has_a_limit() -> None:
     assert run(story()) == BLOCK_S_MAX
 
 
+TROUBLE = SourceFailed(FailureReason.CIRCUIT_OPEN, "No.")
+
+
 def test_the_circuit_stays_open_for_its_time() -> None:
     async def story() -> list[float]:
-        circuit = Circuit(600.0, CLOCK)
+        circuit = Circuit(CLOCK)
         found = [circuit.left_s()]
-        circuit.trip()
+        circuit.trip(600.0, TROUBLE)
+        circuit.trip(10.0, TROUBLE)  # a later answer never shortens it
         await asyncio.sleep(100)
         found.append(circuit.left_s())
         await asyncio.sleep(500)
@@ -127,7 +119,7 @@ def test_backoff_grows_with_jitter_and_has_a_limit(attempt: int, seed: int) -> N
 def test_it_is_known_how_long_everything_only_waits() -> None:
     async def story() -> list[float]:
         waits, found = Waits(CLOCK), []
-        slow, slower = SharedLimit(Rate(1, 10.0), CLOCK), SharedLimit(Rate(1, 60.0), CLOCK)
+        slow, slower = Pool(CostLimit(1, 10.0), CLOCK), Pool(CostLimit(1, 60.0), CLOCK)
         for limit in (slow, slower):
             await limit.acquire(waits)
         found.append(waits.left_s)  # both had their turn at once
@@ -147,7 +139,7 @@ def test_it_is_known_how_long_everything_only_waits() -> None:
 
 def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
     async def story() -> tuple[float, float]:
-        limit = SharedLimit(Rate(10, 1.0), CLOCK)
+        limit = Pool(CostLimit(10, 1.0), CLOCK)
         greedy = [asyncio.create_task(limit.acquire(key="greedy")) for _ in range(500)]
         await asyncio.sleep(0.5)
         began_s = loop_s()
@@ -164,7 +156,7 @@ def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
 
 def test_a_part_of_a_minute_is_left_to_other_keys() -> None:
     async def story() -> tuple[int, list[float]]:
-        limit, times = SharedLimit(Rate(60, 60.0), CLOCK, reserve=0.2), []
+        limit, times = Pool(CostLimit(60, 60.0), CLOCK, reserve=0.2), []
         greedy = [asyncio.create_task(limit.acquire(key="greedy")) for _ in range(500)]
         await asyncio.sleep(1.0)
         taken = sum(task.done() for task in greedy)
@@ -184,7 +176,7 @@ def test_a_part_of_a_minute_is_left_to_other_keys() -> None:
 
 def test_waits_that_are_cancelled_use_nothing_up() -> None:
     async def story() -> float:
-        limit = SharedLimit(Rate(10, 10.0), CLOCK)
+        limit = Pool(CostLimit(10, 10.0), CLOCK)
         for _ in range(10):
             await limit.acquire(key="stays")
         for turn in range(50):

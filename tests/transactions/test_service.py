@@ -15,7 +15,7 @@ from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedKey, rows
 from onebook.simulator.accounts.bybit.keys import AccountRefused
 from onebook.transactions.availability import Availability
-from onebook.transactions.bybit.endpoints import ENDPOINTS, RATES
+from onebook.transactions.bybit.endpoints import ENDPOINTS, PATH_LIMITS
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.request import TransactionsRequest
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
@@ -682,7 +682,7 @@ def test_markets_of_many_pages_and_their_age() -> None:
 
 def test_every_source_has_its_limit_and_its_place() -> None:
     for endpoint in ENDPOINTS.values():
-        assert endpoint.path in RATES
+        assert endpoint.path in PATH_LIMITS
         assert endpoint.source.page_rows > endpoint.source.page_rows_least or (
             endpoint.source.page_rows == endpoint.source.page_rows_least
         )

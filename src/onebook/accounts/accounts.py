@@ -224,7 +224,6 @@ class Accounts:
 
     def limits_changed(self) -> None:
         """Apply limits after the settings were changed in place."""
-        self._attempts.failures.per_minute = self.settings.failures_per_minute
         self.meter.change_allowance(self.settings.allowance_bytes)
 
     def reachable(self, now_ms: int) -> bool:

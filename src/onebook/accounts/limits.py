@@ -18,6 +18,7 @@ from onebook.errors import RateLimitExceeded
 from onebook.model import Tier
 from onebook.ratelimit import MINUTE_NS, SECOND_NS, TokenBucket
 
+FAILURES_PER_MINUTE: Final = 10  # failed authentications, by address
 UNKNOWN_KEYS_PER_MINUTE: Final = 60  # usage reports of unknown keys, by address
 WINDOW_S: Final = MINUTE_NS // SECOND_NS
 
@@ -171,7 +172,7 @@ class AttemptLimits:
     """Limits of attempts: failures and unknown keys by address, sessions by key."""
 
     def __init__(self, settings: AccountsSettings) -> None:
-        self.failures = AddressLimit("failures", settings.failures_per_minute)
+        self.failures = AddressLimit("failures", FAILURES_PER_MINUTE)
         self.unknown_keys = AddressLimit("unknown", UNKNOWN_KEYS_PER_MINUTE)
         self._authentications = RateLimiter(settings.tiers)
 

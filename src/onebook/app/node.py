@@ -96,7 +96,12 @@ class Node:
 
 @asynccontextmanager
 async def running(
-    settings: Settings, *, overrides: Mapping[str, ExchangeSettings] | None = None
+    settings: Settings,
+    *,
+    overrides: Mapping[str, ExchangeSettings] | None = None,
+    port_shared: bool = False,
+    gateway_limits: gateway.GatewayLimits = gateway.LIMITS,
+    timeouts: http.HttpTimeouts = http.TIMEOUTS,
 ) -> AsyncIterator[Node]:
     """Run a node within the context.
 
@@ -104,6 +109,9 @@ async def running(
         settings: The operator's settings.
         overrides: Addresses of simulated or replayed exchanges, by name. If given, no other
             exchange is connected.
+        port_shared: Whether other gateways of this user listen on the port too (SO_REUSEPORT).
+        gateway_limits: Limits of client connections.
+        timeouts: Timeouts of HTTP connections.
 
     Raises:
         ConfigError: The node cannot start with these settings.
@@ -113,7 +121,7 @@ async def running(
     settings = feeder.own_settings(settings, overrides)
     async with AsyncExitStack() as stack:
         server = settings.server
-        listener, metrics = _listeners(stack, server)
+        listener, metrics = _listeners(stack, server, port_shared=port_shared)
         store = await stack.enter_async_context(Store(settings.store.url))
         # A pepper file without a database: the database was deleted or moved, so none is created.
         await store.database.upgrade(create=not settings.store.pepper_file.exists())
@@ -152,6 +160,7 @@ async def running(
                 via=listed.via,
                 peers=sharing,
                 transactions=transactions,
+                limits=gateway_limits,
             )
         )
         if sharing is not None:
@@ -172,19 +181,19 @@ async def running(
             address=listener.getsockname()[:2],
             metrics_address=metrics.getsockname()[:2] if metrics is not None else None,
         )
-        if server.port_shared and isinstance(listed, RemoteCatalogue):
+        if port_shared and isinstance(listed, RemoteCatalogue):
             await listed.first_read()  # no load balancer checks /readyz first
-        await stack.enter_async_context(_http(node, clock, listener, metrics))
+        await stack.enter_async_context(_http(node, clock, listener, metrics, timeouts))
         _settle_memory()
         _report_start(node)
         yield node
 
 
 def _listeners(
-    stack: AsyncExitStack, server: ServerSettings
+    stack: AsyncExitStack, server: ServerSettings, *, port_shared: bool
 ) -> tuple[socket.socket, socket.socket | None]:
     """The public socket, and the socket of `/metrics` if it has its own port."""
-    listening = http.sharing if server.port_shared else http.listening
+    listening = http.sharing if port_shared else http.listening
     listener = stack.enter_context(listening(server.host, server.port))
     if server.metrics_port is None:
         return listener, None
@@ -236,7 +245,11 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
 
 
 def _http(
-    node: Node, clock: Clock, listener: socket.socket, metrics: socket.socket | None
+    node: Node,
+    clock: Clock,
+    listener: socket.socket,
+    metrics: socket.socket | None,
+    timeouts: http.HttpTimeouts,
 ) -> AbstractAsyncContextManager[None]:
     """Serve REST, pages and WebSocket upgrades on one socket."""
     limits, transactions = node.settings.gateway, node.settings.transactions
@@ -252,6 +265,7 @@ def _http(
         tls=node.tls,
         settings=node.settings.server,
         answer_timeout_s=longest_s + node.transactions.unread_s + ANSWER_MARGIN_S,
+        timeouts=timeouts,
         metrics=metrics,
     )
 

@@ -22,6 +22,7 @@ async def serve(
     settings: Settings,
     *,
     overrides: Mapping[str, ExchangeSettings] | None = None,
+    port_shared: bool = False,
     on_started: Callable[[Node], Awaitable[None]] | None = None,
     on_listening: Callable[[], None] | None = None,
     reread: Callable[[], Settings] | None = None,
@@ -31,6 +32,7 @@ async def serve(
     Args:
         settings: The operator's.
         overrides: As of `running`.
+        port_shared: As of `running`.
         on_started: Called when a node with clients listens.
         on_listening: Called when a node of any role listens.
         reread: Reads the settings again at SIGHUP; without it only the certificate is.
@@ -55,7 +57,7 @@ async def serve(
     for number, action in actions.items():
         loop.add_signal_handler(number, action)
     try:
-        async with _node(settings, overrides) as node:
+        async with _node(settings, overrides, port_shared=port_shared) as node:
             started.append(node)
             if on_listening is not None:
                 on_listening()
@@ -72,12 +74,12 @@ async def serve(
 
 
 def _node(
-    settings: Settings, overrides: Mapping[str, ExchangeSettings] | None
+    settings: Settings, overrides: Mapping[str, ExchangeSettings] | None, *, port_shared: bool
 ) -> AbstractAsyncContextManager[Node | feeder.Feeder]:
     """A node of the role that the settings name."""
     if settings.node.role == "feeds":
         return feeder.running(settings, overrides=overrides)
-    return running(settings, overrides=overrides)
+    return running(settings, overrides=overrides, port_shared=port_shared)
 
 
 async def _first(*waits: Awaitable[object]) -> None:

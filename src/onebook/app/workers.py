@@ -482,11 +482,7 @@ def _has_servers(settings: Settings) -> bool:
 
 
 def _gateway_variables(settings: Settings, number: int, port: int) -> Variables:
-    variables: dict[str, Any] = {
-        "node.role": "gateway",
-        "server.port": port,
-        "server.port_shared": True,
-    }
+    variables: dict[str, Any] = {"node.role": "gateway", "server.port": port}
     if settings.server.metrics_port is not None:
         first = settings.server.metrics_port
         variables["server.metrics_port"] = first and first + number

@@ -11,7 +11,7 @@ from onebook.cli.operator import AsJson, ConfigFile, print_json
 from onebook.nodes import wire
 from onebook.nodes.interest import PAGE_KEYS, PAGES_MAX
 from onebook.nodes.membership import NodeHeartbeat, NodeRole
-from onebook.nodes.nats import REQUEST_TIMEOUT_S, NatsBus
+from onebook.nodes.nats import COMMAND_CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, NatsBus
 from onebook.nodes.payloads import PayloadReader, WireError
 from onebook.nodes.presence import listen
 from onebook.nodes.subjects import BOOKS, Subjects
@@ -68,7 +68,9 @@ async def _nodes(
     """Return the live nodes by role and name, on request with the books of feeds nodes."""
     node = settings.node
     subjects = Subjects(node.cluster)
-    async with NatsBus(settings.nats, name="onebook nodes") as bus:
+    async with NatsBus(
+        settings.nats, name="onebook nodes", connect_timeout_s=COMMAND_CONNECT_TIMEOUT_S
+    ) as bus:
         found: list[tuple[NodeHeartbeat, list[Row] | None]] = []
         for each in await listen(bus, node):
             rows = None

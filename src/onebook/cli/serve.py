@@ -64,8 +64,9 @@ def serve_command(
         return
     if worker_restarts is not None:
         metrics.WORKER_RESTARTS.inc(worker_restarts)
-    announce = None if worker_restarts is None else _announce
-    if run(app.serve(wanted, on_listening=announce, reread=read)):
+    worker = worker_restarts is not None  # of `node.workers`: its gateways share one port
+    announce = _announce if worker else None
+    if run(app.serve(wanted, port_shared=worker, on_listening=announce, reread=read)):
         raise typer.Exit(EXIT_USAGE_LOST)
 
 

@@ -61,28 +61,20 @@ class ServerSettings(Section):
     """Address to listen on; 0.0.0.0 for all interfaces."""
     port: int = Field(8000, ge=0, le=65_535)
     """TCP port of REST and WebSocket; 0: any free port."""
-    port_shared: bool = False
-    """Whether other processes of the same user may listen on the port too (SO_REUSEPORT); set
-    automatically for the gateways of `node.workers`."""
     metrics_host: str = "127.0.0.1"
-    """Address of `/metrics` if `metrics_port` is set; plain HTTP."""
+    """Address that serves `/metrics` over plain HTTP, if `metrics_port` is set."""
     metrics_port: int | None = Field(None, ge=0, le=65_535)
-    """Separate TCP port of `/metrics`; the public port then answers 404. Default: the public port,
-    restricted to requests from this machine or with `metrics_token`."""
+    """Separate TCP port for `/metrics`; the public port then answers 404. Default: the public port,
+    for requests from this machine or with `metrics_token`."""
     metrics_token: SecretStr = SecretStr("")
-    """Bearer token required of other machines for `/metrics`; empty: no token."""
+    """Bearer token that other machines must send for `/metrics`. Empty: the public port serves
+    `/metrics` to this machine only, the separate port to any machine."""
     tls_cert_file: Path | None = None
     """PEM certificate chain; together with `tls_key_file` it enables HTTPS and WSS."""
     tls_key_file: Path | None = None
     """PEM private key of the certificate."""
     http_connections_max: int = Field(1_000, ge=1, le=1_000_000)
-    """Sockets for HTTP, in addition to `gateway.connections_max`."""
-    header_timeout_s: float = Field(10.0, ge=0.001, le=3_600)
-    """Maximum seconds to receive the TLS handshake, request line and headers."""
-    body_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
-    """Maximum seconds to receive the request body after the headers."""
-    write_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
-    """Seconds without write progress before the connection is closed."""
+    """Maximum open HTTP connections, in addition to `gateway.connections_max`."""
 
 
 class ApiSettings(Section):
@@ -103,7 +95,7 @@ class LogSettings(Section):
     format: Literal["auto", "json", "text"] = "auto"
     """json: one object per line; text: human-readable; auto: text on a terminal, otherwise json."""
     access: bool = True
-    """Whether every HTTP response and every closed connection is logged (logger
+    """Whether every HTTP response and every closed WebSocket connection is logged (logger
     `onebook.access`)."""
 
 
@@ -111,11 +103,11 @@ class TierLimits(Section):
     """The limits of one billing tier."""
 
     requests_per_minute: int = Field(ge=1, le=1_000_000)
-    """REST requests and WebSocket messages of one key per minute, counted together."""
+    """Maximum REST requests and WebSocket messages per key and minute, counted together."""
     connections_max: int = Field(ge=1, le=100_000)
-    """Open WebSocket connections of one key."""
+    """Maximum open WebSocket connections per key."""
     views_max: int = Field(500, ge=1, le=1_000_000)
-    """Distinct views (symbol, exchanges and options) that one key is subscribed to at a time."""
+    """Maximum distinct views (symbol, exchanges and options) per key, over all its connections."""
 
 
 class TierSettings(Section):
@@ -149,11 +141,12 @@ class StoreSettings(Section):
     """The database of accounts, keys, sessions and usage."""
 
     url: str = Field(default_factory=lambda: f"sqlite+aiosqlite:///{data_dir() / 'onebook.db'}")
-    """SQLAlchemy URL: sqlite+aiosqlite:///PATH or postgresql+asyncpg://USER@HOST/NAME. PostgreSQL
-    with TLS: ...?sslmode=verify-full&sslrootcert=FILE."""
+    """SQLAlchemy URL of the database: sqlite+aiosqlite:///PATH or
+    postgresql+asyncpg://USER@HOST/NAME; for PostgreSQL with TLS, append
+    ?sslmode=verify-full&sslrootcert=FILE."""
     pepper_file: Path = Field(default_factory=lambda: data_dir() / "pepper")
-    """File of the secret that keys and tokens are hashed with; created with mode 0600 at the first
-    start. All nodes of a service need the same file."""
+    """File with the secret for hashing API keys and session tokens; created with mode 0600 at the
+    first start. All nodes of a service need the same file."""
     usage_dir: Path | None = None
     """Folder for usage records that could not be written to the database. Default: the folder of
     the SQLite database; with PostgreSQL, the folder of `pepper_file`."""
@@ -164,12 +157,9 @@ class AccountsSettings(Section):
 
     allowance_bytes: int = Field(50 * GIB_BYTES, ge=1, le=1 << 60)
     """Bytes that one key may receive per billing month."""
-    failures_per_minute: int = Field(10, ge=1, le=1_000_000)
-    """Failed authentications per minute and address; further attempts are refused until the minute
-    has passed."""
     final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)
-    """Seconds a stopping node tries to write usage to the database; the rest is saved in the usage
-    file."""
+    """At shutdown, maximum seconds for writing usage to the database; the rest is saved in the
+    usage file."""
     tiers: TierSettings = TierSettings()
     """Limits of each billing tier."""
 
@@ -198,11 +188,7 @@ class CcxtSettings(Section):
     """ccxt ids of the exchanges to use, such as ["bitopro"]; empty: none. Their books are only as
     exact as ccxt."""
     depth: int = Field(default=100, ge=1, le=5_000)
-    """Levels per side that are taken from each ccxt book."""
-    interval_s: float = Field(default=0.1, ge=0.01, le=60)
-    """Minimum seconds between two updates of one book; the latest state is always delivered."""
-    quiet_max_s: float = Field(default=300.0, ge=1, le=86_400)
-    """Seconds without a message before a book is stale and subscribed again."""
+    """Levels per side read from each ccxt book."""
 
 
 class FeedSettings(Section):
@@ -211,15 +197,13 @@ class FeedSettings(Section):
     exchanges: tuple[str, ...] = ()
     """Names of the exchanges to use; empty: all supported ones."""
     overrides: Mapping[str, ExchangeSettings] = {}
-    """Deviations from built-in facts, by exchange name. ws_url and rest_url: other addresses (a
-    regional host, the simulator). currencies: its currency codes mapped to ours, such as {"LUNA" =
-    "LUNC"}. channel: another of its book channels, such as "classic" of kucoin or "advanced" of
-    coinbase. recorded: whether its data is a recording, so that its age is not measured."""
+    """Changes to built-in facts, by exchange name. ws_url, rest_url: other addresses, such as a
+    regional host or the simulator. currencies: the exchange's currency codes mapped to ours, such
+    as {"LUNA" = "LUNC"}. channel: the order book channel, if the exchange has several, such as
+    "classic" on kucoin or "advanced" on coinbase. recorded: true if the data is a recording, whose
+    age is then not measured."""
     linger_s: float = Field(default=300.0, ge=0, le=86_400)
     """Seconds a book stays open after its last subscriber has left."""
-    frame_bytes_max: int = Field(default=4 << 20, ge=65_536, le=64 << 20)
-    """Largest message accepted from an exchange; a larger one ends the connection. The channel
-    "advanced" of coinbase may send 10 MiB."""
     ccxt: CcxtSettings = CcxtSettings()
     """Exchanges through ccxt."""
 
@@ -228,25 +212,21 @@ class StreamSettings(Section):
     """How the live books of a symbol are merged."""
 
     identity_deviation_max: float = Field(default=0.10, ge=0.001, le=1_000)
-    """Largest deviation of an exchange's mid price from the median of three other exchanges, as a
-    fraction. Beyond it the book is taken for another coin's and left out of the merge."""
-    identity_recovery_s: float = Field(default=10.0, ge=0, le=86_400)
-    """Seconds a book that was left out must stay within half of `identity_deviation_max` before it
-    is merged again."""
+    """Maximum deviation of an exchange's mid price from the median of at least three others, as a
+    fraction. A book that deviates more is treated as another coin's and left out of merged
+    views."""
 
 
 class GatewaySettings(Section):
     """WebSocket connections of clients."""
 
-    path: str = "/api/v1/ws"
-    """URL path of the WebSocket endpoint."""
     connections_max: int = Field(10_000, ge=1, le=1_000_000)
-    """WebSocket connections of this node; further ones are answered with HTTP 503."""
+    """Maximum WebSocket connections of this node; further ones get HTTP 503."""
     connects_per_minute: int = Field(60, ge=0, le=1_000_000)
-    """Connection attempts per minute and address; further ones are answered with HTTP 429. 0: no
+    """Maximum connection attempts per minute and client address; further ones get HTTP 429. 0: no
     limit."""
     sockets_per_address_max: int = Field(256, ge=0, le=1_000_000)
-    """Open sockets per address, HTTP and WebSocket together; 0: no limit."""
+    """Maximum open sockets per client address, HTTP and WebSocket together; 0: no limit."""
     origins: tuple[str, ...] = ()
     """Values of the `Origin` header accepted from browsers; empty: all."""
     forwarded_from: tuple[str, ...] = ("127.0.0.1",)
@@ -255,59 +235,16 @@ class GatewaySettings(Section):
     """Whether `?api_key=` in the URL is accepted, for older clients."""
     compression_allowed: bool = True
     """Whether permessage-deflate is offered."""
-    direct_send_allowed: bool = True
-    """Whether updates on connections without TLS are written to the socket directly, bypassing the
-    event loop's buffers."""
-    authentication_timeout_s: float = Field(10.0, ge=0.1, le=300)
-    """Seconds a client has to authenticate after connecting."""
-    message_bytes_max: int = Field(65_536, ge=1_024, le=64 << 20)
-    """Largest message accepted from a client."""
     subscriptions_max: int = Field(128, ge=1, le=10_000)
-    """Subscriptions per connection."""
-    looks_max: int = Field(8, ge=1, le=1_000)
-    """Concurrent `get_aggregated_orderbook` requests per connection."""
-    subscription_changes_per_s: float = Field(50.0, ge=0.001, le=1_000_000)
-    """Sustained rate of subscriptions started or ended, per second and connection; beyond it,
-    reading from the connection pauses."""
-    subscription_changes_burst: int = Field(256, ge=1, le=1_000_000)
-    """Burst above `subscription_changes_per_s`."""
-    flood_per_s: float = Field(20.0, ge=0.1, le=1_000_000)
-    """Sustained rate of refused messages, control frames and fragments, per second and connection;
-    beyond it the connection is closed."""
-    flood_burst: int = Field(40, ge=1, le=1_000_000)
-    """Burst above `flood_per_s`."""
-    offence_pause_s: float = Field(1.0, ge=0, le=60)
-    """Seconds between handshakes of an address after one of its connections was closed for a
-    protocol violation, or for a flood before authentication. Doubles with each further such close,
-    up to 8 s; 0: no pause."""
-    write_buffer_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
-    """Unsent bytes above which a client counts as a slow consumer and gets only the latest book."""
-    unsent_bytes_max: int = Field(131_072, ge=1_024, le=1 << 30)
-    """Unsent bytes that the kernel holds per client (TCP_NOTSENT_LOWAT)."""
-    slow_timeout_s: float = Field(10.0, ge=1, le=3_600)
-    """Seconds a slow consumer may read nothing before its connection is closed."""
+    """Maximum subscriptions per connection."""
     ping_interval_s: float = Field(20.0, ge=1, le=3_600)
     """Seconds between pings; a connection that has not answered by the next ping is closed."""
-    liveness_wait_s: float = Field(3.0, ge=0.001, le=5)
-    """At a key's connection limit, seconds an existing connection has to answer a ping before it is
-    closed to make room for a new one."""
-    close_timeout_s: float = Field(5.0, ge=0, le=60)
-    """Seconds the client has to answer a close frame."""
     drain_s: float = Field(30.0, ge=0, le=3_600)
-    """Duration of a graceful shutdown; the clients' reconnects are spread over it."""
-    actions_max: int = Field(4, ge=1, le=1_000)
-    """Concurrent `action` messages per connection."""
-    action_records_max: int = Field(1_000, ge=1, le=10_000)
-    """Largest `limit` of `subscribe_transactions`, and the limit of a message without one; many
-    clients reject messages over 1 MiB."""
-    action_progress_s: float = Field(1.0, ge=0, le=3_600)
-    """Minimum seconds between two progress messages of `subscribe_transactions`."""
+    """Seconds over which a stopping node closes its client connections, so that the clients do not
+    reconnect all at once."""
     reference_compatible: bool = False
-    """Whether to imitate the reference service: send `authentication_success`, and timestamps of
-    books without Z."""
-    reference_welcome_delay_s: float = Field(0.5, ge=0, le=10)
-    """With `reference_compatible`: seconds the first welcome waits for an `authenticate`
-    message."""
+    """Whether to imitate the reference service: delay the first `welcome` by up to 0.5 s, send
+    `authentication_success`, and omit the Z of book timestamps."""
 
     @field_validator("forwarded_from")
     @classmethod
@@ -326,36 +263,42 @@ class AccountUrls(Section):
     """Addresses of one exchange in place of its own; empty: its own."""
 
     mainnet_url: str = ""
-    """Base URL of the live exchange."""
+    """Base URL of the live exchange: of every host that is not in `hosts`."""
     testnet_url: str = ""
     """Base URL of the testnet."""
+    demo_url: str = ""
+    """Base URL of demo accounts."""
+    hosts: Mapping[str, str] = {}
+    """Base URLs of single hosts of the live exchange, by name."""
 
 
 class TransactionSettings(Section):
     """The transaction interface."""
 
+    exchanges: tuple[str, ...] = ()
+    """Exchanges whose transactions are offered, such as bybit; empty: every supported exchange."""
     overrides: Mapping[str, AccountUrls] = {}
-    """Other addresses, by exchange name: mainnet_url and testnet_url (a regional host, the
-    simulator)."""
+    """Other addresses, by exchange name: mainnet_url, testnet_url, demo_url and hosts, such as
+    those of the simulator."""
     master_key_file: Path = Field(default_factory=lambda: data_dir() / "master_key")
-    """File of the key that encrypts exchange credentials; created with mode 0600 when first
+    """File with the key that encrypts exchange credentials; created with mode 0600 when first
     needed."""
     master_key: SecretStr = SecretStr("")
-    """The master key itself, instead of `master_key_file`: base64. To rotate it, put the new key
-    first and the old ones after it, separated by blanks."""
+    """The master key in base64, in place of `master_key_file`. To rotate it, put the new key first
+    and the old ones after it, separated by spaces."""
     deadline_s: float = Field(60.0, ge=0.1, le=3_600)
-    """Seconds before a JSON answer ends; it is then partial and contains a cursor to continue
-    from."""
+    """Maximum seconds for a JSON response; a longer query gets a partial response with a cursor to
+    continue from."""
     stream_deadline_s: float = Field(3_600.0, ge=1, le=86_400)
-    """Seconds before a streamed answer ends."""
+    """Maximum seconds for a streamed response."""
     runs_max: int = Field(16, ge=1, le=1_000)
-    """Concurrent transaction queries of this node."""
+    """Maximum concurrent transaction queries of this node."""
     runs_per_key_max: int = Field(4, ge=1, le=1_000)
-    """Concurrent transaction queries of one API key; choose it below `runs_max`, so that one key
+    """Maximum concurrent transaction queries per API key; keep it below `runs_max`, so that one key
     cannot block all others."""
     reserve_share: float = Field(0.1, ge=0, le=0.5)
-    """Fraction of each per-minute limit of the exchange that one API key leaves to others. 0: a
-    single key may use all of it, and another key then waits up to a minute."""
+    """Fraction of an exchange's per-minute rate limits that one API key leaves to other keys. 0:
+    one key can use the limits up, so that other keys wait up to a minute."""
 
     @field_validator("master_key")
     @classmethod
@@ -384,14 +327,12 @@ class NatsSettings(Section):
     credentials_file: Path | None = None
     """Credentials file (.creds) with the JWT and seed of a NATS user."""
     tls_ca_file: Path | None = None
-    """PEM file of the certificate authorities that NATS' certificate is verified against. Default:
+    """PEM file of the certificate authorities trusted to sign the certificate of NATS. Default:
     those of the system."""
     tls_cert_file: Path | None = None
     """PEM client certificate, if NATS requires one."""
     tls_key_file: Path | None = None
     """PEM private key of the client certificate."""
-    connect_timeout_s: float = Field(10.0, ge=0.1, le=300)
-    """Seconds a starting node tries to connect to NATS before it exits."""
     embedded_port: int = Field(0, ge=0, le=65_535)
     """Port on 127.0.0.1 of the nats-server that `node.workers` starts; 0: any free port."""
 
@@ -403,18 +344,18 @@ class NodeSettings(Section):
     """feeds: connects to exchanges; gateway: serves clients; all: both in one process, without
     NATS."""
     workers: int = Field(0, ge=0, le=256)
-    """Gateway processes behind one port. They share one feeds process and one nats-server (none is
+    """Number of gateway processes that share one port, one feeds process and one nats-server (not
     started if nats.servers is set). 0: everything in one process."""
     name: str = Field("", max_length=64, pattern=r"^[ -~]*$")
     """Name of this node in logs and status; empty: host name and process id."""
     cluster: str = Field("onebook", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
     """Name shared by all nodes of one service: the first token of every NATS subject."""
     heartbeat_timeout_s: float = Field(1.0, ge=0.1, le=60)
-    """Seconds without a heartbeat before a node is considered dead and its books are stale on every
-    gateway."""
+    """Seconds without a heartbeat after which a node is considered dead and its books become stale
+    on every gateway."""
     isolated_s: float = Field(5.0, ge=0.1, le=600)
-    """Seconds without NATS before a gateway disconnects its clients and accepts no new ones, and a
-    feeds node closes its connections to exchanges. Choose it longer than a restart of NATS."""
+    """Seconds without NATS after which a gateway disconnects its clients and accepts no new ones,
+    and a feeds node closes its connections to exchanges. Keep it longer than a restart of NATS."""
 
 
 class Variables(EnvSettingsSource):

@@ -14,7 +14,6 @@ from typing import Final, Protocol
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from onebook.clock import Clock, next_tick
-from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit.codec import short
 from onebook.exchanges.kit.contract import Exchange, Fetch, FrameForm
@@ -128,7 +127,6 @@ class ExchangeConnection(WSListener):
         url: `exchange.ws_url`, or the address issued for one connection.
         tls: For wss addresses.
         rest: Fetches snapshots over REST.
-        settings: The operator's settings.
         limits: Limits and waits.
         stats: Counters of the exchange.
         recorder: Records the traffic.
@@ -143,7 +141,6 @@ class ExchangeConnection(WSListener):
         url: str,
         tls: ssl.SSLContext | None,
         rest: Rest,
-        settings: FeedSettings,
         limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         recorder: FrameRecorder | None,
@@ -156,7 +153,7 @@ class ExchangeConnection(WSListener):
         compressed = exchange.frames is FrameForm.COMPRESSED
         self.received = self._inflated if compressed else self._take
         self.joining = False
-        self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)
+        self.bytes_max = max(limits.frame_bytes_max, exchange.frame_bytes)
         self.budget = self._frames_max = limits.frames_per_tick_max
         self.gone = asyncio.Event()
         self.abandoned = False

@@ -19,7 +19,6 @@ from picows import (
 from onebook.backoff import Backoff
 from onebook.books import Books
 from onebook.clock import SYSTEM_CLOCK, Clock
-from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit.contract import Exchange, ProtocolError
 from onebook.exchanges.kit.limits import Quotas
@@ -55,7 +54,6 @@ class Feed:
         instruments: Subscribed first; their books are open.
         books: Receive the data.
         rest: Fetches snapshots over REST.
-        settings: The operator's settings.
         limits: Limits and waits.
         stats: Counters of the exchange.
         quotas: The exchange's limits, shared by its feeds.
@@ -73,7 +71,6 @@ class Feed:
         *,
         books: Books,
         rest: Rest,
-        settings: FeedSettings,
         limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         quotas: Quotas,
@@ -86,7 +83,6 @@ class Feed:
         self.exchange = exchange
         self.books = books
         self.rest = rest
-        self.settings = settings
         self._limits = limits
         self.recorder = recorder
         self._clock = clock
@@ -213,7 +209,6 @@ class Feed:
             url=url,
             tls=self._tls,
             rest=self.rest,
-            settings=self.settings,
             limits=self._limits,
             stats=self.stats,
             recorder=self.recorder,

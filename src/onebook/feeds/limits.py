@@ -16,6 +16,7 @@ class FeedLimits(Struct, frozen=True, kw_only=True):
     connect_timeout_s: float = 10.0  # TCP, TLS and WebSocket handshakes together
     reconnect_base_s: float = 1.0  # bound of the first wait; full jitter, doubling
     reconnect_max_s: float = 60.0  # unless the exchange requests a longer wait
+    frame_bytes_max: int = 4 << 20  # of one message; an exchange's facts may allow more
     frames_per_tick_max: int = 5_000  # in 0.1 s of one connection; then reading pauses
     stable_s: float = 60.0  # without a failure, until the retries of a connection or book restart
     send_queue_max: int = 4_096  # frames that wait for the exchange's message rate limit

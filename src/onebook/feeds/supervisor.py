@@ -296,7 +296,6 @@ class Supervisor:
             instruments,
             books=self._books,
             rest=self._rest,
-            settings=self._settings,
             limits=self.limits,
             stats=self.stats[name],
             quotas=self._quotas[name],

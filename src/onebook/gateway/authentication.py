@@ -37,6 +37,7 @@ from onebook.gateway.effects import (
     ending,
     key_refused,
 )
+from onebook.gateway.limits import LIMITS, GatewayLimits
 from onebook.gateway.messages import encode
 from onebook.gateway.reference import AuthenticationSuccess, success_of
 from onebook.gateway.registry import ClientPort, ConnectionRegistry
@@ -150,12 +151,13 @@ class Authenticator:
     """Verifies the keys of connections and admits them.
 
     Args:
-        settings: Time limits.
+        settings: Whether replies imitate the reference service.
         accounts: Verify keys and have their tiers.
         connections: The connections of this node, by key.
         charges: Charge the delivered bytes before a connection changes its key.
         clock: Where time comes from.
         peers: The connections of other gateways.
+        limits: How long a connection has to answer a ping.
     """
 
     def __init__(
@@ -167,8 +169,10 @@ class Authenticator:
         charges: Charges,
         clock: Clock,
         peers: KeyPeers | None = None,
+        limits: GatewayLimits = LIMITS,
     ) -> None:
         self._settings = settings
+        self._limits = limits
         self.peers = peers or AloneWithKeys()
         self._accounts = accounts
         self._connections = connections
@@ -248,7 +252,7 @@ class Authenticator:
             return taken >= connections_max and connection not in group
 
         started_s = self._clock.monotonic()
-        wait_s = self._settings.liveness_wait_s
+        wait_s = self._limits.liveness_wait_s
         if not full() or self._replace(key.key_id, silent_since_s=started_s - wait_s):
             return False
         probed = _probe(self._connections.of_key(key.key_id), started_s)

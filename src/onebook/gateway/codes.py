@@ -2,6 +2,13 @@
 
 from typing import Final, Literal
 
+from onebook.gateway.limits import (
+    AUTHENTICATION_TIMEOUT_S,
+    KEYLESS_MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    SLOW_TIMEOUT_S,
+)
+
 ErrorType = Literal["error", "subscription_error", "authentication_error"]
 
 # Every error code, the types it comes with, and when.
@@ -101,12 +108,13 @@ CLOSE_CODES: Final[dict[int, str]] = {
     CloseCode.PROTOCOL: "The data violates RFC 6455.",
     CloseCode.NOT_TEXT: "A binary message; only text messages are accepted.",
     CloseCode.NOT_UTF8: "A text message is not valid UTF-8.",
-    CloseCode.TOO_BIG: "A message is too long; the limit is lower before authentication.",
-    CloseCode.AUTHENTICATION_TIMEOUT: "Not authenticated in time.",
+    CloseCode.TOO_BIG: f"A message is longer than {MESSAGE_BYTES_MAX >> 10} KiB; before "
+    f"authentication, {KEYLESS_MESSAGE_BYTES_MAX >> 10} KiB.",
+    CloseCode.AUTHENTICATION_TIMEOUT: f"Not authenticated within {AUTHENTICATION_TIMEOUT_S:g} s.",
     CloseCode.INVALID_KEY: "The key is invalid, suspended or expired.",
     CloseCode.DATA_LIMIT: "The monthly data allowance is exhausted.",
     CloseCode.CONNECTION_LIMIT: "Too many connections of this key.",
-    CloseCode.SLOW: "The client read nothing for too long.",
+    CloseCode.SLOW: f"The client read nothing for {SLOW_TIMEOUT_S:g} s, or did not answer a ping.",
     CloseCode.FLOOD: "The client kept sending after the rate limit was reached.",
     CloseCode.NODE_FULL: "The node cannot serve the request at the moment.",
     CloseCode.DRAINING: "The node shuts down or receives no books; reconnect at the given time.",

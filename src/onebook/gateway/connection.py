@@ -52,6 +52,7 @@ from onebook.gateway.lifecycle import (
     ConnectionState,
     transition,
 )
+from onebook.gateway.limits import AUTHENTICATION_TIMEOUT_S, GatewayLimits
 from onebook.gateway.messages import encode_action_refusal
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.registry import ConnectionRegistry
@@ -86,6 +87,7 @@ class ConnectionParts:
     """Dependencies shared by all connections of a gateway."""
 
     settings: GatewaySettings
+    limits: GatewayLimits
     clock: Clock
     connections: ConnectionRegistry
     turns: Turns
@@ -122,7 +124,6 @@ class ClientConnection(asyncio.Protocol):
         "_rest",
         "_scheduler",
         "_server_connections",
-        "_settings",
         "_slots",
         "_turns",
         "address",
@@ -144,7 +145,6 @@ class ClientConnection(asyncio.Protocol):
         self.output = ClientOutput()
         self.fetches: set[Callable[[], None]] | None = None
         self.state = ConnectionState.HANDSHAKE
-        self._settings = parts.settings
         self._clock = parts.clock
         self._turns = parts.turns
         self._scheduler = parts.scheduler
@@ -241,17 +241,17 @@ class ClientConnection(asyncio.Protocol):
             ACTIONS[action](self, detail)
 
     def _register(self, answer: UpgradeAnswer) -> None:
-        parts, settings = self._parts, self._settings
+        parts = self._parts
         now_s = self.opened_at = self._clock.monotonic()
         metrics.CONNECTS.labels("opened").inc()
         metrics.CONNECTIONS.labels(metrics.NO_TIER).inc()
         parts.connections.add(self)
-        self._deadline_s = now_s + settings.authentication_timeout_s
+        self._deadline_s = now_s + AUTHENTICATION_TIMEOUT_S
         self.keepalive.opened(now_s)
         self._scheduler.call_by(self, min(self._deadline_s, self.keepalive.due_s))
         self.execute(self.processor.opened())
-        if settings.reference_compatible:
-            self._scheduler.after(settings.reference_welcome_delay_s, self._greet_late)
+        if parts.settings.reference_compatible:
+            self._scheduler.after(parts.limits.welcome_delay_s, self._greet_late)
         self.ping(now_s)
         if answer.api_key is not None:
             self.execute((VerifyKey(answer.api_key),))
@@ -277,8 +277,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse_late(self, _: object) -> None:
         self._deadline_s = NEVER
-        parts = self._parts
-        self.execute(authentication_timeout(parts.settings, now=parts.now()))
+        self.execute(authentication_timeout(now=self._parts.now()))
 
     def _send_going(self, _: object) -> None:
         self.end(CloseCode.DRAINING, "the node stops")
@@ -293,8 +292,7 @@ class ClientConnection(asyncio.Protocol):
             self._parts.actions.cancel(self)
 
     def _start_close_timeout(self, _: object) -> None:
-        parts = self._parts
-        self._deadline_s = self._clock.monotonic() + parts.settings.close_timeout_s
+        self._deadline_s = self._clock.monotonic() + self._parts.limits.close_timeout_s
         self._scheduler.call_by(self, self._deadline_s)
 
     def _close_socket(self, _: object) -> None:
@@ -599,7 +597,7 @@ class ClientConnection(asyncio.Protocol):
             self._move(ConnectionEvent.UPGRADE_REFUSED)
             return
         self.output.packed = answer.packed
-        self.output.tune_socket(self._settings)
+        self.output.tune_socket(self._parts.limits)
         self._move(ConnectionEvent.UPGRADE_ACCEPTED, answer)
 
     def _peer(self) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from onebook.accounts import Key
-from onebook.config import GatewaySettings
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.commands import CommandRefused, Id
+from onebook.gateway.limits import AUTHENTICATION_TIMEOUT_S
 from onebook.gateway.messages import encode_refusal
 from onebook.streams import StreamKey
 
@@ -141,12 +141,11 @@ def attempts_limit(
     return ending(CloseCode.FLOOD, refusal.error, payload)
 
 
-def authentication_timeout(settings: GatewaySettings, *, now: MessageTime) -> Effects:
+def authentication_timeout(*, now: MessageTime) -> Effects:
     """No key arrived within the authentication timeout."""
-    seconds = settings.authentication_timeout_s
     refusal = CommandRefused(
         "authentication_required",
-        f"No authenticate message came within {seconds:g} seconds.",
+        f"No authenticate message came within {AUTHENTICATION_TIMEOUT_S:g} seconds.",
         code=CloseCode.AUTHENTICATION_TIMEOUT,
     )
     payload = encode_refusal(refusal, None, now.wall_us)

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from onebook import sockets
-from onebook.config import GatewaySettings
 from onebook.gateway import frames, metrics
+from onebook.gateway.limits import GatewayLimits
 from onebook.gateway.messages import with_view
 from onebook.streams import Stream
 
@@ -172,17 +172,17 @@ class ClientOutput(Peer):
         self.total += written
         return written
 
-    def tune_socket(self, settings: GatewaySettings) -> None:
+    def tune_socket(self, limits: GatewayLimits) -> None:
         """Set up an open socket: bound its buffers, and send directly where possible."""
-        self.transport.set_write_buffer_limits(high=settings.write_buffer_bytes_max)
+        self.transport.set_write_buffer_limits(high=limits.write_buffer_bytes_max)
         sock = self.transport.get_extra_info("socket")
         if sock is None:
             return
         self._fd = sock.fileno()
         # Unsent bytes in the kernel become stale as ours do: keep the buffer small.
-        sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
+        sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, limits.unsent_bytes_max)
         encrypted = self.transport.get_extra_info("sslcontext") is not None
-        if settings.direct_send_allowed and not encrypted:
+        if limits.direct_send and not encrypted:
             self.direct_fd = self._fd
 
     def write_ended(self, *, failed: bool) -> None:

@@ -18,6 +18,7 @@ from onebook.gateway.codes import CloseCode
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.directory import Directory, GatewaySupervisor
 from onebook.gateway.fanout import Fanout
+from onebook.gateway.limits import LIMITS, GatewayLimits
 from onebook.gateway.messages import encode
 from onebook.gateway.metrics import GatewayTotals
 from onebook.gateway.processor import CommandProcessor, KeyViews
@@ -55,13 +56,14 @@ class Gateway:
         via: Mapping[str, str] = MappingProxyType({}),
         peers: KeyPeers | None = None,
         transactions: Transactions | None = None,
+        limits: GatewayLimits = LIMITS,
     ) -> None:
         monotonic = clock.monotonic
         self.connections: ConnectionRegistry = ConnectionRegistry()
         self.totals = GatewayTotals()
         self.views = KeyViews()
         self.fanout = Fanout(
-            join_bytes_max=settings.write_buffer_bytes_max,
+            join_bytes_max=limits.write_buffer_bytes_max,
             monotonic=monotonic,
         )
         self.streams = Streams(
@@ -75,7 +77,7 @@ class Gateway:
         )
         self.actions: ActionRunner | None = None
         if transactions is not None:
-            self.actions = ActionRunner(transactions, settings=settings, clock=clock)
+            self.actions = ActionRunner(transactions, clock=clock, limits=limits)
         self.directory = Directory(
             catalogue,
             supervisor,
@@ -85,7 +87,11 @@ class Gateway:
         )
         self.charges = Charges(meter=accounts.meter, connections=self.connections, clock=clock)
         self.drainer = Drain(
-            settings, connections=self.connections, charges=self.charges, clock=clock
+            settings,
+            connections=self.connections,
+            charges=self.charges,
+            clock=clock,
+            close_timeout_s=limits.close_timeout_s,
         )
         report = GatewayReport(
             connections=self.connections,
@@ -111,17 +117,19 @@ class Gateway:
             charges=self.charges,
             clock=clock,
             peers=peers,
+            limits=limits,
         )
-        self.parts = self._make_parts(settings, accounts, clock)
+        self.parts = self._make_parts(settings, accounts, clock, limits)
         self.protocol = partial(ClientConnection, self.parts)
         self._subscribe(accounts)
 
     def _make_parts(
-        self, settings: GatewaySettings, accounts: Accounts, clock: Clock
+        self, settings: GatewaySettings, accounts: Accounts, clock: Clock, limits: GatewayLimits
     ) -> ConnectionParts:
-        offenders = Offenders(settings.offence_pause_s, OFFENCE_PAUSE_MAX_S)
+        offenders = Offenders(limits.offence_pause_s, OFFENCE_PAUSE_MAX_S)
         return ConnectionParts(
             settings=settings,
+            limits=limits,
             clock=clock,
             connections=self.connections,
             turns=self.turns,
@@ -149,6 +157,7 @@ class Gateway:
                 directory=self.directory,
                 limits=accounts.limits,
                 views=self.views,
+                gateway_limits=limits,
             ),
         )
 
@@ -248,8 +257,10 @@ class Drain:
         connections: ConnectionRegistry,
         charges: Charges,
         clock: Clock,
+        close_timeout_s: float,
     ) -> None:
         self._settings = settings
+        self._close_timeout_s = close_timeout_s
         self._connections = connections
         self._charges = charges
         self._clock = clock
@@ -279,7 +290,7 @@ class Drain:
         self.rejoin()
         drain_s = self._settings.drain_s if drain_s is None else drain_s
         await self._send_away(drain_s, SHUTDOWN, "the node drains")
-        give_up_s = self._clock.monotonic() + self._settings.close_timeout_s
+        give_up_s = self._clock.monotonic() + self._close_timeout_s
         while len(self._connections) and self._clock.monotonic() < give_up_s:
             await self._clock.sleep(DRAIN_STEP_S)
         for connection in self._connections:

@@ -8,6 +8,7 @@ import struct
 from typing import Final
 
 from onebook.config import GatewaySettings
+from onebook.gateway.limits import SLOW_TIMEOUT_S
 
 NEVER: Final = float("inf")
 
@@ -65,16 +66,16 @@ class Keepalive:
         self.ping_at = 0.0
 
     def stalled(self, unread_bytes: int, now_s: float) -> bool:
-        """Whether a slow consumer has read nothing for `slow_timeout_s`."""
+        """Whether a slow consumer has read nothing for `SLOW_TIMEOUT_S`."""
         if unread_bytes < self._unread_bytes:
             self._unread_bytes, self.progress_at = unread_bytes, now_s
             return False
-        return now_s - self.progress_at >= self._settings.slow_timeout_s
+        return now_s - self.progress_at >= SLOW_TIMEOUT_S
 
     @property
     def stalled_at_s(self) -> float:
         """When a slow consumer will count as stalled unless it reads."""
-        return self.progress_at + self._settings.slow_timeout_s
+        return self.progress_at + SLOW_TIMEOUT_S
 
 
 def _payload(now_s: float) -> bytes:

@@ -36,6 +36,12 @@ from onebook.gateway.effects import (
     ending,
     whole_seconds,
 )
+from onebook.gateway.limits import (
+    KEYLESS_MESSAGE_BYTES_MAX,
+    LIMITS,
+    MESSAGE_BYTES_MAX,
+    GatewayLimits,
+)
 from onebook.gateway.messages import (
     decode,
     encode,
@@ -53,8 +59,7 @@ AUTHENTICATE: Final = "authenticate"
 SUBSCRIPTION_ERRORS: Final = frozenset(
     ("invalid_parameters", "invalid_symbol", "exchange_unavailable")
 )
-# An `authenticate` message needs less than 200 bytes.
-KEYLESS_MESSAGE_BYTES_MAX: Final = 4_096
+FETCHES_MAX: Final = 8  # unanswered requests for books of a connection
 KEYLESS: Final = frozenset(("authenticate", "ping"))  # commands before authentication
 
 
@@ -84,11 +89,12 @@ class CommandProcessor:
         directory: Directory,
         limits: RateLimiter,
         views: "KeyViews",
+        gateway_limits: GatewayLimits = LIMITS,
     ) -> None:
         self.settings = settings
         self.tiers = tiers
         self.directory = directory
-        self.limits = CommandLimits(settings, limits)
+        self.limits = CommandLimits(limits, gateway_limits)
         self.views = views
         self.key: Key | None = None
         self.opened_by = b""  # fingerprint of the key's text
@@ -103,10 +109,7 @@ class CommandProcessor:
     @property
     def message_bytes_max(self) -> int:
         """Maximum bytes of a message; lower before authentication."""
-        longest = self.settings.message_bytes_max
-        if self.key is None:
-            return min(longest, KEYLESS_MESSAGE_BYTES_MAX)
-        return longest
+        return KEYLESS_MESSAGE_BYTES_MAX if self.key is None else MESSAGE_BYTES_MAX
 
     def opened(self) -> Effects:
         """The connection is open."""
@@ -217,7 +220,7 @@ class CommandProcessor:
                 requests_per_minute=tier.requests_per_minute,
                 connections_max=tier.connections_max,
                 subscriptions_max=self.settings.subscriptions_max,
-                message_bytes_max=self.settings.message_bytes_max,
+                message_bytes_max=MESSAGE_BYTES_MAX,
             ),
         )
 
@@ -287,11 +290,10 @@ class CommandProcessor:
     def _fetch_book(
         self, body: commands.GetAggregatedOrderbook, _: MessageTime, __: float
     ) -> Effects:
-        if self.fetching >= self.settings.looks_max:
+        if self.fetching >= FETCHES_MAX:
             raise CommandRefused(
                 "subscription_limit_exceeded",
-                f"A connection may have at most {self.settings.looks_max} unanswered book "
-                "requests.",
+                f"A connection may have at most {FETCHES_MAX} unanswered book requests.",
                 symbol=body.symbol,
             )
         subscribed = self.subscriptions.get((body.symbol, body.view))
@@ -434,8 +436,8 @@ class CommandLimits:
     """Rate limits of one connection's commands.
 
     Args:
-        settings: Of floods, repeated authentications and changes of subscriptions.
         messages: Counts the messages of each key, over all of its connections.
+        limits: Rates of refused messages and of changed subscriptions.
     """
 
     __slots__ = (
@@ -446,13 +448,11 @@ class CommandLimits:
         "_warned",
     )
 
-    def __init__(self, settings: GatewaySettings, messages: RateLimiter) -> None:
+    def __init__(self, messages: RateLimiter, limits: GatewayLimits = LIMITS) -> None:
         self._messages = messages
         self._authentications = TokenBucket.of_minute(AUTHENTICATIONS_PER_MINUTE)
-        self._floods = TokenBucket.of_rate(settings.flood_per_s, settings.flood_burst)
-        self._changes = TokenBucket.of_rate(
-            settings.subscription_changes_per_s, settings.subscription_changes_burst
-        )
+        self._floods = TokenBucket.of_rate(limits.flood_per_s, limits.flood_burst)
+        self._changes = TokenBucket.of_rate(limits.changes_per_s, limits.changes_burst)
         self._warned = False
 
     def count_message(self, key: Key, now: MessageTime) -> Effects:

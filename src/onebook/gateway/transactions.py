@@ -15,7 +15,6 @@ from msgspec.structs import asdict
 
 from onebook.accounts import Key
 from onebook.clock import Clock
-from onebook.config import GatewaySettings
 from onebook.core import iso
 from onebook.errors import ExchangeFailed, InternalError, OnebookError, RateLimitExceeded
 from onebook.gateway.commands import (
@@ -26,6 +25,7 @@ from onebook.gateway.commands import (
     UnsubscribeTransactionsAction,
     ValidateCredentialsAction,
 )
+from onebook.gateway.limits import LIMITS, GatewayLimits
 from onebook.gateway.messages import encode_action_refusal, encode_masked, with_id
 from onebook.gateway.replies import (
     ExchangesResponse,
@@ -37,6 +37,8 @@ from onebook.gateway.replies import (
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.run import Run
 from onebook.transactions.service import Transactions
+
+RECORDS_MAX: Final = 1_000  # of one answer: many clients reject messages over 1 MiB
 
 log = logging.getLogger("onebook.gateway")
 
@@ -54,10 +56,10 @@ class ActionRunner:
     """Executes actions, which belong to their connection. Call `stop` at the end."""
 
     def __init__(
-        self, transactions: Transactions, *, settings: GatewaySettings, clock: Clock
+        self, transactions: Transactions, *, clock: Clock, limits: GatewayLimits = LIMITS
     ) -> None:
         self._transactions = transactions
-        self._settings = settings
+        self._limits = limits
         self._clock = clock
         self._running: dict[Hashable, set[_Running]] = {}
 
@@ -68,8 +70,8 @@ class ActionRunner:
             send(self._unsubscribed(owner, body))
             return
         running = self._running.get(owner, set())
-        if len(running) >= self._settings.actions_max:
-            message = f"A connection may have {self._settings.actions_max} actions under way."
+        if len(running) >= self._limits.actions_max:
+            message = f"A connection may have {self._limits.actions_max} actions under way."
             refusal = CommandRefused("rate_limit_exceeded", message, retry_after=1)
             self._refuse(send, refusal, body.id)
             return
@@ -123,16 +125,15 @@ class ActionRunner:
         send(encode_masked(reply, body.id))
 
     async def _subscribe(self, send: Send, key: Key, body: SubscribeTransactionsAction) -> None:
-        records_max = self._settings.action_records_max
-        limit = records_max if body.limit is None else body.limit
-        if not 1 <= limit <= records_max:
-            message = f"limit: must be from 1 to {records_max:,}."
+        limit = RECORDS_MAX if body.limit is None else body.limit
+        if not 1 <= limit <= RECORDS_MAX:
+            message = f"limit: must be from 1 to {RECORDS_MAX:,}."
             self._refuse(send, CommandRefused("invalid_parameters", message), body.id)
             return
         sent = {name: value for name, value in asdict(body).items() if name != "id"}
         request = TransactionsRequest.model_validate(sent | {"limit": limit}, strict=True)
         query = self._transactions.plan(request, key_id=key.key_id)
-        progress = _Progress(self._clock, self._settings.action_progress_s, send, body)
+        progress = _Progress(self._clock, self._limits.progress_s, send, body)
         answer = await self._transactions.fetch(query, key_id=key.key_id, on_batch=progress)
         send(with_id(b'{"type":"transaction_response",%b' % answer[1:], body.id))
         found = json.decode(answer, type=_Outcome)

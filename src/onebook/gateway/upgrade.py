@@ -27,6 +27,7 @@ from onebook.gateway.commands import shown
 from onebook.gateway.frames import SharedDeflate
 from onebook.logs import redact
 
+PATH: Final = "/api/v1/ws"
 VERSION: Final = "13"  # RFC 6455 section 4.4
 REQUEST_END: Final = b"\r\n\r\n"
 REQUEST_LINE_BYTES_MAX: Final = 8_192  # of the websockets library
@@ -82,7 +83,7 @@ class Upgrader:
     """Answers the upgrade requests of all connections.
 
     Args:
-        settings: Path, origins and limits.
+        settings: Origins, compression, and keys in the query.
         address_limiter: Limits of connection attempts and sockets by address.
         offenders: Addresses whose handshakes are paced.
         clock: Time and timers.
@@ -113,7 +114,6 @@ class Upgrader:
             ServerProtocol(
                 origins=self._origins,
                 extensions=self._extensions,
-                max_size=self._settings.message_bytes_max,
                 logger=library_log,
             )
         )
@@ -157,7 +157,7 @@ class Upgrader:
 
     def _request_refusal(self, request: Request, path: str) -> Response | None:
         """The refusal of a request before the handshake; None if it is acceptable."""
-        if path.removesuffix("/") != self._settings.path:  # as REST ignores one slash
+        if path.removesuffix("/") != PATH:  # as REST ignores one slash
             return self._problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no {shown(path)}.")
         if _header(request.headers, "Sec-WebSocket-Version") != VERSION:
             status = HTTPStatus.UPGRADE_REQUIRED

@@ -18,7 +18,6 @@ from prometheus_client import Counter
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onebook import sockets
-from onebook.config import ServerSettings
 from onebook.core import iso
 from onebook.http.socket_limits import CountedSocket, Sockets
 
@@ -101,25 +100,34 @@ DEADLINES: Final[Mapping[Wait, Deadline]] = {
 BETWEEN_REQUESTS: Final = (Wait.HEADERS, Wait.NEXT)
 
 
+class HttpTimeouts(NamedTuple):
+    """Timeouts of an HTTP connection, in seconds; tests pass shorter ones."""
+
+    header_s: float = 10.0  # to receive the TLS handshake, request line and headers
+    body_s: float = 30.0  # to receive the body after the headers
+    write_s: float = 30.0  # without progress of a client that reads its response
+    idle_s: float = 5.0  # between requests
+
+
+TIMEOUTS: Final = HttpTimeouts()
+
+
 class Deadlines:
     """The deadlines of all HTTP connections, in the order in which they fall due, and one timer.
 
     Args:
-        settings: Of the server.
+        timeouts: Of all states but ANSWER.
         answer_timeout_s: Maximum seconds from the headers of a request to the end of its answer.
-        keep_alive_timeout_s: Seconds an idle connection is kept open.
     """
 
-    def __init__(
-        self, settings: ServerSettings, *, answer_timeout_s: float, keep_alive_timeout_s: float
-    ) -> None:
+    def __init__(self, timeouts: HttpTimeouts, *, answer_timeout_s: float) -> None:
         self._timeouts_s = {
-            Wait.HEADERS: settings.header_timeout_s,
-            Wait.BODY: settings.body_timeout_s,
+            Wait.HEADERS: timeouts.header_s,
+            Wait.BODY: timeouts.body_s,
             Wait.ANSWER: answer_timeout_s,
-            Wait.WRITE: settings.write_timeout_s,
-            Wait.NEXT: keep_alive_timeout_s,
-            Wait.CLOSING: settings.write_timeout_s,
+            Wait.WRITE: timeouts.write_s,
+            Wait.NEXT: timeouts.idle_s,
+            Wait.CLOSING: timeouts.write_s,
         }
         self._due: dict[Wait, dict[HttpConnection, float]] = {wait: {} for wait in Wait}
         self._loop = asyncio.get_running_loop()

@@ -16,7 +16,13 @@ from onebook import sockets
 from onebook.clock import next_tick
 from onebook.config import ServerSettings
 from onebook.errors import ConfigError
-from onebook.http.connection import Deadlines, HttpConnection, InputTurns
+from onebook.http.connection import (
+    TIMEOUTS,
+    Deadlines,
+    HttpConnection,
+    HttpTimeouts,
+    InputTurns,
+)
 from onebook.http.socket_limits import PROBES_MAX, AddressCounter, Sockets
 from onebook.metrics import LOOP_LAG
 
@@ -128,7 +134,6 @@ class EmbeddedServer(uvicorn.Server):
         yield
 
 
-KEEP_ALIVE_TIMEOUT_S: Final = 5.0  # that an idle connection is kept open
 TICK_S: Final = 0.25
 STOP_S: Final = 5  # for requests under way when everything else has stopped
 
@@ -140,15 +145,15 @@ class HttpServer(EmbeddedServer):
     """
 
     def __init__(
-        self, config: uvicorn.Config, *, settings: ServerSettings, metrics: socket.socket | None
+        self, config: uvicorn.Config, *, timeouts: HttpTimeouts, metrics: socket.socket | None
     ) -> None:
         super().__init__(config)
         self._metrics = metrics
-        self._settings = settings
+        self._timeouts = timeouts
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections on the sockets given."""
-        config, settings = self.config, self._settings
+        config, timeouts = self.config, self._timeouts
         self.servers = [
             await asyncio.get_running_loop().create_server(
                 lambda: config.http_protocol_class(  # type: ignore[call-arg]
@@ -156,19 +161,19 @@ class HttpServer(EmbeddedServer):
                 ),
                 sock=each,
                 backlog=BACKLOG,
-                **(_tls(config.ssl, settings) if config.ssl and each is not self._metrics else {}),
+                **(_tls(config.ssl, timeouts) if config.ssl and each is not self._metrics else {}),
             )
             for each in sockets or ()
         ]
         self.started = True
 
 
-def _tls(context: ssl.SSLContext, settings: ServerSettings) -> dict[str, Any]:
+def _tls(context: ssl.SSLContext, timeouts: HttpTimeouts) -> dict[str, Any]:
     """The options of a listener with TLS: its handshake and its end have deadlines too."""
     return {
         "ssl": context,
-        "ssl_handshake_timeout": settings.header_timeout_s,
-        "ssl_shutdown_timeout": settings.write_timeout_s,
+        "ssl_handshake_timeout": timeouts.header_s,
+        "ssl_shutdown_timeout": timeouts.write_s,
     }
 
 
@@ -185,14 +190,14 @@ async def serving(
     tls: ssl.SSLContext | None,
     settings: ServerSettings,
     answer_timeout_s: float,
-    keep_alive_timeout_s: float = KEEP_ALIVE_TIMEOUT_S,
+    timeouts: HttpTimeouts = TIMEOUTS,
     metrics: socket.socket | None = None,
 ) -> AsyncIterator[None]:
     """Serve REST, pages and WebSocket upgrades on one socket for as long as the context lasts.
 
     `connections_max` returns the limit of WebSocket connections, which may change meanwhile.
     `answer_timeout_s` is for a request and its answer, longer than the application ever takes;
-    `keep_alive_timeout_s` is how long an idle connection is kept.
+    `timeouts` are those of the other states of a connection.
     `metrics` is a second listener without WebSocket; the application tells its requests apart by
     their port. Its sockets count among all.
 
@@ -200,9 +205,7 @@ async def serving(
         ConfigError: The process may not open enough files.
     """
     reserve_files(settings, connections_max())
-    deadlines = Deadlines(
-        settings, answer_timeout_s=answer_timeout_s, keep_alive_timeout_s=keep_alive_timeout_s
-    )
+    deadlines = Deadlines(timeouts, answer_timeout_s=answer_timeout_s)
     bound = {
         "turns": turns,
         "deadlines": deadlines,
@@ -227,7 +230,7 @@ async def serving(
     )
     config.load()
     config.ssl = tls
-    server = HttpServer(config, settings=settings, metrics=metrics)
+    server = HttpServer(config, timeouts=timeouts, metrics=metrics)
     watch = AcceptWatch(listener)
     listeners = [listener] if metrics is None else [listener, metrics]
     serving = asyncio.create_task(server.serve(sockets=listeners), name="http")

@@ -27,6 +27,8 @@ log = logging.getLogger("onebook.nodes")
 
 FLUSH_S: Final = 1
 CLOSE_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 10.0  # of a starting node, which exits then
+COMMAND_CONNECT_TIMEOUT_S: Final = 3.0  # of a command, for which a person waits
 OUTBOX_BYTES_MAX: Final = 16 << 20  # the rest is dropped; gateways request a new snapshot
 REQUEST_TIMEOUT_S: Final = 1.0  # of a request to another node
 COUNT_S: Final = 1.0  # how often the metrics of what was sent are brought up to date
@@ -54,11 +56,18 @@ class NatsBus:
         settings: Addresses and credentials of NATS.
         name: The name of this connection in NATS' own monitoring.
         outbox_bytes_max: Bytes queued for NATS; further messages are dropped.
+        connect_timeout_s: Seconds in which the first connection must be made.
     """
 
     def __init__(
-        self, settings: NatsSettings, *, name: str, outbox_bytes_max: int = OUTBOX_BYTES_MAX
+        self,
+        settings: NatsSettings,
+        *,
+        name: str,
+        outbox_bytes_max: int = OUTBOX_BYTES_MAX,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> None:
+        self._connect_timeout_s = connect_timeout_s
         self._outbox_bytes_max = outbox_bytes_max
         self._settings = settings
         self._name = name
@@ -87,6 +96,7 @@ class NatsBus:
             self._settings,
             name=self._name,
             outbox_bytes_max=self._outbox_bytes_max,
+            timeout_s=self._connect_timeout_s,
             failed=self._failed,
             disconnected=self._disconnected,
             reconnected=self._reconnected,
@@ -251,6 +261,7 @@ async def connect(
     *,
     name: str,
     outbox_bytes_max: int,
+    timeout_s: float,
     failed: Callable[[Exception], None],
     disconnected: Callable[[], Awaitable[None]],
     reconnected: Callable[[], Awaitable[None]],
@@ -284,7 +295,7 @@ async def connect(
             reconnected_cb=reconnected,
             max_reconnect_attempts=-1,
             reconnect_time_wait=RECONNECT_WAIT_S,
-            connect_timeout=max(1, round(settings.connect_timeout_s)),
+            connect_timeout=max(1, round(timeout_s)),
             ping_interval=PING_INTERVAL_S,
             max_outstanding_pings=PINGS_UNANSWERED_MAX,
             pending_size=outbox_bytes_max,
@@ -295,7 +306,7 @@ async def connect(
             await asyncio.sleep(RECONNECT_WAIT_S)
 
     try:
-        in_time = await ended(connected(), settings.connect_timeout_s)
+        in_time = await ended(connected(), timeout_s)
     except (Error, OSError, ValueError) as error:
         errors[:] = [error]
         in_time = False

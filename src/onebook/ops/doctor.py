@@ -39,7 +39,7 @@ from onebook.feeds import enabled
 from onebook.feeds.limits import LIMITS as FEED_LIMITS
 from onebook.nodes import wire
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, NodeState
-from onebook.nodes.nats import NatsBus
+from onebook.nodes.nats import COMMAND_CONNECT_TIMEOUT_S, NatsBus
 from onebook.nodes.presence import listen
 from onebook.ops import preflight
 from onebook.ops.backup import abandoned
@@ -489,7 +489,9 @@ async def cluster_findings(settings: Settings) -> list[Finding]:
     if settings.node.role == "all":
         return []
     try:
-        async with NatsBus(settings.nats, name="onebook doctor") as bus:
+        async with NatsBus(
+            settings.nats, name="onebook doctor", connect_timeout_s=COMMAND_CONNECT_TIMEOUT_S
+        ) as bus:
             nodes = await listen(bus, settings.node)
     except ConfigError as error:
         return [fault("nats", error.message, NATS_ADVICE)]

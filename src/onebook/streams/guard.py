@@ -29,7 +29,7 @@ class IdentityGuard:
     Args:
         books: The guard subscribes to their health.
         clock: Time and timers.
-        settings: The limits of deviation.
+        settings: The limit of deviation.
         on_status: Called with each book whose health or mark changed.
     """
 
@@ -43,9 +43,7 @@ class IdentityGuard:
     ) -> None:
         self._books = books
         self._clock = clock
-        self._limits = IdentityLimits(
-            Decimal(str(settings.identity_deviation_max)), settings.identity_recovery_s
-        )
+        self.limits = IdentityLimits(Decimal(str(settings.identity_deviation_max)))
         self._on_status = on_status
         self._due: deque[tuple[float, str]] = deque()  # the earliest first
         self._watched: set[str] = set()
@@ -111,7 +109,7 @@ class IdentityGuard:
             for book in self._books.of(each)
             if book.instrument.exchange in names
         ]
-        marked = review(books, self._limits, now)
+        marked = review(books, self.limits, now)
         changed = list(dict.fromkeys([*marked, *review_twins([*books, *others], now)]))
         for book in changed:
             _report(book)

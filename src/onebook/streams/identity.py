@@ -18,6 +18,7 @@ from onebook.books import IdentityMark, LiveBook
 from onebook.model import Health, Instrument, Reason
 
 OTHERS_MIN: Final = 3  # other books that a quarantine needs
+RECOVERY_S: Final = 10.0  # that a quarantined book must agree again before it is merged
 
 CONFLICT: Final = Reason.IDENTITY_CONFLICT
 UNCONFIRMED: Final = Reason.UNCONFIRMED_IDENTITY
@@ -75,10 +76,10 @@ MOVES: Final[dict[tuple[Reason | None, PriceVerdict], Reason | None]] = {
 
 
 class IdentityLimits(NamedTuple):
-    """The operator's limits: a share of the median, and seconds."""
+    """When a book is taken for another coin's, and when it is merged again."""
 
-    deviation_max: Decimal
-    recovery_s: float
+    deviation_max: Decimal  # from the median, as a share of it
+    recovery_s: float = RECOVERY_S
 
 
 class Top(NamedTuple):

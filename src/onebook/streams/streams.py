@@ -75,7 +75,7 @@ class Streams:
         self._order = count()
         self._handle: Handle | None = None
         self._armed_at = float("inf")
-        self._guard = IdentityGuard(
+        self.guard = IdentityGuard(
             books,
             clock=clock,
             settings=settings or StreamSettings(),
@@ -397,7 +397,7 @@ class Streams:
 
     def stop(self) -> None:
         """Cancel the callbacks."""
-        self._guard.stop()
+        self.guard.stop()
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -27,6 +27,7 @@ class FailureReason(StrEnum):
     CIRCUIT_OPEN = "circuit_open"
     NO_CREDENTIALS = "no_credentials"
     NOT_OFFERED = "not_offered"  # this kind of account has no such path
+    NOT_OPENED = "product_not_opened"  # the account never used the product: nothing is missing
     LOCATION_REFUSED = "location_refused"
 
 
@@ -47,7 +48,7 @@ class SourceFailed(Exception):
         reason: FailureReason,
         message: str,
         *,
-        exchange_code: int | None = None,
+        exchange_code: int | str | None = None,
         retryable: bool = False,
         fatal: bool = False,
         retry_after_s: float | None = None,
@@ -86,7 +87,7 @@ class ErrorEntry(Struct, frozen=True):
     transaction_type: str
     error: str
     message: str
-    exchange_code: int | None
+    exchange_code: int | str | None
     retryable: bool
 
 
@@ -189,6 +190,7 @@ class Environment(StrEnum):
 
     MAINNET = "mainnet"
     TESTNET = "testnet"
+    DEMO = "demo"  # play money, on the live exchange's hosts
 
 
 class CredentialField(Struct, frozen=True):
@@ -198,16 +200,24 @@ class CredentialField(Struct, frozen=True):
         name: `api_key`, `secret`, or the exchange's own, such as `passphrase`.
         label: Its name in prompts.
         from_file: Whether it may be the content of a key file.
+        optional: Whether it may be empty, such as a second key for another product.
+        secret: Whether it is hidden in prompts and outputs.
+        choices: The only values that it may have; any if empty.
     """
 
     name: str
     label: str
     from_file: bool = False
+    optional: bool = False
+    secret: bool = True
+    choices: tuple[str, ...] = ()
 
 
 KEY_FIELD: Final = CredentialField("api_key", "API key")
 SECRET_FIELD: Final = CredentialField("secret", "API secret")
 PASSPHRASE_FIELD: Final = CredentialField("passphrase", "API passphrase")
+# Where the host depends on the region in which the account was opened; `check` can find it.
+HOST_FIELD: Final = CredentialField("host", "Region", optional=True, secret=False)
 
 
 class AdapterEntry(Struct, frozen=True):
@@ -220,7 +230,7 @@ class AdapterEntry(Struct, frozen=True):
         words: Every accepted word, its own or unified, and the sources that serve it.
         default: The words of a request without any: every type but `ledger`, the
             second view of events, and `holdings`, which are no events.
-        urls: The base URL of each environment that it has.
+        hosts: The base URL of each host by its name, by environment; the first is the default.
         books: How it books events, for proofs.
         singular: The documented singular name of its types, where it is not the type itself.
         fields: The fields of its credentials; `api_key` and `secret` always.
@@ -231,7 +241,7 @@ class AdapterEntry(Struct, frozen=True):
     types: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
     default: tuple[str, ...]
-    urls: Mapping[Environment, str]
+    hosts: Mapping[Environment, Mapping[str, str]]
     books: Bookkeeping = Bookkeeping()
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
@@ -243,7 +253,7 @@ class AdapterEntry(Struct, frozen=True):
             "display_name": self.display,
             "supported_transaction_types": list(self.types),
             "requires_passphrase": self.requires_passphrase,
-            "testnet_available": Environment.TESTNET in self.urls,
+            "testnet_available": Environment.TESTNET in self.hosts,
             "documentation_url": f"/docs#tag-{self.name}",
         }
 
@@ -284,6 +294,7 @@ class Source(Struct, frozen=True, kw_only=True):
             row there is, whatever the window.
         cursor_lasts: Whether a cursor may be used in a later request of ours: then the cursor that
             we give out carries it, and no page before it is asked for again. Newest first only.
+        needs: The credential field without which it is not read, such as a second key.
     """
 
     name: str
@@ -300,6 +311,7 @@ class Source(Struct, frozen=True, kw_only=True):
     oldest_first: bool = False
     ranged: bool = True
     cursor_lasts: bool = False
+    needs: str = ""
 
 
 class Window(NamedTuple):
@@ -323,6 +335,8 @@ class Page(Struct, frozen=True):
         unreadable: Rows that did not fit the mapping; they are in `records` as `other`.
         kept_from_ms: Set where an answer shows that there was more before this time than the
             exchange shows: Unix ms.
+        hidden_before_ms: Set where the key may not see what is older: Unix ms.
+        hidden_after_ms: Set where the key may not see what is newer: Unix ms.
     """
 
     records: list[Record]
@@ -330,6 +344,8 @@ class Page(Struct, frozen=True):
     cursor: str
     unreadable: int = 0
     kept_from_ms: int | None = None
+    hidden_before_ms: int | None = None
+    hidden_after_ms: int | None = None
 
 
 NOT_ASKED: Final = Page([], 0, "")  # for a source that this account cannot have anything in
@@ -344,6 +360,7 @@ class AccountInfo(Struct, frozen=True):
         unavailable_types: Types that the key has no permission for.
         warnings: Permissions that reading does not need, and an expiry that is near.
         expires_at: Expiry of the key, Unix ms; None if it does not expire.
+        found: Credential fields that the check found out, such as the host of the account.
     """
 
     account_type: str
@@ -352,6 +369,7 @@ class AccountInfo(Struct, frozen=True):
     status: str = "active"
     warnings: tuple[str, ...] = ()
     expires_at: int | None = None
+    found: Mapping[str, str] = {}
 
 
 class RequestVerdict(Struct, frozen=True):
@@ -368,8 +386,8 @@ class RequestVerdict(Struct, frozen=True):
     message: str | None = None
 
 
-class AccountReader(Protocol):
-    """Reads one account, for one request of a client: what each exchange does in its own way."""
+class PageReader(Protocol):
+    """Reads the pages of sources."""
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
         """Fetch one page.
@@ -380,6 +398,10 @@ class AccountReader(Protocol):
             CursorGone: The exchange no longer accepts the cursor.
         """
         ...
+
+
+class AccountReader(PageReader, Protocol):
+    """Reads one account, for one request of a client: what each exchange does in its own way."""
 
     async def check(self) -> AccountInfo:
         """Fetch the account of the credentials."""

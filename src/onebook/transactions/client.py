@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -23,23 +24,20 @@ from onebook.inflate import TooLong, Uninflatable
 from onebook.rest import Answer, NoCookies, Wire
 from onebook.transactions import metrics
 from onebook.transactions.adapter import (
+    HOST_FIELD,
+    KEY_FIELD,
     AdapterEntry,
     CursorGone,
+    Environment,
     FailureReason,
     RequestVerdict,
     SourceFailed,
     TooOld,
 )
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.limits import (
-    ATTEMPTS_MAX,
-    Circuit,
-    Rate,
-    Retries,
-    SharedLimit,
-    Slots,
-    Waits,
-)
+from onebook.transactions.limits import ATTEMPTS_MAX, Circuit, Retries, Slots, Waits
+from onebook.transactions.nonces import Nonces
+from onebook.transactions.pools import CostLimit, Pool, Pools, PoolScope, PoolState, UnitGrant
 
 CONNECTIONS_MAX: Final = 20
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024  # an instrument list of one category is about 1 MB
@@ -47,32 +45,36 @@ OFFSET_MAX_AGE_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0
 TOTAL_S: Final = 30.0  # one attempt with its whole body, however slowly it comes
+FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}  # headers of a form body
 
 
 class ExchangeApi(Struct, frozen=True, kw_only=True):
     """Documented limits of an exchange's REST API, and the functions that sign and read; pure.
 
     Args:
-        rates: The limit of each path (or `Call.rate`), counted per account.
-        address_rate: The limit of all requests of this address together.
-        circuit_s: Seconds without requests after a rate-limit breach or a ban.
+        limits: The rule of every pool, by its name.
+        costs: Returns the units that a call costs, by pool, the narrowest pool first.
+        circuit_s: Seconds without requests after a rate-limit breach or a ban, unless the answer
+            states another time.
         sign: Returns a call with its authentication, from the call, credentials and a stamp. The
             query string of the call is already as it goes over the wire. The stamp is the time of
-            the request by the exchange's clock, Unix ms; where stamps must rise, it is higher than
-            that of any earlier request of the key.
-        read: Interprets an answer by its status, headers and body.
-        rising: Whether the stamp of each request of a key must be higher than the one before it
-            (a nonce): requests are then sent strictly one after the other.
+            the request by the exchange's clock, Unix ms; with `rising` it is a nonce.
+        read: Interprets an answer by its call, status, headers and body.
+        rising: Whether the stamp of each request of a key must be higher than the one before it:
+            stamps are then nonces in Unix nanoseconds (`nonces`), and requests of a key are sent
+            strictly one after the other, over all processes of this machine.
+        headers: Headers of every request to an environment, such as the mark of a demo account.
         connections_max: Maximum open connections.
         body_bytes_max: Maximum size of an answer.
     """
 
-    rates: Mapping[str, Rate]
-    address_rate: Rate
+    limits: Mapping[str, CostLimit]
+    costs: Callable[["Call"], Mapping[str, float]]
     circuit_s: float
     sign: Callable[["Call", Credentials, int], "Call"]
-    read: Callable[[int, Mapping[str, str], bytes], "Reply"]
+    read: Callable[["Call", int, Mapping[str, str], bytes], "Reply"]
     rising: bool = False
+    headers: Mapping[Environment, Mapping[str, str]] = {}
     connections_max: int = CONNECTIONS_MAX
     body_bytes_max: int = BODY_BYTES_MAX
 
@@ -81,9 +83,11 @@ class Call(Struct, frozen=True):
     """One request.
 
     Args:
-        path: Its path below the address of the environment.
+        path: Its path below the address of the host.
         query: Its query string, quoted.
-        rate: The limit it counts in, a key of `ExchangeApi.rates`; "": the path.
+        host: The name of the host in `AdapterEntry.hosts`; "": the one that the credentials name,
+            else the first.
+        key: The credential field with the key that authenticates it.
     """
 
     path: str
@@ -91,7 +95,8 @@ class Call(Struct, frozen=True):
     method: str = "GET"
     body: bytes = b""
     headers: Mapping[str, str] = {}
-    rate: str = ""
+    host: str = ""
+    key: str = KEY_FIELD.name
 
 
 class Then(StrEnum):
@@ -100,7 +105,7 @@ class Then(StrEnum):
     RAISE = "raise"
     RETRY = "retry"  # after a backoff
     RETRY_NOW = "retry_now"  # the limit (`block_s`) or the corrected clock makes the difference
-    STOP = "stop"  # open the circuit
+    STOP = "stop"  # open the circuit of `Reply.stops`
     TOO_OLD = "too_old"
     CURSOR_GONE = "cursor_gone"  # the cursor of an earlier answer has expired
 
@@ -112,19 +117,24 @@ class Reply(Struct, frozen=True, kw_only=True):
         value: The decoded result; set if `failure` is None.
         server_ms: The exchange's time, Unix ms; 0 if not stated.
         clock_ms: The exchange's time if it refused ours; None otherwise.
-        limit: The exchange's own figure for the limit of the path; None if not stated.
-        block_s: Seconds without further requests to the path.
+        pools: What it states about the pools of its call, by name.
+        user: The exchange's id of the user, where an answer states it: pools that are counted by
+            user are then one for all keys of the user.
         failure: The failure, if any.
         then: What the client does about it.
+        stop_s: With `Then.STOP`: seconds without requests; 0: `ExchangeApi.circuit_s`.
+        stops: With `Then.STOP`: whether this address or only the key of the call must stop.
     """
 
     value: Any = None
     server_ms: int = 0
     clock_ms: int | None = None
-    limit: int | None = None
-    block_s: float = 0.0
+    pools: Mapping[str, PoolState] = {}
+    user: str = ""
     failure: SourceFailed | None = None
     then: Then = Then.RAISE
+    stop_s: float = 0.0
+    stops: PoolScope = PoolScope.ADDRESS
 
 
 class Outcome(Struct, frozen=True):
@@ -141,7 +151,7 @@ class Outcome(Struct, frozen=True):
     retryable: bool = False
     fatal: bool = False
 
-    def failure(self, code: int | None = None) -> SourceFailed:
+    def failure(self, code: int | str | None = None) -> SourceFailed:
         """As the failure of a source, with the exchange's own code."""
         return SourceFailed(
             self.reason,
@@ -151,7 +161,7 @@ class Outcome(Struct, frozen=True):
             fatal=self.fatal,
         )
 
-    def reply(self, code: int | None = None, **more: Any) -> Reply:
+    def reply(self, code: int | str | None = None, **more: Any) -> Reply:
         """As a reply that is retried if that may help."""
         then = Then.RETRY if self.retryable else Then.RAISE
         return Reply(failure=self.failure(code), then=then, **more)
@@ -177,59 +187,72 @@ class ClockOffset:
         self._way_s = float("inf")
 
 
-class ExchangeHost:
-    """The state of one environment that all requests to it share.
+class ExchangeSite:
+    """The state of one environment of an exchange that all requests to it share.
 
     Args:
-        base_url: Its address.
-        api: The limits of the exchange.
-        reserve: Share of each long limit that one API key leaves to others; see `SharedLimit`.
+        environment: Which one.
+        hosts: The address of each host by its name; the first is the default.
+        nonces: Makes the stamps of keys that need nonces.
     """
 
     def __init__(
-        self, base_url: str, api: ExchangeApi, *, clock: Clock, reserve: float = 0.0
+        self,
+        environment: Environment,
+        hosts: Mapping[str, str],
+        *,
+        clock: Clock,
+        nonces: Nonces | None = None,
     ) -> None:
-        self.base_url = base_url.rstrip("/")
-        self.offset = ClockOffset()
+        self.environment = environment
+        self.hosts = {name: url.rstrip("/") for name, url in hosts.items()}
         self.verdict: RequestVerdict | None = None
-        self._api = api
         self._clock = clock
-        self._reserve = reserve
-        self._limits: dict[tuple[str, str], SharedLimit] = {}
+        self._nonces = nonces
+        self._offsets = {name: ClockOffset() for name in hosts}
         self._orders: dict[str, Slots] = {}
-        self._stamps: dict[str, int] = {}
 
-    def limit(self, call: Call, account: str) -> SharedLimit:
-        """The limit of a call: exchanges count by user, we by the operator's key."""
-        name = call.rate or call.path
-        key = (name, account)
-        if key not in self._limits:
-            self._limits[key] = SharedLimit(
-                self._api.rates[name], self._clock, reserve=self._reserve
+    def host_of(self, call: Call, credentials: Credentials | None) -> str:
+        """The name of the host of a call.
+
+        Raises:
+            SourceFailed: The credentials name a host that the environment does not have.
+        """
+        name = call.host or (credentials.fields.get(HOST_FIELD.name) if credentials else None)
+        if not name:
+            return next(iter(self.hosts))
+        if name not in self.hosts:
+            raise SourceFailed(
+                FailureReason.NO_CREDENTIALS,
+                f"The stored credentials name an unknown host; known are: {', '.join(self.hosts)}.",
+                fatal=True,
             )
-        return self._limits[key]
+        return name
+
+    def offset(self, host: str) -> ClockOffset:
+        """The offset of a host's clock."""
+        return self._offsets[host]
 
     @asynccontextmanager
-    async def ordered(self, account: str, *, key: str) -> AsyncIterator[None]:
-        """Hold the account where its requests go one after the other; API keys take turns."""
-        if not (self._api.rising and account):
-            yield
+    async def stamping(
+        self, host: str, account: str, *, key: str
+    ) -> AsyncIterator[Callable[[], int]]:
+        """Makes the stamps of requests of an account.
+
+        Where they must rise, the account is held meanwhile: its requests go one after the other,
+        and API keys take turns.
+        """
+        if self._nonces is None or not account:
+            yield lambda: self._clock.wall_ms() + self._offsets[host].ms
             return
         order = self._orders.setdefault(account, Slots(1, spare=False))
-        async with order.slot(key):
-            yield
-
-    def stamp(self, account: str) -> int:
-        """The time of the next request by the exchange's clock; where it must rise, it does."""
-        at_ms = self._clock.wall_ms() + self.offset.ms
-        if self._api.rising:
-            at_ms = max(at_ms, self._stamps.get(account, 0) + 1)
-            self._stamps[account] = at_ms
-        return at_ms
+        async with order.slot(key), self._nonces.turn(account) as turn:
+            yield turn.nonce
 
 
 class ExchangeClient:
-    """The HTTP client of one exchange: one pool, circuit and address limit for all environments.
+    """The HTTP client of one exchange: one pool of connections, limits and circuits for all
+    environments.
 
     Args:
         entry: The exchange's name, for metrics, logs and messages.
@@ -237,7 +260,9 @@ class ExchangeClient:
         clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
-        spare: Whether connections are kept free for API keys that are not asking yet.
+        reserve: Share of each long limit that one API key leaves to others; see `Pool`. If it is
+            not 0, connections are also kept free for API keys that are not asking yet.
+        nonces_folder: See `Nonces`.
     """
 
     def __init__(
@@ -248,17 +273,18 @@ class ExchangeClient:
         *,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
-        spare: bool = True,
+        reserve: float = 0.1,
+        nonces_folder: Path | None = None,
     ) -> None:
         self.clock = clock
         self.random = random or Random()  # noqa: S311  # jitter
         self.waits = Waits(clock)
         self._api = api
         self._entry = entry
-        self._circuit = Circuit(api.circuit_s, clock)
-        self._stopped_by: SourceFailed | None = None
-        self._address_limit = SharedLimit(api.address_rate, clock)
-        self._slots = Slots(api.connections_max, spare=spare)
+        self._circuits: dict[str, Circuit] = {}  # by key; "" is that of this address
+        self._pools = Pools(api.limits, clock, reserve=reserve)
+        self._nonces = Nonces(nonces_folder, entry.name, clock) if api.rising else None
+        self._slots = Slots(api.connections_max, spare=reserve > 0)
         self._log = logging.getLogger(f"onebook.transactions.{entry.name}")
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
@@ -277,9 +303,9 @@ class ExchangeClient:
         """Connections in use."""
         return self._wire.in_use
 
-    def host(self, base_url: str, *, reserve: float = 0.0) -> ExchangeHost:
-        """An environment of the exchange."""
-        return ExchangeHost(base_url, self._api, clock=self.clock, reserve=reserve)
+    def site(self, environment: Environment, hosts: Mapping[str, str]) -> ExchangeSite:
+        """An environment of the exchange, with the address of each host."""
+        return ExchangeSite(environment, hosts, clock=self.clock, nonces=self._nonces)
 
     async def close(self) -> None:
         """Cancel running requests and close every connection."""
@@ -287,7 +313,7 @@ class ExchangeClient:
 
     async def ask(
         self,
-        host: ExchangeHost,
+        site: ExchangeSite,
         call: Call,
         *,
         credentials: Credentials | None,
@@ -301,24 +327,24 @@ class ExchangeClient:
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
         try:
-            reply = await self._tried(host, call, credentials, retries)
+            reply = await self._tried(site, call, credentials, retries)
         except SourceFailed as failure:
             if credentials is not None and (failure.fatal or failure.retryable):
-                host.verdict = self._verdict(failure)
+                site.verdict = self._verdict(failure)
             raise
         if credentials is not None:
-            host.verdict = self._verdict()
+            site.verdict = self._verdict()
         return reply
 
     async def _tried(
-        self, host: ExchangeHost, call: Call, credentials: Credentials | None, retries: Retries
+        self, site: ExchangeSite, call: Call, credentials: Credentials | None, retries: Retries
     ) -> Reply:
         def failed(number: int, again: TryAgain) -> float:
             failure = again.failure
             assert isinstance(failure, SourceFailed)
             retries.failed(failure)
             if number > 1:  # twice is no accident, and the caller may leave before the last
-                host.verdict = self._verdict(failure)
+                site.verdict = self._verdict(failure)
             if number == ATTEMPTS_MAX:
                 raise failure
             if not retries.spend():
@@ -327,7 +353,7 @@ class ExchangeClient:
             return retries.backoff_s(number - 1) if again.wait_s is None else again.wait_s
 
         reply = await retried(
-            lambda _: self._attempt(host, call, credentials, key=retries.key),
+            lambda _: self._attempt(site, call, credentials, key=retries.key),
             attempts_max=ATTEMPTS_MAX,
             failed=failed,
             sleep=self.clock.sleep,
@@ -342,55 +368,69 @@ class ExchangeClient:
         return RequestVerdict(at_ms, failure.reason.value, failure.message)
 
     async def _attempt(
-        self, host: ExchangeHost, call: Call, credentials: Credentials | None, *, key: str
+        self, site: ExchangeSite, call: Call, credentials: Credentials | None, *, key: str
     ) -> Reply:
-        account = credentials.api_key if credentials else ""
-        limit = host.limit(call, account)
+        account = credentials.field(call.key) if credentials else ""
+        host = site.host_of(call, credentials)
         came_s = self.clock.monotonic()
-        await limit.acquire(self.waits, key=key)
-        await self._address_limit.acquire(self.waits, key=key)
+        granted: dict[str, tuple[Pool, UnitGrant]] = {}
+        for name, units in self._api.costs(call).items():
+            pool = self._pools.pool(name, site.environment, account)
+            granted[name] = pool, await pool.acquire(self.waits, key=key, units=units)
         metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.monotonic() - came_s))
-        async with host.ordered(account, key=key):
-            self._raise_if_stopped()
+        async with site.stamping(host, account, key=key) as stamp:
+            self._raise_if_stopped(account)
             with self.waits.in_flight():
                 async with self._slots.slot(key):
                     with self._counted():
-                        return await self._ask(host, call, credentials, limit=limit)
+                        request = self._request(site, host, call, credentials, stamp)
+                        reply = await self._ask(site.offset(host), call, request)
+                        self._observe(reply, account, granted)
+                        if reply.failure is not None:
+                            self._raise(reply, account)
+                        return reply
 
-    async def _ask(
-        self, host: ExchangeHost, call: Call, credentials: Credentials | None, *, limit: SharedLimit
-    ) -> Reply:
+    async def _ask(self, offset: ClockOffset, call: Call, request: httpx.Request) -> Reply:
         clock = self.clock
         sent_ms, sent_s = clock.wall_ms(), clock.monotonic()
-        answer = await self._send(self._request(host, call, credentials))
+        answer = await self._send(request)
         # Many large pages may arrive at once: one is decoded in each turn of the event loop.
         async with self._turn:
             await asyncio.sleep(0)
-        reply = self._api.read(answer.status, answer.headers, answer.body)
+        reply = self._api.read(call, answer.status, answer.headers, answer.body)
         now_s = clock.monotonic()
         if reply.server_ms:
             way_s = now_s - sent_s
-            host.offset.observe(reply.server_ms, sent_ms=sent_ms, way_s=way_s, now_s=now_s)
-        if reply.limit is not None:
-            limit.lower(reply.limit)
-        if reply.block_s > 0:
-            limit.block(reply.block_s)
+            offset.observe(reply.server_ms, sent_ms=sent_ms, way_s=way_s, now_s=now_s)
         if reply.clock_ms is not None:
-            host.offset.corrected(reply.clock_ms, now_ms=clock.wall_ms())
-        if reply.failure is not None:
-            self._raise(reply.failure, reply.then)
+            offset.corrected(reply.clock_ms, now_ms=clock.wall_ms())
         return reply
 
+    def _observe(
+        self, reply: Reply, account: str, granted: Mapping[str, tuple[Pool, UnitGrant]]
+    ) -> None:
+        """Correct the pools of a call by its answer."""
+        for name, (pool, grant) in granted.items():
+            pool.observe(reply.pools.get(name, _AS_PLANNED), grant)
+        if reply.user and account:
+            self._pools.learn_user(account, reply.user)
+
     def _request(
-        self, host: ExchangeHost, call: Call, credentials: Credentials | None
+        self,
+        site: ExchangeSite,
+        host: str,
+        call: Call,
+        credentials: Credentials | None,
+        stamp: Callable[[], int],
     ) -> httpx.Request:
+        base_url = site.hosts[host]
         if credentials is not None:
             # Sign the query string as it goes over the wire: httpx may have quoted it.
-            wire = _url(host, call).query.decode("ascii")
-            stamp = host.stamp(credentials.api_key)
-            call = self._api.sign(replace(call, query=wire), credentials, stamp)
+            wire = _url(base_url, call).query.decode("ascii")
+            call = self._api.sign(replace(call, query=wire), credentials, stamp())
+        headers = {**self._api.headers.get(site.environment, {}), **call.headers}
         return self._http.build_request(
-            call.method, _url(host, call), headers=dict(call.headers), content=call.body or None
+            call.method, _url(base_url, call), headers=headers, content=call.body or None
         )
 
     async def _send(self, request: httpx.Request) -> Answer:
@@ -408,8 +448,10 @@ class ExchangeClient:
                 SourceFailed(FailureReason.UNREACHABLE, message, retryable=True)
             ) from None
 
-    def _raise(self, failure: SourceFailed, then: Then) -> None:
+    def _raise(self, reply: Reply, account: str) -> None:
         """Raise what `then` stands for."""
+        failure, then = reply.failure, reply.then
+        assert failure is not None
         if then is Then.TOO_OLD:
             raise TooOld
         if then is Then.CURSOR_GONE:
@@ -419,32 +461,35 @@ class ExchangeClient:
         if then is Then.RETRY_NOW:
             raise TryAgain(failure, wait_s=0.0)
         if then is Then.STOP:
-            self._stop(failure)
-            self._raise_if_stopped()
+            self._stop(failure, reply, account)
+            self._raise_if_stopped(account)
         raise failure
 
-    def _stop(self, failure: SourceFailed) -> None:
-        """Open the circuit: send nothing for a while."""
-        name, circuit_s = self._entry.name, self._api.circuit_s
+    def _stop(self, failure: SourceFailed, reply: Reply, account: str) -> None:
+        """Open a circuit: send nothing for a while."""
+        name, stop_s = self._entry.name, reply.stop_s or self._api.circuit_s
+        whole = reply.stops is PoolScope.ADDRESS
         self._log.warning(
-            "%s refused this address: no requests for %d s", self._entry.display, circuit_s
-        )
-        self._stopped_by = failure
-        self._circuit.trip()
+            "%s refused this %s: no requests for %d s",
+            self._entry.display, "address" if whole else "key", stop_s,
+        )  # fmt: skip
+        circuit = self._circuits.setdefault("" if whole else account, Circuit(self.clock))
+        circuit.trip(stop_s, failure)
         metrics.TRIPS.labels(name).inc()
-        metrics.OPEN_UNTIL.labels(name).set(self.clock.wall_ms() / 1_000 + circuit_s)
+        metrics.OPEN_UNTIL.labels(name).set(self.clock.wall_ms() / 1_000 + stop_s)
 
-    def _raise_if_stopped(self) -> None:
-        left_s, failure = self._circuit.left_s(), self._stopped_by
-        if left_s <= 0 or failure is None:
-            return
-        raise SourceFailed(
-            FailureReason.CIRCUIT_OPEN,
-            failure.message,
-            exchange_code=failure.exchange_code,
-            retryable=True,
-            retry_after_s=left_s,
-        )
+    def _raise_if_stopped(self, account: str) -> None:
+        for owner in dict.fromkeys(("", account)):
+            circuit = self._circuits.get(owner)
+            if circuit is None or circuit.failure is None or (left_s := circuit.left_s()) <= 0:
+                continue
+            raise SourceFailed(
+                FailureReason.CIRCUIT_OPEN,
+                circuit.failure.message,
+                exchange_code=circuit.failure.exchange_code,
+                retryable=True,
+                retry_after_s=left_s,
+            )
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -470,8 +515,11 @@ class ExchangeClient:
             metrics.REQUESTS.labels(self._entry.name, outcome).inc()
 
 
-def _url(host: ExchangeHost, call: Call) -> httpx.URL:
-    return httpx.URL(f"{host.base_url}{call.path}?{call.query}")
+_AS_PLANNED: Final = PoolState()
+
+
+def _url(base_url: str, call: Call) -> httpx.URL:
+    return httpx.URL(f"{base_url}{call.path}?{call.query}")
 
 
 def _spent(failure: SourceFailed) -> SourceFailed:

@@ -10,7 +10,6 @@ The first line wraps; all lines unwrap, so a rotation can be interrupted at any 
 """
 
 import asyncio
-import fcntl
 import hashlib
 import os
 import time
@@ -26,7 +25,7 @@ from msgspec import MsgspecError, Struct, json
 
 from onebook.config import TransactionSettings
 from onebook.errors import ConfigError
-from onebook.files import read_bounded
+from onebook.files import read_bounded, try_lock
 from onebook.store.rows import AuditedChange, CredentialsRow
 
 KEY_BYTES: Final = 32
@@ -239,7 +238,7 @@ class MasterKeys:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
         try:
             until = time.monotonic() + self._lock_wait_s
-            while not _locked(descriptor):
+            while not try_lock(descriptor):
                 if time.monotonic() >= until:
                     raise ConfigError(
                         f"Another command is changing the credentials: it holds {path}."
@@ -284,14 +283,6 @@ class MasterKeys:
             os.fsync(folder)
         finally:
             os.close(folder)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def master_keys(settings: TransactionSettings) -> MasterKeys:

@@ -8,12 +8,13 @@ duplicates and cursors are part of the service (`walk`, `service`).
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from random import Random
+from typing import Final
 
 import httpx
 from msgspec import Struct
 
 from onebook.clock import SYSTEM_CLOCK, Clock
-from onebook.config import TransactionSettings
+from onebook.config import AccountUrls, TransactionSettings
 from onebook.errors import InvalidRequest
 from onebook.transactions.adapter import (
     AccountReader,
@@ -23,11 +24,13 @@ from onebook.transactions.adapter import (
     Source,
     SourceFailed,
 )
-from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, ExchangeHost, Reply
+from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, ExchangeSite, Reply
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, unknown_market
 from onebook.transactions.record import TradedMarket
+
+NONCES: Final = "nonces"  # the folder of `Nonces`, beside the master key
 
 Ask = Callable[[Call], Awaitable[Reply]]
 
@@ -74,7 +77,6 @@ class ExchangeAdapter:
         random: Random | None = None,
     ) -> None:
         settings = settings or TransactionSettings()
-        reserve = settings.reserve_share
         self._definition = definition
         self._client = ExchangeClient(
             definition.entry,
@@ -82,18 +84,21 @@ class ExchangeAdapter:
             clock,
             transport=transport,
             random=random,
-            spare=reserve > 0,
+            reserve=settings.reserve_share,
+            nonces_folder=settings.master_key_file.parent / NONCES,
         )
-        urls = _urls(definition.entry, settings)
-        self._hosts = {each: self._client.host(url, reserve=reserve) for each, url in urls.items()}
-        self._markets = {each: self._market_cache(host) for each, host in self._hosts.items()}
+        self._sites = {
+            each: self._client.site(each, hosts)
+            for each, hosts in _hosts(definition.entry, settings).items()
+        }
+        self._markets = {each: self._market_cache(site) for each, site in self._sites.items()}
 
-    def _market_cache(self, host: ExchangeHost) -> MarketCache:
+    def _market_cache(self, site: ExchangeSite) -> MarketCache:
         definition, client = self._definition, self._client
 
         def pages(category: str, retries: Retries) -> AsyncGenerator[list[InstrumentRow]]:
             async def ask(call: Call) -> Reply:
-                return await client.ask(host, call, credentials=None, retries=retries)
+                return await client.ask(site, call, credentials=None, retries=retries)
 
             return definition.instruments(ask, category)
 
@@ -113,7 +118,7 @@ class ExchangeAdapter:
     @property
     def environments(self) -> Collection[Environment]:
         """The environments that the exchange has."""
-        return self._hosts.keys()
+        return self._sites.keys()
 
     @property
     def waiting_s(self) -> float:
@@ -133,13 +138,13 @@ class ExchangeAdapter:
         Raises:
             InvalidRequest: The exchange has no such environment.
         """
-        host = self._hosts.get(environment)
-        if host is None:
+        site = self._sites.get(environment)
+        if site is None:
             raise InvalidRequest(f"{self.entry.display} has no {environment.value}.")
         return AccountSession(
             self._definition,
             self._client,
-            host,
+            site,
             self._markets[environment],
             environment=environment,
             credentials=credentials,
@@ -149,8 +154,8 @@ class ExchangeAdapter:
 
     def verdict(self, environment: Environment) -> RequestVerdict | None:
         """Result of the last signed request; None before the first."""
-        host = self._hosts.get(environment)
-        return None if host is None else host.verdict
+        site = self._sites.get(environment)
+        return None if site is None else site.verdict
 
     async def close(self) -> None:
         """Cancel running requests and close the connections."""
@@ -167,7 +172,7 @@ class AccountSession:
         self,
         definition: ExchangeDefinition,
         client: ExchangeClient,
-        host: ExchangeHost,
+        site: ExchangeSite,
         cache: MarketCache,
         *,
         environment: Environment,
@@ -179,7 +184,7 @@ class AccountSession:
         self.include_raw = include_raw
         self.markets = cache.markets
         self._client = client
-        self._host = host
+        self._site = site
         self._cache = cache
         self._credentials = credentials
         self._retries = Retries(client.random, key=key_id)
@@ -189,6 +194,15 @@ class AccountSession:
     def trouble(self) -> SourceFailed | None:
         """The failure of the request that is being retried; None while requests succeed."""
         return self._retries.trouble
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """The hosts of the environment, the default first."""
+        return tuple(self._site.hosts)
+
+    def has(self, field: str) -> bool:
+        """Whether the operator has set an optional field of the credentials."""
+        return bool(self._credentials.fields.get(field))
 
     def now_ms(self) -> int:
         """Unix ms."""
@@ -203,7 +217,7 @@ class AccountSession:
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
         return await self._client.ask(
-            self._host, call, credentials=self._credentials, retries=self._retries
+            self._site, call, credentials=self._credentials, retries=self._retries
         )
 
     async def load_markets(self, category: str) -> None:
@@ -211,13 +225,17 @@ class AccountSession:
         await self._cache.load(category, self._retries)
 
 
-def _urls(entry: AdapterEntry, settings: TransactionSettings) -> dict[Environment, str]:
-    """The address of each environment: the operator's, else the exchange's."""
-    override = settings.overrides.get(entry.name)
-    if override is None:
-        return dict(entry.urls)
+def _hosts(entry: AdapterEntry, settings: TransactionSettings) -> dict[Environment, dict[str, str]]:
+    """The address of each host by environment: the operator's, else the exchange's."""
+    override = settings.overrides.get(entry.name) or AccountUrls()
     given = {
         Environment.MAINNET: override.mainnet_url,
         Environment.TESTNET: override.testnet_url,
+        Environment.DEMO: override.demo_url,
     }
-    return dict(entry.urls) | {each: url for each, url in given.items() if url}
+    found = {each: dict(hosts) for each, hosts in entry.hosts.items()}
+    for environment, url in given.items():
+        if url and environment in found:
+            found[environment] = dict.fromkeys(found[environment], url)
+    found[Environment.MAINNET] |= override.hosts
+    return found

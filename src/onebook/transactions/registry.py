@@ -3,6 +3,7 @@
 from typing import Final
 
 from onebook.config import TransactionSettings
+from onebook.errors import ConfigError
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 
@@ -14,6 +15,22 @@ EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
 }  # fmt: skip
 
 
+def offered(settings: TransactionSettings) -> dict[str, ExchangeDefinition]:
+    """The exchanges that the operator offers, by name.
+
+    Raises:
+        ConfigError: The settings name an unknown exchange.
+    """
+    unknown = [name for name in settings.exchanges if name not in EXCHANGES]
+    if unknown:
+        raise ConfigError(
+            f"transactions.exchanges names {', '.join(unknown)}; "
+            f"supported are {', '.join(EXCHANGES)}."
+        )
+    wanted = settings.exchanges or EXCHANGES
+    return {name: each for name, each in EXCHANGES.items() if name in wanted}
+
+
 def adapters_of(settings: TransactionSettings) -> list[ExchangeAdapter]:
-    """A new adapter of every exchange."""
-    return [ExchangeAdapter(each, settings) for each in EXCHANGES.values()]
+    """A new adapter of every exchange that the operator offers."""
+    return [ExchangeAdapter(each, settings) for each in offered(settings).values()]

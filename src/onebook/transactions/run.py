@@ -15,12 +15,13 @@ from msgspec import Struct
 from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
 from onebook.transactions.adapter import (
-    AccountReader,
     Coverage,
     ErrorEntry,
     FailureReason,
+    Page,
     Source,
     SourceFailed,
+    Window,
 )
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
@@ -37,6 +38,8 @@ OLDER_NOT_KEPT: Final = "older_not_kept"
 FAILED_BEFORE: Final = "failed_before"
 UNREADABLE_RECORD: Final = "unreadable_record"
 OUT_OF_ORDER: Final = "out_of_order"
+HIDDEN: Final = "hidden_from_key"  # the key may see only a part of the range
+NOT_OPENED: Final = FailureReason.NOT_OPENED.value  # nothing is missing
 LACKING: Final = (FAILED_BEFORE, UNREADABLE_RECORD)  # of this page or one before it
 
 # Of types that have the same name at every exchange.
@@ -107,9 +110,25 @@ class SourcePart(Struct, frozen=True):
         """Why the delivered records are incomplete: a code; None unless something shows it."""
         if self.walker is not None and self.walker.disordered:
             return OUT_OF_ORDER
+        if self.walker is not None and self.walker.hidden:
+            return HIDDEN
         if self.walker is not None and self.walker.unreadable:
             return UNREADABLE_RECORD
         return self.flawed_before
+
+
+class WithoutKey:
+    """Stands in for the reader of sources that need an optional key that is not set."""
+
+    def __init__(self, display: str) -> None:
+        self._display = display
+
+    async def page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Fail: the source cannot be read."""
+        raise SourceFailed(
+            FailureReason.NO_CREDENTIALS,
+            f"The operator has not set the key that {self._display} requires for this type.",
+        )
 
 
 class Run:
@@ -141,7 +160,7 @@ class Run:
         self._account = account
         self._demand = Demand(query.limit)
         self._once = Once(query.state.unplaced if query.state else ())
-        self._parts = [self._part(name, account.reader) for name in query.sources]
+        self._parts = [self._part(name) for name in self._readable()]
         if query.request.verify:
             self.verifier = Verifier(
                 adapter.entry,
@@ -171,7 +190,24 @@ class Run:
         state = self.query.state
         return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
 
-    def _part(self, name: str, reader: AccountReader) -> SourcePart:
+    def _readable(self) -> list[str]:
+        """The sources to read: without those that need an optional key that is not set.
+
+        One that was requested by name and that no other source of its type stands in for fails.
+        """
+        sources = {name: self._adapter.sources[name] for name in self.query.sources}
+        served = {each.type for each in sources.values() if self._has_key(each)}
+        return [
+            name
+            for name, each in sources.items()
+            if self._has_key(each)
+            or (self.query.request.transaction_types and each.type not in served)
+        ]
+
+    def _has_key(self, source: Source) -> bool:
+        return not source.needs or self._account.has(source.needs)
+
+    def _part(self, name: str) -> SourcePart:
         source, state = fitted(self._adapter.sources[name], self.query.limit), self.query.state
         place = self._begun_at(name)
         lost_before_ms = state.kept.get(name) if state else None
@@ -188,7 +224,7 @@ class Run:
         limit = self.query.limit
         walker = Walker(
             source,
-            reader,
+            self._account.reader if self._has_key(source) else WithoutKey(self.display),
             wanted,
             now_ms=self._clock.wall_ms,
             progress=self._progress,
@@ -266,7 +302,7 @@ class Run:
             return self.fatal
         failures = [walker.failure for walker in self.walkers if walker.failure]
         # A source that had nothing to ask did not succeed either.
-        asked = [walker for walker in self.walkers if walker.pages or walker.failure]
+        asked = [each for each in self.walkers if each.pages or each.failure or each.absent]
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
         if self.cut_off and not self.totals.count and not self._advanced():
@@ -437,8 +473,16 @@ def _entry(
     elif part.kept_from_ms is not None:
         reached = (min(part.kept_from_ms, query.to_ms), OLDER_NOT_KEPT)
     from_ms, reason = reached
+    if part.flaw == HIDDEN and reason in (None, OLDER_NOT_KEPT):
+        reason = HIDDEN
     reason = reason or part.flaw
-    return Coverage(source.type, from_ms, top_ms, reason is None, reason, floor)
+    if walker is not None and walker.hidden_after_ms is not None:
+        top_ms = min(top_ms, walker.hidden_after_ms)
+        from_ms = None if from_ms is None else min(from_ms, top_ms)
+    complete = reason is None
+    if complete and walker is not None and walker.absent:
+        reason = NOT_OPENED
+    return Coverage(source.type, from_ms, top_ms, complete, reason, floor)
 
 
 def _reached(
@@ -465,6 +509,8 @@ def _time_of(place: RecordKey, query: Query) -> int | None:
 def _worse(left: Coverage, right: Coverage) -> Coverage:
     if left.complete != right.complete:
         return right if left.complete else left
+    if left.complete and left.reason != right.reason:
+        return left if left.reason is None else right
     # No coverage ranks below any coverage.
     reach = [entry.from_ms if entry.from_ms is not None else 1 << 62 for entry in (left, right)]
     return left if reach[0] >= reach[1] else right

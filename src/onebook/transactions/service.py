@@ -405,7 +405,11 @@ def _unusable(
         return f"{entry.display} has no {environment.value}."
     if credentials is None:
         return f"The operator has set no {entry.display} {environment.value} credentials."
-    missing = [field.label for field in entry.fields if not credentials.fields.get(field.name)]
+    missing = [
+        field.label
+        for field in entry.fields
+        if not field.optional and not credentials.fields.get(field.name)
+    ]
     if not missing:
         return ""
     return (

@@ -23,10 +23,10 @@ from msgspec.structs import replace
 from onebook.transactions.adapter import (
     NOT_ASKED,
     SNAPSHOT,
-    AccountReader,
     CursorGone,
     FailureReason,
     Page,
+    PageReader,
     Source,
     SourceFailed,
     TooOld,
@@ -353,7 +353,10 @@ class WindowStream:
             full_page = full_page or page.rows >= source.page_rows
             last = is_last(source, page.rows, full_page=full_page)
             if last or not chain.follow(page.cursor):
-                return Page(records[::-1], rows, "", unreadable, kept_from_ms)
+                return replace(
+                    page, records=records[::-1], rows=rows, cursor="", unreadable=unreadable,
+                    kept_from_ms=kept_from_ms,
+                )  # fmt: skip
         if not self._halves(part):
             raise _endless()
         return None
@@ -374,7 +377,7 @@ class Walker:
     def __init__(
         self,
         source: Source,
-        reader: AccountReader,
+        reader: PageReader,
         wanted: Range,
         *,
         now_ms: Callable[[], int],
@@ -391,8 +394,11 @@ class Walker:
         self.finished = False
         self.failure: SourceFailed | None = None
         self.defect: Exception | None = None
+        self.absent = False  # the account never used the product
         self.unreadable = 0
         self.pages = 0
+        self.hidden_after_ms: int | None = None
+        self._hidden_before_ms = NOTHING_LEFT_MS
         self.floor_ms = floor_ms(source, now_ms())
         self.cut_short_ms: int | None = None
         self.delivered = wanted.after
@@ -427,8 +433,18 @@ class Walker:
         """Time from which the exchange still has all records; None for the whole range."""
         # Before its beginning there was nothing that could be lost.
         lost = self.source.window_ms and self.floor_ms > self.source.begins_ms
-        kept = max(self.floor_ms if lost else NOTHING_LEFT_MS, self._lost_before_ms)
+        kept = max(
+            self.floor_ms if lost else NOTHING_LEFT_MS, self._lost_before_ms, self._hidden_before_ms
+        )
         return kept if kept > self._wanted.from_ms else None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the key may not see a part of the range."""
+        after_ms = self.hidden_after_ms
+        return self._hidden_before_ms > self._wanted.from_ms or (
+            after_ms is not None and after_ms < self._wanted.to_ms
+        )
 
     @property
     def reached(self) -> RecordKey:
@@ -466,7 +482,10 @@ class Walker:
         try:
             await self._walk()
         except SourceFailed as failure:
-            self.failure = failure
+            if failure.reason is FailureReason.NOT_OPENED and not self.pages:
+                self.absent = True
+            else:
+                self.failure = failure
         except Exception as defect:  # ours: the merge raises it, nothing is passed over
             self.defect = defect
         finally:
@@ -564,6 +583,10 @@ class Walker:
         self.unreadable += page.unreadable
         if page.kept_from_ms is not None:
             self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)
+        if page.hidden_before_ms is not None:
+            self._hidden_before_ms = max(self._hidden_before_ms, page.hidden_before_ms)
+        if page.hidden_after_ms is not None:
+            self.hidden_after_ms = page.hidden_after_ms
         self._sorter.push(page.records, snapshot=snapshot)
         await self._emit(min(self.watermark_ms, watermark_ms))
 

@@ -18,6 +18,7 @@ from onebook.exchanges.kit.contract import (
 )
 from onebook.exchanges.kit.through_ccxt import (
     BOOKS_MAX,
+    QUIET_MAX_S,
     SNAPSHOT_S,
     CcxtConnector,
     exchange_of,
@@ -83,11 +84,11 @@ def test_anything_else_is_a_protocol_error(broken):
         connector.fetched(ONE, b"{}")
 
 
-def test_the_facts_are_the_operators_limits():
-    settings = CcxtSettings(depth=7, quiet_max_s=50)
+def test_the_depth_is_the_operators():
+    settings = CcxtSettings(depth=7)
     exchange = exchange_of("bitopro", "BitoPro", settings)
     assert (exchange.via, exchange.depth, exchange.limits.topics) == ("ccxt", 7, BOOKS_MAX)
-    assert (exchange.quiet_max_s, exchange.silence_max_s) == (50, 50)
+    assert (exchange.quiet_max_s, exchange.silence_max_s) == (QUIET_MAX_S, QUIET_MAX_S)
     assert exchange.snapshot_s == SNAPSHOT_S
 
 

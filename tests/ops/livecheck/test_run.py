@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Exchange
+from onebook.feeds.limits import LIMITS
 from onebook.ops.livecheck import ExchangeReport, FindingKind, LiveCheck
 from onebook.ops.livecheck.run import SYMBOLS, defaults, own_hosts
 from onebook.simulator import SimulatedExchange, SimulatedExchanges
@@ -37,8 +38,8 @@ from ops.livecheck.drift import (
 )
 
 SECONDS = 8.0
-SETTINGS = FeedSettings(frame_bytes_max=1 << 20)
-LONG = 1_200_000  # bytes: more than the limit above
+SETTINGS = FeedSettings()
+LONG = LIMITS.frame_bytes_max
 
 K = FindingKind
 CHECKED = ["okx", "kraken"]

@@ -8,10 +8,10 @@ import httpx
 import pytest
 from msgspec import json
 
-from onebook.transactions.adapter import SourceFailed
+from onebook.transactions.adapter import Environment, SourceFailed
 from onebook.transactions.bybit.api import API
 from onebook.transactions.bybit.endpoints import ENTRY, EXECUTIONS
-from onebook.transactions.client import Call, ExchangeClient, ExchangeHost, Reply
+from onebook.transactions.client import Call, ExchangeClient, ExchangeSite, Reply
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries
 from transactions.bybit_support import CLOCK, loop_now_ms, loop_s, run
@@ -41,12 +41,12 @@ class Asked:
         self.requests: list[httpx.Request] = []
         self._answers = list(answers)
         self.client: ExchangeClient
-        self.host: ExchangeHost
+        self.site: ExchangeSite
 
     async def __aenter__(self) -> "Asked":
         transport = httpx.MockTransport(self._answer)
         self.client = ExchangeClient(ENTRY, API, CLOCK, transport=transport, random=Random(1))
-        self.host = self.client.host("http://exchange.example/")
+        self.site = self.client.site(Environment.MAINNET, {"": "http://exchange.example/"})
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -61,7 +61,7 @@ class Asked:
 
     async def get(self, query: str = "category=spot", retries: Retries | None = None) -> Reply:
         return await self.client.ask(
-            self.host,
+            self.site,
             Call(EXECUTIONS, query),
             credentials=MINE,
             retries=retries or Retries(Random(1)),

@@ -24,7 +24,7 @@ async def test_it_shows_its_facts_and_asks_nothing_by_itself() -> None:
     adapter = ExchangeAdapter(BYBIT)
     assert (adapter.entry, adapter.sources) == (ENTRY, SOURCES)
     assert adapter.waiting_s == 0
-    assert [adapter.verdict(environment) for environment in Environment] == [None, None]
+    assert [adapter.verdict(environment) for environment in adapter.environments] == [None, None]
     await adapter.close()
 
 
@@ -32,7 +32,7 @@ def test_environments_have_verdicts_of_their_own() -> None:
     async def story() -> list[bool]:
         async with World(simulated()) as world:
             await world.fetch("deposits")
-            return [world.adapter.verdict(each) is None for each in Environment]
+            return [world.adapter.verdict(each) is None for each in world.adapter.environments]
 
     assert run(story()) == [False, True]
 

@@ -13,7 +13,7 @@ from onebook.transactions.bybit.endpoints import (
     ENDPOINTS,
     ENTRY,
     INSTRUMENTS,
-    RATES,
+    PATH_LIMITS,
     SOURCES,
     TYPES,
     WORDS,
@@ -103,8 +103,8 @@ def test_the_wallets_with_special_roles_are_held() -> None:
 
 def test_every_path_that_is_asked_has_a_limit() -> None:
     asked = {endpoint.path for endpoint in ENDPOINTS.values()} | {ACCOUNT, API_KEY, INSTRUMENTS}
-    assert asked == set(RATES)
+    assert asked == set(PATH_LIMITS)
 
 
 def test_a_limit_begins_no_higher_than_its_table() -> None:
-    assert all(rate.start <= rate.count for rate in RATES.values())
+    assert all(limit.start <= limit.units for limit in PATH_LIMITS.values())

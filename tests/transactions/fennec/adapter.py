@@ -26,8 +26,8 @@ from onebook.transactions.adapter import (
 from onebook.transactions.client import Call, ExchangeApi, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.exchange import AccountSession, Ask, ExchangeDefinition
-from onebook.transactions.limits import Rate
 from onebook.transactions.markets import InstrumentRow
+from onebook.transactions.pools import CostLimit, PoolScope, PoolState
 from onebook.transactions.record import (
     Balance,
     Description,
@@ -68,7 +68,7 @@ ENTRY: Final = AdapterEntry(
     books=Bookkeeping(trades="trades", held=frozenset({"MAIN"})),
     singular={"trades": "trade"},
     fields=(KEY_FIELD, SECRET_FIELD, PASSPHRASE_FIELD),
-    urls={Environment.MAINNET: "https://api.fennec.example"},
+    hosts={Environment.MAINNET: {"": "https://api.fennec.example"}},
 )
 BAD_KEY, BROKEN = FailureReason.AUTHENTICATION_FAILED, FailureReason.EXCHANGE_ERROR
 BUSY: Final = Outcome(BROKEN, "Fennec could not answer in time.", retryable=True)
@@ -94,7 +94,11 @@ def sign(call: Call, credentials: Credentials, stamp: int) -> Call:
     return replace(call, body=body, headers=headers)
 
 
-def read(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+def costs(call: Call) -> dict[str, float]:
+    return {"private" if call.method == "POST" else "public": 1, "address": 1}
+
+
+def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     if status != 200:
         return BUSY.reply(status)
     try:
@@ -108,13 +112,13 @@ def read(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     if error == "cursor":
         return Reply(failure=outcome.failure(), then=Then.CURSOR_GONE)
     if error in ("nonce", "limit"):
-        block_s = 0.2 if error == "limit" else 0.0
-        return Reply(failure=outcome.failure(), then=Then.RETRY_NOW, block_s=block_s)
+        pools = {"private": PoolState(blocked_s=0.2)} if error == "limit" else {}
+        return Reply(failure=outcome.failure(), then=Then.RETRY_NOW, pools=pools)
     return outcome.reply()
 
 
 async def pairs(ask: Ask, category: str) -> AsyncGenerator[list[InstrumentRow]]:
-    yield (await ask(Call("/public/pairs", rate="public"))).value
+    yield (await ask(Call("/public/pairs"))).value
 
 
 def listed(category: str, row: InstrumentRow) -> TradedMarket:
@@ -217,7 +221,7 @@ class FennecReader:
 
 
 def private(name: str, asked: dict[str, Any]) -> Call:
-    return Call(f"/private/{name}", method="POST", body=json.encode(asked), rate="private")
+    return Call(f"/private/{name}", method="POST", body=json.encode(asked))
 
 
 def fees_of(coin: str, amount: str) -> tuple[Fee, ...]:
@@ -228,8 +232,12 @@ FENNEC: Final = ExchangeDefinition(
     entry=ENTRY,
     sources=SOURCES,
     api=ExchangeApi(
-        rates={"private": Rate(400, 1.0), "public": Rate(10, 1.0)},
-        address_rate=Rate(1_000, 1.0),
+        limits={
+            "private": CostLimit(400, 1.0),
+            "public": CostLimit(10, 1.0),
+            "address": CostLimit(1_000, 1.0, scope=PoolScope.ADDRESS),
+        },
+        costs=costs,
         circuit_s=60.0,
         rising=True,
         sign=sign,

@@ -416,7 +416,7 @@ class FrameForm(Enum):
     """Encoding of the exchange's messages, in text or binary frames."""
 
     PLAIN = auto()  # as the connector decodes them
-    COMPRESSED = auto()  # in gzip or zlib; inflated up to `feeds.frame_bytes_max`
+    COMPRESSED = auto()  # in gzip or zlib; each inflated up to a limit
     DEFLATED = auto()  # plain, or by RFC 7692: permessage-deflate is offered in the handshake
 
 
@@ -475,8 +475,8 @@ class Exchange(Struct, frozen=True):
         depth: Levels a side of the channel; 0 if unbounded.
         interval_ms: Interval of the channel's updates; 0 in real time, None if undocumented.
         frames: Encoding of the exchange's messages; ours are always text.
-        frame_bytes: Longest message of the exchange, if above the default of
-            `feeds.frame_bytes_max`; 0 otherwise.
+        frame_bytes: Longest message of the exchange, if over 4 MiB (`FeedLimits.frame_bytes_max`);
+            0 otherwise.
         guard: How a lost frame is detected.
         timed: Whether each delta (each snapshot if there are no deltas) contains its time.
         tops: Whether the channel sends a `TopOfBook` beside the levels, numbered like them.

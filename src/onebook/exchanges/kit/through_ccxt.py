@@ -46,6 +46,7 @@ from onebook.exchanges.kit.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.kit.listing import instrument_of, instruments_of
 from onebook.model import VIA_CCXT, Instrument
 
+QUIET_MAX_S: Final = 300.0  # without a message, before a book is stale and subscribed again
 SNAPSHOT_S: Final = 30.0  # a subscription may take to deliver its first book
 BOOKS_MAX: Final = 20  # of one ccxt client; further books get another one
 CONNECTS_PER_MINUTE: Final = 20  # ccxt clients of one exchange, reconnects included
@@ -179,7 +180,7 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
     Args:
         name: Its ccxt id.
         display: The name people know.
-        settings: Limits of depth and silence that the exchange does not document.
+        settings: The depth of its books.
     """
     return Exchange(
         name=name,
@@ -199,8 +200,8 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
             fetches=(),
         ),
         # ccxt pings by itself and reports no pongs, so that messages are all that proves a socket.
-        silence_max_s=settings.quiet_max_s,
-        quiet_max_s=settings.quiet_max_s,
+        silence_max_s=QUIET_MAX_S,
+        quiet_max_s=QUIET_MAX_S,
         snapshot_s=SNAPSHOT_S,
         via=VIA_CCXT,
     )

@@ -32,6 +32,7 @@ from onebook.feeds.ccxt.worker import Tasks
 from onebook.feeds.outbox import End
 from onebook.model import Reason
 
+INTERVAL_S: Final = 0.1  # between two updates of one book; the last state always arrives
 STOP_S: Final = 5.0  # for ccxt to close its connections; then they are abandoned
 TASKS_MAX: Final = 2_000
 TEXTS_MAX: Final = 20_000  # numbers of one column of one book whose text is remembered
@@ -270,6 +271,7 @@ class CcxtClient:
         ended: Called there with the reason when it ends, before the connections are closed, which
             takes a while.
         settings: The operator's settings.
+        interval_s: Minimum seconds between two updates of one book.
         tasks_max: Asyncio tasks of the client; a client that exceeds this is ended.
     """
 
@@ -280,9 +282,11 @@ class CcxtClient:
         ended: Callable[[End], object],
         settings: CcxtSettings,
         *,
+        interval_s: float = INTERVAL_S,
         tasks_max: int = TASKS_MAX,
     ) -> None:
         self.settings = settings
+        self.interval_s = interval_s
         self._tasks_max = tasks_max
         self.emit = emit
         self._ended = ended
@@ -498,7 +502,7 @@ class Watcher:
 
     def _publish(self) -> None:
         self._handle = None
-        self._next_at = asyncio.get_running_loop().time() + self._client.settings.interval_s
+        self._next_at = asyncio.get_running_loop().time() + self._client.interval_s
         try:
             frame = b'{"type":"book","native":%b,"bids":%b,"asks":%b,"at":%d}' % (
                 _json(self._native),

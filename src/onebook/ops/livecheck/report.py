@@ -59,7 +59,7 @@ class FindingKind(StrEnum):
     FRAME_TOO_LARGE = (
         "frame_too_large",
         Grade.FAULT,
-        "A frame is longer than feeds.frame_bytes_max, so that its book cannot start.",
+        "A frame is longer than the connector accepts, so that its book cannot start.",
     )
     REFUSED = "refused", Grade.FAULT, "The exchange refused a subscription."
     REQUEST_REFUSED = (

@@ -51,9 +51,10 @@ from onebook.transactions.bybit.pages import (
     with_holder,
     with_instant,
 )
-from onebook.transactions.bybit.rows import Context, Row, text
+from onebook.transactions.bybit.rows import Context
 from onebook.transactions.client import Call, Reply
 from onebook.transactions.exchange import AccountSession, Ask, ExchangeDefinition
+from onebook.transactions.mapping import Row, text
 from onebook.transactions.markets import InstrumentRow, SymbolFanOut, pages_along
 from onebook.transactions.walk import floor_ms
 

@@ -25,9 +25,10 @@ from msgspec import MsgspecError, Struct, json
 from msgspec.structs import replace
 
 from onebook.transactions.adapter import FailureReason, SourceFailed
-from onebook.transactions.bybit.endpoints import IP_RATE, RATES
+from onebook.transactions.bybit.endpoints import ADDRESS, LIMITS
 from onebook.transactions.client import Call, ExchangeApi, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.pools import PoolState
 
 RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
 CIRCUIT_S: Final = 600.0  # "terminate all sessions and wait for at least 10 minutes"
@@ -155,7 +156,12 @@ def sign(call: Call, credentials: Credentials, stamp: int) -> Call:
     return replace(call, headers=signed(credentials, call.query, at_ms=stamp))
 
 
-def read(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+def costs(call: Call) -> dict[str, float]:
+    """Bybit counts requests: by path and user, and of this address."""
+    return {call.path: 1, ADDRESS: 1}
+
+
+def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     """Interpret an answer."""
     if status != 200:
         return _of_status(status, body)
@@ -166,8 +172,17 @@ def read(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     return replace(
         _of_code(envelope),
         server_ms=envelope.time,
-        limit=_digits(headers, "x-bapi-limit"),
-        block_s=_blocked_s(headers, envelope),
+        pools={call.path: _pool_of(call, headers, envelope)},
+    )
+
+
+def _pool_of(call: Call, headers: Mapping[str, str], envelope: Envelope) -> PoolState:
+    """What an answer states about the pool of its path."""
+    limit = LIMITS.get(call.path)
+    by_second = limit is not None and limit.period_s <= 1  # the header is in this unit alone
+    return PoolState(
+        units=_digits(headers, "x-bapi-limit") if by_second else None,
+        blocked_s=_blocked_s(headers, envelope),
     )
 
 
@@ -224,6 +239,4 @@ def _digits(headers: Mapping[str, str], name: str) -> int | None:
 
 
 _decoder = json.Decoder(Envelope, float_hook=Decimal)
-API: Final = ExchangeApi(
-    rates=RATES, address_rate=IP_RATE, circuit_s=CIRCUIT_S, sign=sign, read=read
-)
+API: Final = ExchangeApi(limits=LIMITS, costs=costs, circuit_s=CIRCUIT_S, sign=sign, read=read)

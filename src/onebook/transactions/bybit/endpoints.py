@@ -49,8 +49,9 @@ from onebook.transactions.adapter import (
     Unproven,
 )
 from onebook.transactions.bybit import funds, ledger, trades
-from onebook.transactions.bybit.rows import EXCHANGE, Context, Mapper, Row
-from onebook.transactions.limits import Rate
+from onebook.transactions.bybit.rows import EXCHANGE, Context, Mapper
+from onebook.transactions.mapping import Row
+from onebook.transactions.pools import CostLimit, PoolScope
 from onebook.transactions.record import Holder, Record
 
 WEEK_MS: Final = 7 * DAY_MS
@@ -87,34 +88,36 @@ API_KEY: Final = "/v5/user/query-api"
 INSTRUMENTS: Final = "/v5/market/instruments-info"
 
 MINUTE_S: Final = 60.0
-IP_RATE: Final = Rate(500, 5.0)  # the table has 600; a breach costs ten minutes
-RATES: Final = {
-    EXECUTIONS: Rate(50, 1.0, start=10),
-    ORDERS: Rate(50, 1.0, start=10),
-    CLOSED_PNL: Rate(50, 1.0, start=10),
-    LEDGER: Rate(25, 1.0, start=10),
-    WALLET: Rate(50, 1.0, start=10),
-    ACCOUNT: Rate(50, 1.0, start=10),
-    FUND_WALLET: Rate(5, 1.0),
-    FUND_LEDGER: Rate(30, 1.0, start=10),
-    DEPOSITS: Rate(100, MINUTE_S),
-    INTERNAL_DEPOSITS: Rate(300, 1.0, start=10),
-    WITHDRAWALS: Rate(300, MINUTE_S),
-    TRANSFERS: Rate(60, MINUTE_S),
-    UNIVERSAL_TRANSFERS: Rate(5, 1.0),
-    DELIVERIES: Rate(50, 1.0, start=10),
-    SETTLEMENTS: Rate(50, 1.0, start=10),
-    LEVER_ORDERS: Rate(10, 1.0),
+ADDRESS: Final = "address"
+PATH_LIMITS: Final = {
+    EXECUTIONS: CostLimit(50, 1.0, start=10),
+    ORDERS: CostLimit(50, 1.0, start=10),
+    CLOSED_PNL: CostLimit(50, 1.0, start=10),
+    LEDGER: CostLimit(25, 1.0, start=10),
+    WALLET: CostLimit(50, 1.0, start=10),
+    ACCOUNT: CostLimit(50, 1.0, start=10),
+    FUND_WALLET: CostLimit(5, 1.0),
+    FUND_LEDGER: CostLimit(30, 1.0, start=10),
+    DEPOSITS: CostLimit(100, MINUTE_S),
+    INTERNAL_DEPOSITS: CostLimit(300, 1.0, start=10),
+    WITHDRAWALS: CostLimit(300, MINUTE_S),
+    TRANSFERS: CostLimit(60, MINUTE_S),
+    UNIVERSAL_TRANSFERS: CostLimit(5, 1.0),
+    DELIVERIES: CostLimit(50, 1.0, start=10),
+    SETTLEMENTS: CostLimit(50, 1.0, start=10),
+    LEVER_ORDERS: CostLimit(10, 1.0),
     # Not in the table: we begin at what ccxt allows itself.
-    CONTRACT_LEDGER: Rate(50, 1.0, start=10),
-    FORMER_EXECUTIONS: Rate(50, 1.0, start=10),
-    FORMER_ORDERS: Rate(50, 1.0, start=10),
-    FORMER_CLOSED_PNL: Rate(50, 1.0, start=10),
-    FORMER_LEDGER: Rate(50, 1.0, start=10),
-    FORMER_SETTLEMENTS: Rate(50, 1.0, start=10),
-    API_KEY: Rate(10, 1.0),
-    INSTRUMENTS: Rate(20, 1.0),
+    CONTRACT_LEDGER: CostLimit(50, 1.0, start=10),
+    FORMER_EXECUTIONS: CostLimit(50, 1.0, start=10),
+    FORMER_ORDERS: CostLimit(50, 1.0, start=10),
+    FORMER_CLOSED_PNL: CostLimit(50, 1.0, start=10),
+    FORMER_LEDGER: CostLimit(50, 1.0, start=10),
+    FORMER_SETTLEMENTS: CostLimit(50, 1.0, start=10),
+    API_KEY: CostLimit(10, 1.0),
+    INSTRUMENTS: CostLimit(20, 1.0),
 }
+# The table has 600 of an address; a breach costs ten minutes.
+LIMITS: Final = {**PATH_LIMITS, ADDRESS: CostLimit(500, 5.0, scope=PoolScope.ADDRESS)}
 CLASSIC: Final = frozenset({1})
 BEFORE_UTA_2: Final = frozenset({1, 3, 4})
 UTA_2: Final = frozenset({5, 6})
@@ -596,9 +599,9 @@ ENTRY: Final = AdapterEntry(
     display="Bybit",
     types=TYPES,
     words=WORDS,
-    urls={
-        Environment.MAINNET: "https://api.bybit.com",
-        Environment.TESTNET: "https://api-testnet.bybit.com",
+    hosts={
+        Environment.MAINNET: {"": "https://api.bybit.com"},
+        Environment.TESTNET: {"": "https://api-testnet.bybit.com"},
     },
     books=BOOKS,
     singular={

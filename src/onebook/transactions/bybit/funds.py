@@ -23,22 +23,24 @@ from onebook.core import canonical, canonicals, iso, texts
 from onebook.transactions.bybit.rows import (
     BLANK,
     EXCHANGE,
-    PATTERNS_MAX,
     Context,
+    make_id,
+    ms,
+    seconds,
+)
+from onebook.transactions.decimals import unsigned
+from onebook.transactions.mapping import (
+    PATTERNS_MAX,
     Row,
     as_money,
     digits,
     first_fee,
-    make_id,
-    ms,
     nonzero,
     require,
     require_unsigned,
-    seconds,
     text,
     text_or_empty,
 )
-from onebook.transactions.decimals import unsigned
 from onebook.transactions.record import (
     Balance,
     Description,

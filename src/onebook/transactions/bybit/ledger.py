@@ -29,21 +29,9 @@ from onebook.core import canonicals, iso, show, texts
 from onebook.transactions.bybit.rows import (
     BLANK,
     EXCHANGE,
-    PATTERNS_MAX,
     Context,
-    Row,
-    as_money,
-    digits,
-    direction_of,
-    first_fee,
     make_id,
-    nonzero,
-    opposite,
-    require,
-    require_unsigned,
     seconds,
-    text,
-    text_or_empty,
 )
 from onebook.transactions.bybit.trades import (
     EXECUTION,
@@ -54,6 +42,20 @@ from onebook.transactions.bybit.trades import (
     unit_of,
 )
 from onebook.transactions.decimals import add, negated, subtract, unsigned
+from onebook.transactions.mapping import (
+    PATTERNS_MAX,
+    Row,
+    as_money,
+    digits,
+    direction_of,
+    first_fee,
+    nonzero,
+    opposite,
+    require,
+    require_unsigned,
+    text,
+    text_or_empty,
+)
 from onebook.transactions.record import (
     Balance,
     Description,

@@ -12,7 +12,13 @@ from onebook.core import NumberError, canonical, iso
 from onebook.model import SECOND_MS
 from onebook.transactions.adapter import FailureReason, Page, Source, SourceFailed, Window
 from onebook.transactions.bybit.endpoints import Endpoint
-from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id, ms
+from onebook.transactions.bybit.rows import (
+    EXCHANGE,
+    Context,
+    make_id,
+    ms,
+)
+from onebook.transactions.mapping import Row
 from onebook.transactions.record import Description, Holder, Ids, Record, Status
 from onebook.transactions.walk import is_last
 

@@ -28,23 +28,25 @@ from onebook.transactions.bybit.rows import (
     BLANK,
     EXCHANGE,
     ORDER,
-    PATTERNS_MAX,
     Context,
+    make_id,
+    ms,
+    order_id_of,
+)
+from onebook.transactions.decimals import EXACT, add, number, subtract, unsigned
+from onebook.transactions.mapping import (
+    PATTERNS_MAX,
     Row,
     as_money,
     digits,
     direction_of,
     first_fee,
-    make_id,
-    ms,
     nonzero,
     opposite,
-    order_id_of,
     require,
     text,
     text_or_empty,
 )
-from onebook.transactions.decimals import EXACT, add, number, subtract, unsigned
 from onebook.transactions.record import (
     Description,
     Direction,

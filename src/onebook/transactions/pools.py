@@ -1,0 +1,350 @@
+"""Rate limits of an exchange in units: rolling windows and decaying counters, shared fairly.
+
+A call costs units of one or several pools: a pool of its path, of its key, of this address. A
+`CostLimit` is the exchange's rule for a pool; a `Pool` is what is in use of it. API keys of this
+service take turns, and what an answer states about a pool (`PoolState`) corrects our own count.
+
+A refusal means that another program uses the pool too, or that it is smaller than assumed: the pool
+counts as full and its pace is halved, until successes have restored it.
+"""
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping
+from contextlib import nullcontext
+from enum import StrEnum
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from onebook.clock import Clock
+from onebook.transactions.adapter import FailureReason, SourceFailed
+from onebook.transactions.limits import Waits
+
+BLOCK_S_MAX: Final = 90.0  # upper bound of a reset time that an exchange sends
+WAIT_S_MAX: Final = 900.0  # beyond, a request fails at once and says when to return
+TIMER_S: Final = 1e-4  # how early a timer may fire
+RESERVED_FROM_S: Final = 30.0  # shorter windows free up before a user notices
+LATENCY_S: Final = 0.5  # by which requests may arrive closer together than they were sent
+PACE_MIN: Final = 1 / 8
+PACE_REGAINED: Final = 1.02  # by each success
+NEGLIGIBLE: Final = 1e-9  # units
+OTHERS: Final = "(others)"  # units that another program has used
+
+
+class PoolScope(StrEnum):
+    """Whose requests a pool counts."""
+
+    KEY = "key"
+    USER = "user"
+    ADDRESS = "address"
+
+
+class CostLimit(Struct, frozen=True):
+    """An exchange's rule for a pool.
+
+    Args:
+        units: Units in one rolling window, or the maximum of a decaying counter.
+        period_s: The rolling window; 0 for a counter.
+        sinks: Units per second by which a counter decays; 0 for a window.
+        start: Units until an answer states the limit; 0: `units`.
+        scope: Whose requests count together.
+    """
+
+    units: float
+    period_s: float = 0.0
+    sinks: float = 0.0
+    start: float = 0.0
+    scope: PoolScope = PoolScope.KEY
+
+    @property
+    def margin_s(self) -> float:
+        """Exchanges count requests on arrival, and latency varies."""
+        return 0.03 if self.period_s <= 5 else LATENCY_S
+
+    @property
+    def renewal_s(self) -> float:
+        """Seconds in which a full pool becomes empty."""
+        return self.units / self.sinks if self.sinks else self.period_s
+
+
+class PoolState(Struct, frozen=True, kw_only=True):
+    """What an answer states about a pool of its call.
+
+    Args:
+        units: Size of the pool; None if not stated. A larger one than the limit's has no effect.
+        used: Units in use, this call included; None if not stated.
+        cost: Units that this call cost; None: as planned.
+        blocked_s: Seconds without further requests.
+        refused: Whether the call was refused because the pool is used up.
+    """
+
+    units: float | None = None
+    used: float | None = None
+    cost: float | None = None
+    blocked_s: float = 0.0
+    refused: bool = False
+
+
+class UnitGrant:
+    """Units that one call was given; `units` of them still count."""
+
+    __slots__ = ("key", "planned", "units", "until_s")
+
+    def __init__(self, key: str, units: float, until_s: float) -> None:
+        self.key = key
+        self.units = units
+        self.planned = units
+        self.until_s = until_s
+
+    def settle(self, cost: float) -> None:
+        """Replace the planned cost by the real one."""
+        self.units = max(0.0, self.units + cost - self.planned)
+        self.planned = cost
+
+
+class Usage(Protocol):
+    """The grants that still count in a pool, the oldest first."""
+
+    grants: deque[UnitGrant]
+
+    def add(self, key: str, units: float, now_s: float) -> UnitGrant:
+        """Count units from now on."""
+        ...
+
+    def forget(self, now_s: float, pace: float) -> None:
+        """Drop what no longer counts."""
+        ...
+
+    def freed_s(self, units: float, now_s: float, pace: float) -> float:
+        """Seconds until so many units of those in use are free again."""
+        ...
+
+
+class WindowUsage:
+    """Grants of a rolling window: each counts for the whole period."""
+
+    def __init__(self, limit: CostLimit) -> None:
+        self.grants: deque[UnitGrant] = deque()
+        self._counts_s = limit.period_s + limit.margin_s
+
+    def add(self, key: str, units: float, now_s: float) -> UnitGrant:
+        """Count units for the period."""
+        grant = UnitGrant(key, units, now_s + self._counts_s)
+        self.grants.append(grant)
+        return grant
+
+    def forget(self, now_s: float, pace: float) -> None:
+        """Drop the grants whose period is over."""
+        # Timers may fire a little early; the margin is longer than that.
+        while self.grants and self.grants[0].until_s <= now_s + TIMER_S:
+            self.grants.popleft()
+
+    def freed_s(self, units: float, now_s: float, pace: float) -> float:
+        """Seconds until enough of the oldest grants are over."""
+        for grant in self.grants:
+            units -= grant.units
+            if units <= NEGLIGIBLE:
+                return max(0.0, grant.until_s - now_s)
+        return 0.0
+
+
+class CounterUsage:
+    """Grants of a counter that decays continuously, the oldest first."""
+
+    def __init__(self, limit: CostLimit, now_s: float) -> None:
+        self.grants: deque[UnitGrant] = deque()
+        self._sinks = limit.sinks
+        self._at_s = now_s
+
+    def add(self, key: str, units: float, now_s: float) -> UnitGrant:
+        """Count units until they have decayed."""
+        grant = UnitGrant(key, units, 0.0)
+        self.grants.append(grant)
+        return grant
+
+    def forget(self, now_s: float, pace: float) -> None:
+        """Let the counter decay."""
+        decayed = (now_s - self._at_s) * self._sinks * pace
+        self._at_s = now_s
+        while self.grants and decayed > 0:
+            taken = min(decayed, self.grants[0].units)
+            self.grants[0].units -= taken
+            decayed -= taken
+            if self.grants[0].units <= NEGLIGIBLE:
+                self.grants.popleft()
+
+    def freed_s(self, units: float, now_s: float, pace: float) -> float:
+        """Seconds until so many units have decayed."""
+        return max(0.0, units) / (self._sinks * pace)
+
+
+class Pool:
+    """Units of one limit, given to API keys in turn.
+
+    In a pool that takes long to renew, a key that was first could use up all of it, so the last
+    part (`reserve`) is only given to keys that had less than an even share.
+
+    Args:
+        limit: The exchange's rule.
+        reserve: Share of a slow pool (`RESERVED_FROM_S`) that one key leaves to others, 0 to 1.
+    """
+
+    def __init__(self, limit: CostLimit, clock: Clock, *, reserve: float = 0.0) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._units = limit.start or limit.units
+        self._reserve = reserve if limit.renewal_s >= RESERVED_FROM_S else 0.0
+        self._usage: Usage = (
+            CounterUsage(limit, clock.monotonic()) if limit.sinks else WindowUsage(limit)
+        )
+        self._pace = 1.0
+        self._waiting: Counter[str] = Counter()
+        self._lines: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turn = asyncio.Lock()
+        self._blocked_until_s = 0.0
+
+    async def acquire(
+        self, waits: Waits | None = None, *, key: str = "", units: float = 1.0
+    ) -> UnitGrant:
+        """Wait until units are free; a cancelled wait uses none.
+
+        Args:
+            key: Whose request it is.
+            units: The cost of the request; one above the size of the pool waits for all of it.
+            waits: Notes the wait, for messages to users.
+
+        Raises:
+            SourceFailed: The wait would be longer than `WAIT_S_MAX`.
+        """
+        self._waiting[key] += 1
+        try:
+            # Locks are FIFO: in order within a key, round-robin between keys.
+            async with self._lines[key]:
+                while (grant := await self._acquired(key, units, waits)) is None:
+                    await self._wait(self._over_share_s(key, units), waits)
+                return grant
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key], self._lines[key]
+
+    async def _acquired(self, key: str, units: float, waits: Waits | None) -> UnitGrant | None:
+        """Take units as soon as there are some that are not reserved for other keys."""
+        if self._over_share_s(key, units) > 0:
+            return None
+        async with self._turn:
+            while (wait_s := self._full_s(units)) > 0:
+                await self._wait(wait_s, waits)
+            if self._over_share_s(key, units) > 0:
+                return None
+            return self._usage.add(key, units, self._clock.monotonic())
+
+    async def _wait(self, wait_s: float, waits: Waits | None) -> None:
+        if wait_s > WAIT_S_MAX:
+            raise SourceFailed(
+                FailureReason.RATE_LIMITED,
+                f"The exchange's limit allows the next request in {round(wait_s / 60)} minutes.",
+                retryable=True,
+                retry_after_s=wait_s,
+            )
+        with waits.waiting(wait_s) if waits else nullcontext():
+            await self._clock.sleep(wait_s)
+
+    @property
+    def _capacity(self) -> float:
+        """Units that may be in use."""
+        if self._limit.sinks:
+            return max(1.0, self._units - self._limit.sinks * LATENCY_S)
+        return max(1.0, self._units * self._pace)
+
+    def _used(self) -> float:
+        return sum(grant.units for grant in self._usage.grants)
+
+    def _full_s(self, units: float) -> float:
+        """Seconds until the pool has units for any key."""
+        now_s = self._clock.monotonic()
+        self._usage.forget(now_s, self._pace)
+        blocked_s = self._blocked_until_s - now_s
+        return max(blocked_s, self._freed_s(units, self._capacity, now_s))
+
+    def _over_share_s(self, key: str, units: float) -> float:
+        """Seconds for which the rest of the pool is reserved for other keys; 0 if it is not."""
+        now_s = self._clock.monotonic()
+        self._usage.forget(now_s, self._pace)
+        used: Counter[str] = Counter()
+        for grant in self._usage.grants:
+            used[grant.key] += grant.units  # type: ignore[assignment]
+        share = self._capacity // (len({*used, *self._waiting, key}) + 1)
+        if used[key] < max(1, share):
+            return 0.0
+        open_to_all = self._capacity - round(self._capacity * self._reserve)
+        return self._freed_s(units, open_to_all, now_s)
+
+    def _freed_s(self, units: float, capacity: float, now_s: float) -> float:
+        """Seconds until units fit below a bound."""
+        excess = self._used() + min(units, capacity) - capacity
+        return self._usage.freed_s(excess, now_s, self._pace) if excess > NEGLIGIBLE else 0.0
+
+    def observe(self, state: PoolState, grant: UnitGrant | None = None) -> None:
+        """Correct the count by what the answer to a call states.
+
+        Args:
+            grant: What the call was given.
+        """
+        now_s = self._clock.monotonic()
+        self._usage.forget(now_s, self._pace)
+        if state.units is not None and state.units > 0:
+            self._units = min(state.units, self._limit.units)
+        if state.cost is not None and grant is not None:
+            grant.settle(state.cost)
+        if state.used is not None and (missing := state.used - self._used()) > NEGLIGIBLE:
+            self._usage.add(OTHERS, missing, now_s)
+        if state.blocked_s > 0:
+            self.block(state.blocked_s)
+        if not state.refused:
+            self._pace = min(1.0, self._pace * PACE_REGAINED)
+            return
+        self._pace = max(PACE_MIN, self._pace / 2)
+        if state.blocked_s <= 0 and (room := self._capacity - self._used()) > NEGLIGIBLE:
+            self._usage.add(OTHERS, room, now_s)
+
+    def block(self, wait_s: float) -> None:
+        """Give nothing for a while."""
+        until_s = self._clock.monotonic() + min(max(wait_s, 0.0), BLOCK_S_MAX)
+        self._blocked_until_s = max(self._blocked_until_s, until_s)
+
+
+class Pools:
+    """Every pool of an exchange, over its environments, hosts, keys and users.
+
+    Args:
+        limits: The rule of each pool by its name.
+        reserve: See `Pool`.
+    """
+
+    def __init__(
+        self, limits: Mapping[str, CostLimit], clock: Clock, *, reserve: float = 0.0
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._reserve = reserve
+        self._pools: dict[tuple[str, str, str], Pool] = {}
+        self._users: dict[str, str] = {}
+
+    def learn_user(self, key: str, user: str) -> None:
+        """Note whose key it is: keys of one user share the pools that are counted by user."""
+        self._users[key] = user
+
+    def pool(self, name: str, environment: str, key: str) -> Pool:
+        """The pool of a name in which requests of a key count; "" for public requests."""
+        limit = self._limits[name]
+        if limit.scope is PoolScope.ADDRESS:
+            owner = (name, "", "")
+        elif limit.scope is PoolScope.USER:
+            owner = (name, environment, self._users.get(key, key))
+        else:
+            owner = (name, environment, key)
+        if owner not in self._pools:
+            self._pools[owner] = Pool(limit, self._clock, reserve=self._reserve)
+        return self._pools[owner]
