@@ -41,7 +41,7 @@ SHARES = (1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 5, 8)  # exchanges at a level, about as 
 CHANGED = 0.25  # of the levels with each update, a third of them gone and new ones in their place
 STEPS = (0, 0, 0, 0, 1, -1, 3, -3)  # ticks that the price moves by with an update
 CATEGORIES = "devtools.timeline,disabled-by-default-devtools.timeline,blink,v8"
-TASKS = "toplevel,devtools.timeline,disabled-by-default-devtools.timeline"
+TASKS = "toplevel,devtools.timeline"
 HEAT_S = 600  # that the heat map shows
 HURRY = 20  # times faster than the clock while it is filled
 
@@ -182,7 +182,7 @@ def summed(events: list[dict[str, Any]], updates: int) -> dict[str, dict[str, fl
 def works(events: list[dict[str, Any]]) -> list[tuple[float, float]]:
     """The work of each drawing: ms of the tasks since the one before, and of CPU in them."""
     found: list[tuple[float, float]] = []
-    tasks = [each for each in events if each["name"].endswith("RunTask")]
+    tasks = [each for each in events if each["name"] == "ThreadControllerImpl::RunTask"]
     drawings = iter([each["ts"] for each in events if each["name"] == "FireAnimationFrame"])
     drawing = next(drawings, None)
     lasted = spent = 0.0
@@ -214,7 +214,7 @@ async def watching(levels: int, rate: int) -> AsyncIterator[tuple[Page, BusyMark
         async with serving(make_app(market)) as port, chromium.page() as page:
             await page.open("about:blank")
             await page.call("Page.addScriptToEvaluateOnNewDocument", source=CLOCK)
-            await resize(page, 1366, 900, mobile=False)
+            await resize(page, 1366, 768, mobile=False)
             await page.go(f"http://127.0.0.1:{port}/#key={GOOD_KEY}&levels={levels}&rate={rate}")
             await page.until("document.querySelector('.depth canvas') !== null")
             yield page, market
@@ -276,7 +276,7 @@ async def pace(levels: int, rate: int, frames: int) -> dict[str, float]:
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--levels", type=int, default=20, choices=ROWS)
+    options.add_argument("--levels", type=int, default=14, choices=ROWS)
     options.add_argument("--rate", type=int, default=5, choices=(1, 2, 5, 10))
     options.add_argument("--updates", type=int, default=100)
     options.add_argument("--seconds", type=float, help="updates that come by themselves")

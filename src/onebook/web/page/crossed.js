@@ -33,7 +33,7 @@ export class Crossed {
     this.#book = { count, spread, oneSided, near, ages: book.ages, at: atMs };
   }
 
-  /** Write what changes with time alone: without updates quotes get old, and nothing is crossed "now". */
+  /** Write it, called twice a second: so many figures cannot be read faster. Without updates nothing is crossed "now". */
   showFigures(nowMs, live) {
     if (!this.#book) return;
     const { count, near, ages, at } = this.#book;

@@ -316,8 +316,8 @@ export class Panel {
     if (this.#withdrawn) return;
     const price = this.#pricer(book, nowMs);
     this.members.show(book, this.#left, this.#lateMs, nowMs);
+    this.members.showFigures(nowMs - this.#updatedAt + this.#lateMs, nowMs);
     this.crossed.show(book, price, this.#updatedAt - this.#lateMs);
-    this.crossed.showFigures(nowMs, this.#live);
     this.cost.show(book, price);
     this.history.write();
     this.depth.write();
@@ -408,7 +408,7 @@ export class Panel {
     this.#write(".rate", this.rate.perSecond(nowMs).toFixed(1));
     this.#write(".age", this.#updatedAt ? ago(ageMs) : "—");
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
-    this.members.showFigures(ageMs);
+    this.members.showFigures(ageMs, nowMs);
     this.#followDepth(nowMs);
     this.crossed.showFigures(nowMs, this.#live);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
