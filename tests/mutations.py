@@ -118,7 +118,7 @@ MUTATIONS: Final = {
     ),
     "offline_while_lost": Mutation(
         "b3b5bda",
-        'self.stats[instrument.exchange].trouble = ""  # no connection is wanted any more',
+        'self.stats[instrument.exchange].trouble = ""  # no connection is needed any more',
         "pass",
         "test_an_exchange_without_a_wanted_book_is_in_no_trouble",
     ),

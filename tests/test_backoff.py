@@ -71,3 +71,18 @@ async def test_what_the_caller_raises_after_a_failure_ends_the_attempts():
     with pytest.raises(LookupError):
         await retried(attempt, attempts_max=9, failed=failed, sleep=asyncio.sleep)
     assert numbers == [1]
+
+
+async def test_an_attempt_that_may_be_repeated_once_ends_with_the_second_failure():
+    tried: list[int] = []
+
+    async def attempt(number: int) -> None:
+        tried.append(number)
+        raise TryAgain(ValueError(str(number)), once=True)
+
+    async def sleep(wait_s: float) -> None:
+        assert wait_s == 0.0
+
+    with pytest.raises(ValueError, match="2"):
+        await retried(attempt, attempts_max=6, failed=lambda number, again: 0.0, sleep=sleep)
+    assert tried == [1, 2]

@@ -56,14 +56,14 @@ export interface Level {
 /** What buying or selling one size would cost. */
 export interface Filled {
   by: "amount" | "notional";
-  /** As it was asked for. */
+  /** As requested. */
   size: string;
   /** Of the base currency. */
   amount: string;
   /** What `amount` costs or brings, of the quote currency. */
   notional: string;
   average: string | null;
-  /** The last price that is needed. */
+  /** The worst price in the fill. */
   worst: string | null;
   /** How many prices are needed. */
   levels: string;
@@ -103,7 +103,7 @@ export class View {
   fill: { buy?: Filled[]; sell?: Filled[] };
   /** ISO 8601, UTC, microseconds. */
   timestamp: string;
-  /** One more for each update of the view. */
+  /** Rises by one with each update of the view. */
   updateNumber: number;
   constructor(symbol: string, view?: string | null);
   /** Take in an update, delta or status, parsed by `parseExact`; false where a resync is needed. */
@@ -189,6 +189,7 @@ export interface TransactionOptions {
   /** Records of one request, up to 10,000; 1,000 by default. */
   pageRecords?: number;
   testnet?: boolean;
+  demo?: boolean;
   /** Add the exchange's own row to each record, as `raw`. */
   includeRaw?: boolean;
   /** Check the records against the account's balances. */
@@ -429,7 +430,7 @@ export class Onebook {
   /** What the key has received of its monthly allowance. */
   usage(): Promise<KeyUsage>;
   health(): Promise<Health>;
-  validateCredentials(exchange: string, options?: { testnet?: boolean }): Promise<CredentialsCheck>;
+  validateCredentials(exchange: string, options?: { testnet?: boolean; demo?: boolean }): Promise<CredentialsCheck>;
   /** Every record, newest first; throws `Refused` at the end where some are missing, unless `partialAllowed`. */
   transactions(
     exchange: string,

@@ -55,12 +55,16 @@ class TryAgain(Exception):
     Args:
         failure: Raised if no further attempt is made.
         wait_s: Seconds until the next attempt; None: the caller's backoff decides.
+        once: Whether it may be repeated only if it was the first attempt.
     """
 
-    def __init__(self, failure: Exception, *, wait_s: float | None = None) -> None:
+    def __init__(
+        self, failure: Exception, *, wait_s: float | None = None, once: bool = False
+    ) -> None:
         super().__init__(str(failure))
         self.failure = failure
         self.wait_s = wait_s
+        self.once = once
 
 
 async def retried(
@@ -85,6 +89,8 @@ async def retried(
         except TryAgain as error:
             again = error
         wait_s = failed(number, again)
+        if again.once and number > 1:
+            break
         if number < attempts_max:
             await sleep(wait_s)
     raise again.failure

@@ -55,7 +55,7 @@ class LoopThread:
 
     def __init__(self, closed: str) -> None:
         self.closed = False
-        self._sentence = closed  # of the error of every use after `close`
+        self._sentence = closed  # error message for every use after `close`
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=_run_loop, args=(self._loop,), name="onebook.client", daemon=True
@@ -97,7 +97,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def result(self, future: Future[T]) -> T:
-        """Wait for what `begin` returned."""
+        """Wait for a future returned by `begin`."""
         try:
             return future.result()
         except CancelledError:
@@ -107,7 +107,7 @@ class LoopThread:
 
 
 class BlockingIterator(Iterator[T]):
-    """The values of an asynchronous iterator, which goes on after an exception like it.
+    """Iterates over an asynchronous iterator; like it, it continues after an exception.
 
     Close it, or drop the last reference, as the end of a `for` does.
     """

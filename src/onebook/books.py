@@ -34,7 +34,7 @@ OFFLINE: Final = Health.OFFLINE
 
 
 class Event(Enum):
-    """What can happen to the health of a book."""
+    """Events that change the health of a book."""
 
     RESTARTED = "restarted"
     FILLED = "filled"

@@ -88,7 +88,7 @@ class ManualClock(Clock):
         return timer
 
     async def sleep(self, seconds: float) -> None:
-        """Return when the clock has been moved by so many seconds."""
+        """Return once the clock has been moved by this many seconds."""
         passed = asyncio.Event()
         timer = self.call_at(self.now_s + seconds, passed.set)
         try:
@@ -170,7 +170,7 @@ def s_of_http_date(text: str) -> float:
 
 @lru_cache(maxsize=8)
 def _whole_second(seconds: int) -> str:
-    """Print a second; cached, because a thousand updates share it."""
+    """Format a second; cached, because a thousand updates share it."""
     try:
         return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
     except OverflowError:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# What a write to a full disk fails with; the last at a limit of the process.
+# Errors of a write to a full disk; the last one is a limit of the process.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # Of REST and the WebSocket: clients of the reference service may send keys of their own.

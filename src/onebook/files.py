@@ -18,7 +18,7 @@ def read_bounded(path: Path, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     """Read a whole file.
 
     Raises:
-        OSError: It cannot be read, or is longer than `bytes_max` (EFBIG).
+        OSError: The file cannot be read, or is longer than `bytes_max` (EFBIG).
     """
     with path.open("rb") as file:
         content = file.read(bytes_max + 1)
@@ -31,8 +31,8 @@ def read_toml(path: Path, *, parse_float: Callable[[str], Any] = float) -> dict[
     """Read a TOML file.
 
     Raises:
-        OSError: It cannot be read, or is too long.
-        ValueError: It is not TOML, or nested too deeply; the message says where.
+        OSError: The file cannot be read, or is too long.
+        ValueError: The file is not TOML, or nested too deeply; the message has the position.
     """
     text = read_bounded(path).decode()
     if _deeply_dotted(text):
@@ -46,7 +46,7 @@ def read_toml(path: Path, *, parse_float: Callable[[str], Any] = float) -> dict[
 
 
 def _deeply_dotted(text: str) -> bool:
-    """Whether a line may have a name of too many parts, written with or without quotes."""
+    """Return whether a line may have a name of too many parts, quoted or not."""
     for line in text.splitlines():
         if line.count(".") > NAME_PARTS_MAX and not line.lstrip().startswith("#"):
             words = _WORD_ENDS.split(line)

@@ -43,7 +43,7 @@ class FillSide(NamedTuple):
 
 
 class FillPart(NamedTuple):
-    """What one exchange contributes to a fill."""
+    """The part of a fill on one exchange."""
 
     amount: Decimal
     notional: Decimal
@@ -76,11 +76,11 @@ class Fill(NamedTuple):
     def after_fees(
         self, fees: Mapping[str, Decimal], others: Decimal | None = None
     ) -> Decimal | None:
-        """Return the average price after taker fees in percent; None where nothing is filled.
+        """Return the average price after taker fees in percent; None if nothing is filled.
 
         Args:
             fees: The fee of each exchange, such as `Decimal("0.1")` for 0.1 %.
-            others: The fee of all that `fees` does not name; none: `fees` names every exchange.
+            others: The fee of all exchanges that are not in `fees`; None requires all to be in it.
 
         Raises:
             ValueError: An exchange of the fill has no fee.
@@ -126,7 +126,7 @@ def size_of(kind: str, size: str) -> Decimal:
     """Read one size.
 
     Raises:
-        ValueError: It is not a positive decimal number of at most 18 digits a side of the point.
+        ValueError: The text is not a positive decimal of at most 18 digits a side of the point.
     """
     whole, _, fraction = size.partition(".")
     digits = whole + fraction
@@ -158,7 +158,7 @@ def fills(
         amounts: Sizes in the base currency, as `size_texts` returns them.
         notionals: Sizes in the quote currency.
         names: The exchanges by bit.
-        ends: Up to which price the book of each exchange is known.
+        ends: The outermost known price of each exchange's book.
 
     Returns:
         One fill for each size: amounts, then notionals.

@@ -1,12 +1,12 @@
 """Fuses the fast best bid and ask of an exchange with its depth, by the exchange's own numbers.
 
-Some exchanges send their best prices at once and their depth every 100 ms. Where both channels
-count the states of a market with one counter, the newest top may be shown over the levels and stays
-exact: the message with the higher number is the later truth, whatever arrived first. The levels are
-never written to, so their chain and checksums are those of the depth alone.
+Some exchanges send their best prices at once and their depth every 100 ms. If both channels number
+the states of a market with one counter, the newest top can be shown over the levels and stays
+exact: the message with the higher number is the later state, whichever arrived first. The levels
+are not changed, so their chain and checksums depend only on the depth channel.
 
-`Fusing` decides for one book; `core.Book` shows. No clock. The evidence, exchange by exchange:
-docs/explanation/freshness.md.
+`Fusing` decides which top is shown over a book, and `core.Book` stores it (`overlay`). No clock.
+The evidence for each exchange is in docs/explanation/freshness.md.
 """
 
 from typing import Final
@@ -15,26 +15,26 @@ from onebook.core import Book
 from onebook.core.types import LevelError
 from onebook.exchanges.kit import TopOfBook
 
-# A top that is still ahead after so many changes of the depth is of another counter.
+# A top that is still ahead after this many changes of the depth has another counter.
 AHEAD_MAX: Final = 5
-DISAGREED_MAX: Final = 2  # states of one number that both channels state differently
+DISAGREED_MAX: Final = 2  # states with the same number in which the channels differ
 
 OTHER_COUNTER: Final = f"its numbers stayed ahead of the depth for {AHEAD_MAX} changes"
 DISAGREED: Final = f"it differed from the depth in {DISAGREED_MAX} states of the same number"
 
 
 class TopCounts:
-    """What became of the tops of an exchange; counted since the start of the process."""
+    """Counts of an exchange's tops by result, since the start of the process."""
 
     __slots__ = ("agreed", "ahead", "disagreed", "late", "off", "refused", "shown")
 
     def __init__(self) -> None:
         self.shown = 0
-        self.late = 0  # not newer than what is known
+        self.late = 0  # not newer than the known state
         self.refused = 0  # crossed, absurd or unreadable
         self.agreed = 0  # equal to the depth at the same number
         self.disagreed = 0
-        self.ahead = 0  # of another counter, by the look of it
+        self.ahead = 0  # apparently of another counter
         self.off = 0  # books whose tops are ignored from then on
 
     def counts(self) -> tuple[int, ...]:
@@ -51,7 +51,7 @@ class TopCounts:
 
 
 class Fusing:
-    """Which top may be shown over one book.
+    """Decides which top may be shown over one book.
 
     Attributes:
         depth: Number of the last state of the depth; 0 before it is known.
@@ -92,7 +92,7 @@ class Fusing:
     def changed(self, book: Book, sequence: int) -> None:
         """Drop the top that a change of the depth has passed."""
         before, self.depth = self.depth, sequence
-        if sequence < before:  # the exchange counts anew
+        if sequence < before:  # the exchange restarted its counter
             self._top = 0
             book.uncover()
         elif book.overlaid:
@@ -116,7 +116,7 @@ class Fusing:
             self._end(book, OTHER_COUNTER)
 
     def _compare(self, book: Book) -> None:
-        """Check the rule itself: at the same number both channels must state the same."""
+        """Check the rule itself: both channels must agree at the same number."""
         if book.overlay_agrees():
             self._counts.agreed += 1
             return

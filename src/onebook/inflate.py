@@ -1,7 +1,7 @@
 """Bounded decompression: frames, permessage-deflate messages (RFC 7692) and HTTP bodies.
 
-No function makes more bytes than its caller accepts. Only messages from an exchange are compressed:
-ours are small and may stay plain (RFC 7692 section 6: an endpoint decides for each message).
+No function inflates more than its caller accepts. Only messages from exchanges are compressed:
+ours are small and may stay uncompressed (RFC 7692 section 6: an endpoint decides per message).
 """
 
 import asyncio
@@ -33,8 +33,8 @@ def inflated(frame: bytes, bytes_max: int) -> bytes:
     """Inflate one frame that an exchange compresses itself (not RFC 7692).
 
     Raises:
-        Uninflatable: It is damaged.
-        TooLong: There would be more than `bytes_max` bytes of it; no more than that were made.
+        Uninflatable: The data is damaged.
+        TooLong: The result exceeds `bytes_max`; no more than that was inflated.
     """
     inflater = zlib.decompressobj(GZIP_OR_ZLIB)
     try:
@@ -44,9 +44,9 @@ def inflated(frame: bytes, bytes_max: int) -> bytes:
     except zlib.error as error:
         raise Uninflatable(f"a frame cannot be inflated: {error}") from None
     if not inflater.eof:
-        raise Uninflatable("a frame cannot be inflated: it is cut off")
+        raise Uninflatable("a frame cannot be inflated: it is truncated")
     if inflater.unused_data:
-        raise Uninflatable("a frame cannot be inflated: something follows its end")
+        raise Uninflatable("a frame cannot be inflated: data follows its end")
     return text
 
 
@@ -70,7 +70,7 @@ class MessageInflater:
         """Inflate one message.
 
         Raises:
-            Uninflatable: It is damaged; the connection is of no use any more.
+            Uninflatable: The message is damaged; the connection is no longer usable.
             TooLong: There would be more than `bytes_max` bytes of it; no more than one beyond
                 that were made.
         """
@@ -84,7 +84,7 @@ class MessageInflater:
         if len(text) > bytes_max:
             raise TooLong
         if stream.eof:
-            # A last block: what follows starts anew (section 7.2.3.4 allows one).
+            # A final block: the next message starts a new stream (allowed by section 7.2.3.4).
             self._stream = zlib.decompressobj(RAW)
         return text
 
@@ -147,7 +147,7 @@ class BodyReader:
         """Take the next part as it was received; inflates at most `STEP_BYTES` of it.
 
         Raises:
-            Uninflatable: It is damaged.
+            Uninflatable: The data is damaged.
             TooLong: The body is longer than `bytes_max`; at most `STEP_BYTES` more were made.
         """
         self._received += len(part)
@@ -159,7 +159,7 @@ class BodyReader:
         """Return the whole body.
 
         Raises:
-            Uninflatable: It is truncated.
+            Uninflatable: The body is truncated.
         """
         if self._inflater is not None and self._received and not self._inflater.eof:
             raise Uninflatable("the compressed body is truncated")

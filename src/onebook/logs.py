@@ -264,7 +264,7 @@ def configure(level: str, style: str, stream: TextIO | None = None, *, access: b
     writer.formatter = TextFormatter() if text else JsonFormatter()
     handler = QueuedHandler(writer)
     handler.setFormatter(writer.formatter)
-    # Libraries log through the same handler, or their lines would reach stderr unformatted.
+    # Libraries log through the same handler; otherwise their lines would be unformatted on stderr.
     logging.getLogger().handlers = [handler]
     logging.getLogger().setLevel(logging.WARNING)
     for name in (LOGGER, "uvicorn"):

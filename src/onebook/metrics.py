@@ -119,7 +119,7 @@ EXCHANGE_PAUSES: Final = Counter(
 )
 EXCHANGE_TOPS: Final = Counter(
     "onebook_exchange_tops",
-    "Best prices of a faster channel than the depth, by what became of them.",
+    "Best prices of a channel faster than the depth, by result.",
     ["exchange", "outcome"],
 )
 EXCHANGE_LATENCY: Final = Histogram(
@@ -140,7 +140,7 @@ EXCHANGE_LAST_FRAME: Final = Gauge(
     ["exchange"],
 )
 
-# A counter without a sample is absent, and `increase` cannot see the first one.
+# PromQL's `increase` ignores the first sample of a counter that was absent.
 for _reason in ("invalid_api_key", "api_key_disabled", "rate_limit_exceeded"):
     AUTHENTICATION_FAILURES.labels(_reason)
 for _mark in ("warning", "over"):

@@ -1,4 +1,4 @@
-"""Order books as the library and the client of a service share them: levels, state, names.
+"""Order books shared by the library and the client of a service: levels, state, names.
 
 `OrderBookState` is the interface of both `library.BookUpdate` and `client.BookView`, so that a
 strategy runs on either. Nothing of feeds or of the server is imported.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from onebook.clock import iso_ms
 from onebook.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, FillSide, fills, size_texts
 
-# Wider than any sum of levels: what is made in it is exact, whatever the caller's context is.
+# Wider than any sum of levels, so that results are exact whatever the caller's context.
 EXACT: Final = Context(prec=100)
 HALF: Final = Decimal("0.5")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,17 +89,17 @@ class OrderBookState:
 
         @property
         def best_bid(self) -> BookLevel | None:
-            """The highest bid; None if there is none."""
+            """The highest bid; None if there are no bids."""
             raise NotImplementedError
 
         @property
         def best_ask(self) -> BookLevel | None:
-            """The lowest ask; None if there is none."""
+            """The lowest ask; None if there are no asks."""
             raise NotImplementedError
 
         @property
         def live(self) -> bool:
-            """Whether the book may be shown; otherwise it is empty and `problem` says why."""
+            """Whether the book may be shown; otherwise it is empty and `problem` has the reason."""
             raise NotImplementedError
 
         @property
@@ -114,7 +114,7 @@ class OrderBookState:
 
     @property
     def mid(self) -> Decimal | None:
-        """The middle of the best prices, exact; None where a side is empty."""
+        """The middle of the best prices, exact; None if a side is empty."""
         bid, ask = self.best_bid, self.best_ask
         if bid is None or ask is None:
             return None
@@ -122,7 +122,7 @@ class OrderBookState:
 
     @property
     def spread(self) -> Decimal | None:
-        """Best ask minus best bid; below zero where exchanges cross; None where a side is empty."""
+        """Best ask minus best bid; negative if exchanges cross; None if a side is empty."""
         bid, ask = self.best_bid, self.best_ask
         return None if bid is None or ask is None else EXACT.subtract(ask.price, bid.price)
 
@@ -157,9 +157,9 @@ class OrderBookState:
             ValueError: The size is not a positive decimal number, or the book has no `split`.
         """
         if direction not in ("buy", "sell"):
-            raise ValueError(f'direction is "buy" or "sell", not {direction!r}.')
+            raise ValueError(f'direction must be "buy" or "sell", not {direction!r}.')
         if (amount is None) == (notional is None):
-            raise ValueError("Name either amount or notional.")
+            raise ValueError("Give either amount or notional.")
         amounts = () if amount is None else size_texts(AMOUNT, [_size_text(amount)])
         notionals = () if notional is None else size_texts(NOTIONAL, [_size_text(notional)])
         names, side = self._fill_side(direction)
@@ -204,7 +204,7 @@ class OrderBookState:
         """
         return polars_frame(self._columns(exact), self._scales() if exact else None)
 
-    # What a subclass knows better.
+    # For subclasses to override
 
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
         """The exchanges by bit, and the side that a direction takes.
@@ -304,7 +304,9 @@ def polars_frame(columns: BookColumns, scales: tuple[int, int] | None) -> Any:
 
 def _size_text(size: Decimal | str | int) -> str:
     if isinstance(size, float):
-        raise ValueError(f"A size is text, a whole number or a Decimal, not the float {size!r}.")
+        raise ValueError(
+            f"A size must be text, a whole number or a Decimal, not the float {size!r}."
+        )
     return f"{size:f}" if isinstance(size, Decimal) else str(size)
 
 
@@ -316,17 +318,17 @@ State = TypeVar("State", bound=OrderBookState)
 async def sampled(
     snapshots: Callable[[], list[State] | None], every_s: float
 ) -> AsyncIterator[State]:
-    """Yield the current books at even times; a caller that is late skips times.
+    """Yield the current books at regular times; a late caller skips times.
 
     Args:
         snapshots: The current books; None ends it.
-        every_s: Seconds from one time to the next.
+        every_s: Seconds between two times.
 
     Raises:
         ValueError: `every_s` is not above 0.
     """
     if not every_s > 0:
-        raise ValueError(f"every_s is above 0, not {every_s}.")
+        raise ValueError(f"every_s must be above 0, not {every_s}.")
     now_s = asyncio.get_running_loop().time
     due_s = now_s()
     while (books := snapshots()) is not None:
@@ -350,7 +352,7 @@ def require_plain(callback: Callable[..., object]) -> None:
 # Names
 
 ALL: Final = "all"
-NEAR: Final = 0.5  # least similarity of a name that is suggested
+NEAR: Final = 0.5  # minimum similarity of a suggested name
 
 Names = str | Iterable[str] | None  # exchanges: one, several, "all", "-name"; None is all
 
@@ -374,7 +376,7 @@ def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
     """Return symbols as Onebook writes them, each once.
 
     Raises:
-        ValueError: There is none, or one is empty.
+        ValueError: The list is empty, or one symbol is.
         TypeError: A symbol is not text.
     """
     asked = [each.strip().upper() for each in _texts("symbols", symbols, "BTC/USDT")]
@@ -388,5 +390,7 @@ def _texts(what: str, given: str | Iterable[str], example: str) -> list[str]:
     texts = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
     for each in texts:
         if not isinstance(each, str):
-            raise TypeError(f"{what} is text such as {example}, or a list of it, not {each!r}.")
+            raise TypeError(
+                f"{what} must be text such as {example}, or a list of them, not {each!r}."
+            )
     return texts

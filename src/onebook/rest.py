@@ -74,7 +74,7 @@ class Wire:
 
     @property
     def in_use(self) -> int:
-        """How many connections of the pool are assigned to a request; 0 without a pool."""
+        """Number of pool connections that are assigned to a request; 0 without a pool."""
         pool = getattr(self._client._transport, "_pool", None)
         return len(self._under_way) if pool is None else len(pool._requests)
 
@@ -172,8 +172,8 @@ class Rest:
 
     Args:
         client: Created here if None; closed with this object in both cases.
-        clock: Times its waits.
-        jitter: A number in [0, 1) for each retry.
+        clock: Times the waits.
+        jitter: Returns a number in [0, 1) for each retry.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Rest:
 
     @property
     def connections_in_use(self) -> int:
-        """How many connections are assigned to a request."""
+        """Number of connections that are assigned to a request."""
         return self._wire.in_use
 
     def budget(
@@ -323,7 +323,7 @@ class Rest:
         wait_s = host.wait_s(weight, now)
         if now + wait_s > deadline:
             raise ExchangeFailed(
-                f"{name} takes no more requests for {wait_s:.0f} s.", retry_after_s=wait_s
+                f"{name} allows no more requests for {wait_s:.0f} s.", retry_after_s=wait_s
             )
         host.quota.take(weight, now)
         try:
@@ -346,7 +346,7 @@ class Rest:
         except TooLong:
             raise ExchangeFailed(f"{host} answered with more than {bytes_max} bytes.") from None
         if 300 <= answer.status < 400 and "location" in answer.headers:
-            raise ExchangeFailed(f"{host} redirects, which is not followed.")
+            raise ExchangeFailed(f"{host} redirects; redirects are not followed.")
         return answer
 
     def _hold(self, name: str, answer: Answer) -> None:

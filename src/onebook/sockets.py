@@ -24,7 +24,7 @@ def unacknowledged(fd: int) -> int:
 
 
 def raise_file_limit(files: int) -> None:
-    """Let this process open so many files, sockets included.
+    """Let this process open this many files, sockets included.
 
     Raises:
         ConfigError: It may not.

@@ -65,7 +65,7 @@ async def test_expired_is_final(rig: Rig) -> None:
     for action in ("resume", "suspend", "expire"):
         with pytest.raises(InvalidRequest, match=r"^Key key_\w+ is expired; "):
             await rig.admin.move_key(rig.key_id, action, rig.change())
-    with pytest.raises(InvalidRequest, match="create a new key"):
+    with pytest.raises(InvalidRequest, match="create a new one"):
         await rig.admin.rotate_key(rig.key_id, rig.change(), overlap_ms=0)
 
 

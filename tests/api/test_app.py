@@ -26,8 +26,33 @@ async def test_a_site_of_the_settings_may_read_the_rate_limit_headers(world: Wor
         answer = await client.get("/api/v1/exchanges", headers={"Origin": SITE})
         preflight = await client.options("/api/v1/exchanges", headers=ASKS)
     assert answer.headers["Access-Control-Allow-Origin"] == SITE
-    assert answer.headers["Access-Control-Expose-Headers"] == ", ".join(RATE_HEADERS)
+    exposed = answer.headers["Access-Control-Expose-Headers"].split(", ")
+    assert exposed == [*RATE_HEADERS, "Content-Disposition", "Onebook-Complete", "Onebook-Rows"]
     assert preflight.status_code == 200
+
+
+async def test_a_site_of_the_settings_may_read_every_error(world: World) -> None:
+    """A browser shows a page nothing of an answer without these headers, not even its status."""
+    app = with_site(world)
+
+    @app.get("/test/broken")
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    app.state.routes = []
+    asked = [
+        ("GET", "/test/broken", b"", 500),
+        ("GET", "/test/absent", b"", 404),
+        ("POST", "/api/v1/authenticate", b"x" * 70_000, 413),
+        ("POST", "/api/v1/authenticate", b"{", 400),
+        ("POST", "/api/v1/transactions", b"{}", 401),
+    ]
+    async with client_of(app) as client:
+        for method, path, body, status in asked:
+            answer = await client.request(method, path, content=body, headers={"Origin": SITE})
+            assert answer.status_code == status
+            assert answer.headers["Access-Control-Allow-Origin"] == SITE, path
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
 async def test_a_refused_preflight_has_the_error_body_of_every_other_error(world: World) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from api.conftest import NOW_MS, client_of
+from api.conftest import MASTER_KEY, NOW_MS, client_of
 from clocks import made_of
 from databases import migrated
 from onebook.accounts import Accounts
@@ -19,6 +19,7 @@ from onebook.config import AccountUrls, TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.store import Store
 from onebook.transactions.bybit import BYBIT
+from onebook.transactions.credentials import MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.service import Transactions
 from transactions.conftest import CREDENTIALS, PEPPER, Node, make_node
@@ -158,6 +159,14 @@ async def database_away(one: Caller, label: str) -> None:
     one.node.app = create_app(one.node.services())
 
 
+async def vault_away(one: Caller, label: str) -> None:
+    away = Store("postgresql://nobody@127.0.0.1:1/none")
+    vault = Vault(away.credentials, MasterKeys(None, value=MASTER_KEY))
+    adapters = [ExchangeAdapter(BYBIT)]
+    one.node.transactions = Transactions(adapters, vault, cursor_secret=b"c" * 32)
+    one.node.app = create_app(one.node.services())
+
+
 async def defect(one: Caller, label: str) -> None:
     """Something that is no error of ours, in the first thing that a route asks for."""
 
@@ -194,6 +203,7 @@ ROWS: list[tuple[str, str, Way]] = [
         for label in (AUTHENTICATE, USAGE, *BEARER, *PUBLIC)
     ),
     *((label, "service_unavailable", database_away) for label in (AUTHENTICATE, USAGE, *BEARER)),
+    (AVAILABILITY, "service_unavailable", vault_away),
     *(
         (label, "internal_server_error", defect)
         for label in (AUTHENTICATE, USAGE, HEALTH, *BEARER, *PUBLIC)

@@ -1,9 +1,19 @@
 """Endpoints 4, 5 and 7: the facts of the transaction interface."""
 
+import asyncio
+
 import httpx
 import pytest
 
-from api.conftest import BYBIT_TYPES, UNIFIED_TYPES, WRONG_KEY, World, give_credentials
+from api.conftest import (
+    BYBIT_TYPES,
+    UNIFIED_TYPES,
+    WRONG_KEY,
+    Issue,
+    World,
+    bearer,
+    give_credentials,
+)
 from api.test_sessions import is_problem
 from onebook.transactions.availability import Availability
 
@@ -73,6 +83,34 @@ async def test_5_credentials_are_internal_and_none_is_asked_for(
             }
         },
     }
+
+
+async def test_5_and_6_a_slow_vault_claims_nothing(
+    world: World, client: httpx.AsyncClient, issue: Issue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After half a second it said that no credentials are held, whatever there were."""
+    await give_credentials(world)
+    client.headers.update(await bearer(client, await issue()))
+    read, answers = world.store.credentials.credentials, asyncio.Event()
+
+    async def slow(*words: str) -> object:
+        await answers.wait()
+        return await read(*words)
+
+    monkeypatch.setattr(world.store.credentials, "credentials", slow)
+    monkeypatch.setattr("onebook.transactions.availability.LOOKUP_TIMEOUT_S", 0.01)
+    unknown = await client.get("/api/v1/exchanges/credentials")
+    assert (unknown.status_code, unknown.json()["error"]) == (503, "service_unavailable")
+    assert "unknown which credentials are set" in unknown.json()["message"]
+    assert int(unknown.headers["Retry-After"]) > 0
+    validated = asyncio.create_task(
+        client.post("/api/v1/transactions/validate-credentials", json={"exchange": "bybit"})
+    )
+    answers.set()
+    assert (await validated).json()["success"]
+    await looked_up(world)
+    known = await client.get("/api/v1/exchanges/credentials")
+    assert known.json()["exchanges_with_internal_credentials"] == ["bybit"]
 
 
 async def test_7_transaction_types(client: httpx.AsyncClient) -> None:

@@ -58,7 +58,7 @@ def test_a_full_disk_ends_it_with_one_line(tmp_path: Path) -> None:
         (("-e", "okx", "-s", "Q/Q", "--simulated"), "it lists nothing like it"),
         (
             ("-e", "p2b", "-s", "BTC/USDT", "-s", "ETH/USDT", "--simulated"),
-            "p2b has 1 book on a connection",
+            "p2b allows 1 book per connection",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def test_bad_input_is_one_line_and_status_2(args: tuple[str, ...], words: str) -
 def test_an_old_protocol_is_one_line_and_status_2(samples: Path) -> None:
     got = invoke(samples / "exchange_frames" / "KRAKEN.ws.50.0")
     assert got.exit_code == 2
-    assert "Kraken is now spoken to at /v2" in got.output.replace("\n", " ")
+    assert "the address of Kraken is now /v2" in got.output.replace("\n", " ")
 
 
 def test_speeds_are_numbers_or_max() -> None:

@@ -85,5 +85,5 @@ async def test_with_a_token_other_machines_get_metrics_and_only_with_it(tmp_path
 def test_one_port_for_both_is_refused(tmp_path):
     settings = settings_in(tmp_path, server={"port": 8000, "metrics_port": 8000})
     assert preflight.faults(settings) == [
-        "Command line: server.metrics_port must be another port than server.port."
+        "Command line: server.metrics_port must differ from server.port."
     ]

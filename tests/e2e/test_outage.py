@@ -131,7 +131,7 @@ async def test_a_locked_database_is_not_ready_and_what_was_used_meanwhile_is_bil
             )  # fmt: skip
             assert await holder.stdout.readline() == b"held\n"
             problems = await until_ready(node, 503)
-            assert any("has taken no usage for" in each for each in problems)
+            assert any("No usage has been written" in each for each in problems)
             async with asyncio.timeout(PATIENCE_S):  # until the first write has given up
                 while "The database is unavailable" not in outages(caplog):
                     await asyncio.sleep(0.05)
@@ -175,7 +175,7 @@ async def test_a_deleted_database_is_an_error_and_usage_waits_for_its_return(
     unavailable, kept = outages(caplog)
     assert unavailable == "The database is unavailable"
     assert "was deleted or moved while the node runs" in caplog.text
-    assert "the next start takes them from" in kept
+    assert "the next start reads them from" in kept
     [left] = tmp_path.glob("onebook.db.usage-*")
     assert left.stat().st_mode & 0o777 == 0o600
     shutil.copy(backup, path)
@@ -282,7 +282,7 @@ async def test_a_stop_on_a_full_disk_keeps_usage_or_exits_with_1(exchanges, disk
         assert "could not be written and are lost" in errors
         return
     assert status == 0
-    assert "the next start takes them from" in errors
+    assert "the next start reads them from" in errors
     assert await billed(url, key_id) - before < total
     async with node_on(exchanges.urls, disk):
         pass

@@ -168,8 +168,8 @@ async def test_a_tls_certificate_that_is_none_is_one_clear_line(tmp_path):
     assert status == 2
     file = tmp_path / "cert.pem"
     assert errors.splitlines() == [
-        f"error: Command line: server.tls_cert_file: {file} holds no certificate in PEM.",
-        f"Command line: server.tls_key_file: {file} holds no private key in PEM.",
+        f"error: Command line: server.tls_cert_file: {file} contains no PEM certificate.",
+        f"Command line: server.tls_key_file: {file} contains no PEM private key.",
     ]
 
 

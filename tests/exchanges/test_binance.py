@@ -510,7 +510,7 @@ def test_a_bare_delta_is_of_the_symbol_that_it_names() -> None:
 
 
 def test_a_delta_without_a_symbol_is_not_said_to_be_of_none() -> None:
-    with pytest.raises(ProtocolError, match="of a book that it does not name") as caught:
+    with pytest.raises(ProtocolError, match="of an unnamed book") as caught:
         acknowledged().received(event(101, 102).replace(b'"s"', b'"S"'))
     assert caught.value.instrument is None
 

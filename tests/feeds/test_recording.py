@@ -120,8 +120,8 @@ def test_a_body_may_stand_on_its_own_lines_and_have_a_header() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("nonsense", "none of the forms"),
-        ("wss://x <-> soon", "none of the forms"),
+        ("nonsense", "not a line of a recording"),
+        ("wss://x <-> soon", "not a line of a recording"),
         ("1.0: b'open", "line 2"),
         ("1.0: b'a'.x", "line 2"),
         ("1.0: b'a' if 1 else 2", "line 2"),
@@ -133,7 +133,7 @@ def test_a_body_may_stand_on_its_own_lines_and_have_a_header() -> None:
         ("9" * 400 + ": x", "a time that is not in Unix seconds"),
         ("wss://[x <-> 1.0", "line 2: Invalid IPv6"),
         ("wss://x:99999 <-> 1.0", "Port out of range"),
-        ("wss:// <-> 1.0", "none of the forms"),
+        ("wss:// <-> 1.0", "not a line of a recording"),
         ("https://:1 -> 1.0: x", "an address without a host"),
     ],
 )

@@ -275,7 +275,7 @@ def test_an_operator_chooses_a_channel_of_an_exchange():
     chosen = enabled(exchanges, FeedSettings(overrides={"toy": override}))["toy"]
     assert chosen == replace(slower, rest_url="http://elsewhere")
     wrong = FeedSettings(overrides={"toy": ExchangeSettings(channel="faster")})
-    with pytest.raises(ConfigError, match="no channel 'faster'; known are slower"):
+    with pytest.raises(ConfigError, match="unknown channel 'faster'; available: slower"):
         enabled(exchanges, wrong)
 
 

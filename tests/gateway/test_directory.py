@@ -191,7 +191,7 @@ def test_unknown_exchanges_are_rejected_and_the_rest_is_subscribed(alice):
 
 def test_an_exchange_that_others_have_is_answered_with_what_to_use_instead(alice):
     sentence = (
-        'Unknown exchange "binanceusdm". It lists derivatives, and Onebook has spot books:'
+        'Unknown exchange "binanceusdm". It lists derivatives, but Onebook has only spot books:'
         " use binance."
     )
     request = {"type": "subscribe_aggregated", "symbol": "BTC/USDT"}

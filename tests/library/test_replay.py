@@ -128,7 +128,7 @@ async def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
 async def test_a_recording_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     book = onebook.order_book("BTC/USDT", exchanges="okx", record=tmp_path / "file" / "folder")
-    with pytest.raises(RecordingError, match="folder cannot be made: Not a directory"):
+    with pytest.raises(RecordingError, match="folder cannot be created: Not a directory"):
         await book.__aenter__()
 
 
@@ -157,7 +157,7 @@ def test_a_recording_without_its_acknowledgements_says_who_may_play_it(samples: 
 def test_more_books_than_a_connection_has_are_not_recorded_into_one_folder(tmp_path: Path) -> None:
     """A replay cannot tell the connections of one exchange apart."""
     symbols = ["BTC/USDT", "ETH/USDT"]
-    with pytest.raises(RecordingError, match=r"p2b has 1 book on .*, or without p2b"):
+    with pytest.raises(RecordingError, match=r"p2b allows 1 book per .*, or without p2b"):
         onebook.order_books(symbols, exchanges=["okx", "p2b"], record=tmp_path)
     onebook.order_books(symbols, exchanges=["okx", "p2b"])
     onebook.order_books(symbols, exchanges=["okx"], record=tmp_path)
@@ -167,7 +167,7 @@ def test_the_channel_that_is_set_says_how_many_books_can_be_recorded(tmp_path: P
     symbols = [f"C{number}/USD" for number in range(31)]
     advanced = FeedSettings(overrides={"coinbase": ExchangeSettings(channel="advanced")})
     onebook.order_books(symbols, exchanges="coinbase", record=tmp_path)
-    with pytest.raises(RecordingError, match="coinbase has 30 books on a connection"):
+    with pytest.raises(RecordingError, match="coinbase allows 30 books per connection"):
         onebook.order_books(symbols, exchanges="coinbase", record=tmp_path, feeds=advanced)
 
 

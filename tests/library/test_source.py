@@ -150,7 +150,7 @@ async def test_two_tasks_may_not_wait_for_one_iterator() -> None:
     await anext(updates)
     first = asyncio.create_task(anext(updates))  # type: ignore[arg-type]
     await turn()
-    with pytest.raises(RuntimeError, match="iterate over the book twice"):
+    with pytest.raises(RuntimeError, match="start an iteration in each task"):
         await anext(updates)
     desk.change()
     assert amount_of(await first) == 2

@@ -207,7 +207,7 @@ async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(t
         await eventually(lambda: not any(cut_subscriber.live.values()))
         reasons = {(book.health, book.reason) for book in cut.books}
         assert reasons == {(Health.STALE, Reason.DISCONNECTED)}
-        await eventually(lambda: cut.supervisor.problems() == ["NATS does not reach this node."])
+        await eventually(lambda: cut.supervisor.problems() == ["NATS is unreachable."])
         await eventually(lambda: not cut.supervisor.ready)
         await here.fresh(subscriber)
         assert subscriber.statuses[before:] == []
@@ -244,7 +244,7 @@ async def test_a_gateway_that_is_cut_off_sends_its_clients_away_and_not_at_a_bli
         await eventually(lambda: client.end_codes == [4200] * len(EXCHANGES))
         assert client.reconnect_in_ms == [100, 200, 300]
         status, problems = await readiness(cut)
-        assert (status, problems[-1]) == (503, "NATS does not reach this node.")
+        assert (status, problems[-1]) == (503, "NATS is unreachable.")
         response = await refused(ws_url(cut))
         assert response.status_code == 503
         assert 1 <= int(response.headers["Retry-After"]) <= 10
@@ -269,7 +269,7 @@ async def test_a_feeds_node_whose_messages_come_late_is_not_shown(tmp_path, capl
         await eventually(lambda: members.late)  # first its heartbeats pause for so long
         (name,) = {each.name for each in members.late.values()}
         await eventually(lambda: not any(subscriber.live.values()))
-        problem = f"The messages of all feeds nodes come too late: {name}."
+        problem = f"The messages of all feeds nodes arrive too late: {name}."
         await eventually(lambda: node.supervisor.problems() == [problem])
     assert [each.getMessage() for each in caplog.records if "take longer" in each.msg] == [
         f"Messages of node {name} take longer than 1 s: its books are stale meanwhile. Check the "
@@ -367,7 +367,7 @@ async def test_a_gateway_whose_only_feeds_node_is_of_another_version_says_so(tmp
             problems = (await http.get(f"{node.url}/readyz")).json()["problems"]
         assert problems[-1] == (
             "No feeds node that this node can use is alive: old-one (Onebook 9.9) speaks version "
-            f"99 of the node protocol, this one {wire.VERSION}."
+            f"99 of the node protocol, this node version {wire.VERSION}."
         )
 
 

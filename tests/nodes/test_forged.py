@@ -126,14 +126,14 @@ async def test_messages_out_of_range_are_refused_and_change_nothing(tmp_path, ca
         await here.fresh(subscriber)
         assert subscriber.statuses[statuses:] == []
         assert subscriber.wrong == []
-        refused = lines(caplog, "Refused a message")
+        refused = lines(caplog, "Rejected a message")
         heard = Counter(
-            re.match(r"Refused a message \((.+?)\) of (.+?):", each)[0] for each in refused
+            re.match(r"Rejected a message \((.+?)\) from (.+?):", each)[0] for each in refused
         )
         twice = {each for each in heard if "(heartbeat)" in each}  # here and in the feeds node
         causes = Counter(dict.fromkeys(heard, 1)) + Counter(twice)
-        causes[f"Refused a message (book) of node {feeds:x}:"] = 3  # each cause
-        causes["Refused a message (book) of an unnamed node:"] = 2
+        causes[f"Rejected a message (book) from node {feeds:x}:"] = 3  # each cause
+        causes["Rejected a message (book) from an unnamed node:"] = 2
         assert heard == causes
         assert lines(caplog, "Processing a message") == []
 

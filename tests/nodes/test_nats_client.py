@@ -95,7 +95,7 @@ async def test_what_is_too_large_or_does_not_fit_is_dropped_and_counted_and_the_
         "too_large": 2,
         "full": 1,
     }
-    assert caplog.text.count("is longer than NATS takes") == 1
+    assert caplog.text.count("exceeds the limit of NATS") == 1
 
 
 def dropped():

@@ -247,7 +247,7 @@ def test_a_message_about_a_book_has_a_size_as_sent_and_inflated():
     with pytest.raises(WireError, match="longer than"):
         wire.snapshot_of(frame, BTC)
     head = wire.SNAPSHOT_HEAD.pack(0, 2**32 - 1, 0, 0, 0)
-    with pytest.raises(WireError, match="levels were asked"):
+    with pytest.raises(WireError, match="a snapshot with a limit of"):
         wire.snapshot_of(wire.frame_of(wire.HEAD.pack(1, wire.Kind.SNAPSHOT, 1, 1, 1) + head), BTC)
 
 

@@ -121,7 +121,7 @@ async def test_what_was_backed_up_works_where_it_is_restored(
     await works(there, text)
     for path in (there.store.pepper_file, there.transactions.master_key_file):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(ConfigError, match="overwrites nothing"):
+    with pytest.raises(ConfigError, match="overwrites no files"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
 
 
@@ -223,7 +223,7 @@ async def test_a_damaged_backup_is_refused_and_leaves_nothing(
     with pytest.raises(ConfigError, match="damaged"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     archive.write_bytes(b"nonsense")
-    with pytest.raises(ConfigError, match="no backup of Onebook"):
+    with pytest.raises(ConfigError, match="not an Onebook backup"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     assert not there.store.pepper_file.exists()
 
@@ -284,7 +284,7 @@ async def test_a_tampered_archive_is_refused_and_leaves_nothing(
     archive = tmp_path / "backup.tar"
     archive.write_bytes(content + bytes(1_024))
     there = settings_in(tmp_path / "there", f"sqlite:///{tmp_path / 'there' / 'onebook.db'}")
-    with pytest.raises(ConfigError, match=r"no backup of Onebook|a manifest that this release"):
+    with pytest.raises(ConfigError, match=r"not an Onebook backup|a manifest that this release"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     assert not any(path.is_file() for path in (tmp_path / "there").rglob("*"))
 
@@ -364,7 +364,7 @@ async def test_a_full_disk_names_the_file_that_cannot_be_written_and_leaves_noth
         other = settings_in(disk, f"sqlite:///{disk}/onebook.db")
         with (
             filled(disk, left_bytes=left_bytes // 3),
-            pytest.raises(ConfigError, match=r"disk/\S+ cannot .*: No space left"),
+            pytest.raises(ConfigError, match=r"disk/\S+( cannot .*)?: No space left"),
         ):
             await backup.restore(other, archive, timeout_s=TIMEOUT_S)
         assert os.listdir(disk) == []
@@ -429,7 +429,7 @@ async def test_what_a_killed_restore_left_is_removed_by_the_next_one(
     folder = there.store.pepper_file.parent
     assert os.listdir(tmp_path / "temporary") == []
     assert len(os.listdir(folder)) == 3
-    with pytest.raises(ConfigError, match=r"move away \S+pepper, \S+master_key\."):
+    with pytest.raises(ConfigError, match=r"move \S+pepper, \S+master_key away\."):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
     there.store.pepper_file.unlink()
     there.transactions.master_key_file.unlink()

@@ -27,8 +27,8 @@ SUITES = {
     "faults": test_matrix.test_a_book_is_that_of_the_exchange_or_not_live,
 }
 HEADER = """\
-# Written by `make reference` from the tests; `quality.py` says what it means. Not by hand: a test
-# fails where this is not what the tests prove.
+# Written by `make reference` from the tests, never by hand: a test fails if they differ.
+# `quality.py` explains the fields.
 """
 
 

@@ -351,7 +351,7 @@ class TestApi10UnsafeConsumptionOfApis:
         [
             pytest.param(
                 b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
-                "redirects, which is not followed",
+                "redirects; redirects are not followed",
                 id="redirect",
             ),
             pytest.param(

@@ -106,7 +106,7 @@ async def test_the_sqlite_file_and_its_journal_are_for_their_owner_only(tmp_path
 async def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     async with Store(f"sqlite:///{tmp_path}/file/onebook.db") as store:
-        with pytest.raises(ConfigError, match="cannot be made or opened"):
+        with pytest.raises(ConfigError, match="cannot be created or opened"):
             await store.database.upgrade()
 
 
@@ -375,7 +375,7 @@ async def test_a_connection_that_an_administrator_ends_is_said_so(postgresql: st
 
         with pytest.raises(DatabaseUnavailable) as fault:
             await ended()
-        assert "ended the connection" in fault.value.reason
+        assert "closed the connection" in fault.value.reason
 
 
 NOBODY = 65_534

@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.conftest import NOW_MS, PEPPER, Clock, World, bearer, client_of
+from client.place import Place, place
 from clocks import made_of
 from databases import migrated
 from onebook.accounts import Accounts, Admin
@@ -79,6 +80,19 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         await node.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)
         yield node
         await node.transactions.close()
+
+
+@pytest.fixture
+async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    """A node over sockets; the settings of commands are those of its host."""
+    async with place(tmp_path) as rig:
+        store, accounts = rig.node.settings.store, rig.node.settings.transactions
+        monkeypatch.setenv("ONEBOOK_STORE__URL", store.url)
+        monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(store.pepper_file))
+        monkeypatch.setenv("ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE", str(accounts.master_key_file))
+        url = accounts.overrides["bybit"].mainnet_url
+        monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", str(url))
+        yield rig
 
 
 @pytest.fixture

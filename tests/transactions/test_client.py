@@ -206,7 +206,7 @@ class TestClock:
 
 
 def site_of(clock: Clock, *, rising: bool, folder: Path | None = None) -> ExchangeSite:
-    client = ExchangeClient(ENTRY, replace(API, rising=rising), clock, nonces_folder=folder)
+    client = ExchangeClient(ENTRY, replace(API, rising=rising), clock, shared_folder=folder)
     return client.site(Environment.MAINNET, {"": "http://x/", "other": "http://y"})
 
 

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,6 @@ from onebook.simulator.accounts.bybit import SimulatedKey
 from onebook.transactions.adapter import Coverage
 from onebook.transactions.export import FORMS
 from transactions.exporting import needed
-
-
-@pytest.fixture
-async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
-    async with place(tmp_path) as rig:
-        store, accounts = rig.node.settings.store, rig.node.settings.transactions
-        monkeypatch.setenv("ONEBOOK_STORE__URL", store.url)
-        monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(store.pepper_file))
-        monkeypatch.setenv("ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE", str(accounts.master_key_file))
-        url = accounts.overrides["bybit"].mainnet_url
-        monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__BYBIT__MAINNET_URL", str(url))
-        yield rig
 
 
 def wanted(folder: Path, form: str = "jsonl", types: tuple[str, ...] = ()) -> Wanted:
@@ -58,8 +45,7 @@ def without_floors(found: FetchOutcome) -> FetchOutcome:
     return replace(found, coverage=[replace(entry, floor=None) for entry in found.coverage])
 
 
-# A workbook holds the time when it was written. Each form has an exchange of its own: one after the
-# other they are more requests in 5 s than it allows an address.
+# A workbook holds the time when it was written.
 @pytest.mark.parametrize("form", sorted(FORMS.keys() - {"xlsx"}))
 async def test_both_ways_give_the_same_file_and_the_same_word(
     rig: Place, tmp_path: Path, form: str

@@ -1,9 +1,14 @@
 """The record: documented core first, exact numbers."""
 
+import re
+from pathlib import Path
+
 from msgspec import json
 
+import onebook.transactions
 from onebook.core import iso
 from onebook.transactions.record import (
+    KINDS,
     Description,
     Ids,
     Record,
@@ -54,3 +59,18 @@ def test_newest_first_then_by_id() -> None:
 def test_what_failed_was_cancelled_or_reversed_moves_no_money() -> None:
     still = {Status.FAILED, Status.CANCELLED, Status.REVERSED}
     assert {status for status in Status if not status.moves} == still
+
+
+def test_the_documented_kinds_are_all_there_are() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/transactions.md").read_text()
+    table = page.split("## Kinds")[1].split("## Ids")[0]
+    documented = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
+    assert documented == KINDS
+
+
+def test_every_adapter_uses_documented_kinds() -> None:
+    source = Path(onebook.transactions.__file__).parent
+    literal = re.compile(r'\bkind="(\w+)"')
+    found = {kind for path in source.rglob("*.py") for kind in literal.findall(path.read_text())}
+    assert found
+    assert found <= KINDS.keys()

@@ -7,6 +7,7 @@ import pytest
 
 from onebook.transactions.adapter import Environment, FailureReason, SourceFailed
 from onebook.transactions.bybit import ENTRY
+from onebook.transactions.merge import Range
 from onebook.transactions.record import FIRST, RecordKey
 from onebook.transactions.request import Query, TransactionsRequest
 from onebook.transactions.run import (
@@ -22,7 +23,7 @@ from onebook.transactions.run import (
     message_of,
     singular_of,
 )
-from onebook.transactions.walk import Range, Walker
+from onebook.transactions.walk import Walker
 from transactions.bybit_support import CALLER, World, run, simulated
 from transactions.test_record import record
 from transactions.walking import event, simple, source, walked

@@ -21,24 +21,26 @@ from onebook.transactions.adapter import (
     TooOld,
     Window,
 )
-from onebook.transactions.record import Record, RecordKey, key_of
-from onebook.transactions.walk import (
+from onebook.transactions.merge import (
     BATCH_MAX,
     DEMAND_MAX,
-    PAGES_LONG,
-    SPLIT_MS_MIN,
     UNPLACED_MAX,
-    Bookmark,
-    CursorChain,
-    Cutter,
     Demand,
     Keyed,
     Once,
     Range,
-    Walker,
+    merged,
+)
+from onebook.transactions.record import Record, RecordKey, key_of
+from onebook.transactions.walk import Walker
+from onebook.transactions.windows import (
+    PAGES_LONG,
+    SPLIT_MS_MIN,
+    Bookmark,
+    CursorChain,
+    Cutter,
     floor_ms,
     is_last,
-    merged,
 )
 from transactions.bybit_support import run
 from transactions.test_record import record
@@ -107,7 +109,7 @@ def test_a_defect_in_the_walk_itself_is_raised_too(monkeypatch: pytest.MonkeyPat
     def broken(*args: Any, **kwargs: Any) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("onebook.transactions.walk.Sorter.push", broken)
+    monkeypatch.setattr("onebook.transactions.merge.Sorter.push", broken)
     with pytest.raises(ZeroDivisionError):
         walked(simple(1), source(), 0, 99)
 
@@ -139,7 +141,11 @@ def test_a_snapshot_stands_before_everything() -> None:
             Walker(s, b, Range(0, 99), now_ms=lambda: 99, progress=progress)
             for s, b in zip(sources, books, strict=True)
         ]
-        found = [key.record_id async for b in merged(walkers, progress, limit=None) for key, _ in b]
+        found = [
+            key.record_id
+            async for b in merged([each.outlet for each in walkers], progress, limit=None)
+            for key, _ in b
+        ]
         for walker in walkers:
             await walker.close()
         return found
@@ -253,7 +259,9 @@ class TestFloor:
                 now_ms=lambda: next(clock),
                 progress=progress,
             )
-            found = [r async for batch in merged([walker], progress, limit=None) for _, r in batch]
+            found = [
+                r async for batch in merged([walker.outlet], progress, limit=None) for _, r in batch
+            ]
             await walker.close()
             assert [r.timestamp for r in found] == [1_450_000]
             return walker
@@ -272,7 +280,7 @@ class TestFloor:
             walker = Walker(
                 self.KEPT, book, Range(0, 1_500_000), now_ms=lambda: next(clock), progress=progress
             )
-            assert [b async for b in merged([walker], progress, limit=None)] == []
+            assert [b async for b in merged([walker.outlet], progress, limit=None)] == []
             await walker.close()
             return walker
 
@@ -419,7 +427,9 @@ def stepped(
         walker = Walker(
             asked, book, Range(from_ms, to_ms), now_ms=lambda: next(clock), progress=progress
         )
-        found = [r async for batch in merged([walker], progress, limit=None) for _, r in batch]
+        found = [
+            r async for batch in merged([walker.outlet], progress, limit=None) for _, r in batch
+        ]
         await walker.close()
         return found, walker
 
@@ -432,7 +442,7 @@ def bookmark_at(book: Book, asked: Source, stop: RecordKey, *, count: int) -> Bo
     async def story() -> Bookmark | None:
         progress = asyncio.Event()
         walker = Walker(asked, book, Range(0, 600), now_ms=lambda: 10**6, progress=progress)
-        async for _ in merged([walker], progress, limit=count):
+        async for _ in merged([walker.outlet], progress, limit=count):
             pass
         mark = walker.bookmark(stop)
         await walker.close()
@@ -608,7 +618,11 @@ def test_many_sources_become_one_sequence_cut_at_the_limit(
                     long=bool(index % 2),
                 )
             )
-        found = [key async for batch in merged(walkers, progress, limit=limit) for key, _ in batch]
+        found = [
+            key
+            async for batch in merged([each.outlet for each in walkers], progress, limit=limit)
+            for key, _ in batch
+        ]
         for walker in walkers:
             await walker.close()
         return found
@@ -631,7 +645,11 @@ def test_a_sparse_source_does_not_hold_back_a_full_one() -> None:
             )
             for name, b in (("full", full), ("sparse", sparse))
         ]  # fmt: skip
-        found = [key async for batch in merged(walkers, progress, limit=50) for key, _ in batch]
+        found = [
+            key
+            async for batch in merged([each.outlet for each in walkers], progress, limit=50)
+            for key, _ in batch
+        ]
         for walker in walkers:
             await walker.close()
         return len(found), len(sparse.asked)
@@ -686,7 +704,7 @@ def test_a_long_sequence_comes_in_small_batches_and_others_have_turns_between() 
         await asyncio.sleep(60)  # until each has as many ready as it may
         task = asyncio.create_task(other())
         sizes, seen = [], []
-        async for batch in merged(walkers, progress, limit=None):
+        async for batch in merged([each.outlet for each in walkers], progress, limit=None):
             sizes.append(len(batch))
             seen.append(turns)
         task.cancel()

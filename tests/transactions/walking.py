@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from onebook.transactions.adapter import Page, Source, Window
+from onebook.transactions.merge import Keyed, Range, merged
 from onebook.transactions.record import FIRST, Record, RecordKey
-from onebook.transactions.walk import Bookmark, Range, Walker, merged
+from onebook.transactions.walk import Walker
+from onebook.transactions.windows import Bookmark
 from transactions.bybit_support import run
 from transactions.test_record import record
 
@@ -53,6 +55,13 @@ class Book:
         raise NotImplementedError
 
 
+async def keyed_of(
+    walkers: list[Walker], progress: asyncio.Event, *, limit: int | None = None
+) -> list[Keyed]:
+    outlets = [walker.outlet for walker in walkers]
+    return [keyed async for batch in merged(outlets, progress, limit=limit) for keyed in batch]
+
+
 def walked(
     book: Book,
     walked_source: Source,
@@ -73,7 +82,9 @@ def walked(
             progress=progress,
             begin=begin,
         )
-        found = [r async for batch in merged([walker], progress, limit=None) for _, r in batch]
+        found = [
+            r async for batch in merged([walker.outlet], progress, limit=None) for _, r in batch
+        ]
         await walker.close()
         return found, walker
 

@@ -35,7 +35,7 @@ async def test_updates_that_come_late_are_not_live_however_often_they_come(
 ) -> None:
     await show(page, address)
     market.late = timedelta(seconds=24.5)
-    await page.until(f"{OLD} && {SAID} === 'Updates come 24 s late'")
+    await page.until(f"{OLD} && {SAID} === 'Updates arrive 24 s late'")
     await page.until(f"{AGE} === '24 s ago'")
     bid = await page.run("document.querySelector('.best-bid').textContent")
     await page.until(f"document.querySelector('.best-bid').textContent !== '{bid}' && {OLD}")
@@ -61,7 +61,7 @@ async def test_a_clock_that_is_set_makes_no_book_old_for_long(
     market.clock_ahead = timedelta(hours=hours)
     heard = len(market.heard)
     if hours < 0:
-        await page.until("said.some((each) => /^Updates come (59|60) min late$/.test(each))")
+        await page.until("said.some((each) => /^Updates arrive (59|60) min late$/.test(each))")
     await page.until(f"{LIVE} && !{OLD}")
     await page.run(CLOCK.format(HOUR_S * hours))
     await page.until(f"{LIVE} && !{OLD} && {AGE} === 'now'")

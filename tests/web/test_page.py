@@ -298,7 +298,7 @@ async def test_a_refused_panel_says_that_it_has_no_book_while_others_are_accepte
 async def test_what_an_address_names_that_is_no_symbol_is_said(page: Page, address: str) -> None:
     await page.open(f"{address}/#key={GOOD_KEY}&symbol=ethusdt")
     await page.until(LADDER)
-    said = "No pair such as BTC/USDT, so not shown: ethusdt."
+    said = "Not a pair such as BTC/USDT, so not shown: ethusdt."
     assert await page.run(NOTICE) == said
     await page.run(typed("eth/usdt"))
     await page.until("document.querySelector('.title').textContent === 'ETH/USDT'")

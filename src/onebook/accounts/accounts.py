@@ -41,16 +41,16 @@ from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
 from onebook.signals import Signal
 from onebook.store import KeyRow, Rehashed, Store
 
-POLL_INTERVAL_S: Final = 1.0  # for changes by an operator or another node
+POLL_INTERVAL_S: Final = 1.0  # between polls for changes by operators and other nodes
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
 PRUNE_INTERVAL_MS: Final = 60 * MINUTE_MS
 BATCHES_KEPT_MS: Final = DAY_MS
-FLUSH_AGE_MAX_S: Final = 5.0  # `/readyz` fails if no database write has succeeded for so long
-REHASHED_MAX: Final = 1_000  # texts between two polls; the others are rehashed at their next use
+FLUSH_AGE_MAX_S: Final = 5.0  # `/readyz` fails if no database write has succeeded for longer
+REHASHED_MAX: Final = 1_000  # key texts between two polls; others are rehashed at their next use
 
 
 class _Opened(NamedTuple):
-    """A key, and the digest of its text that opened it."""
+    """A key, and the digest by which it was found."""
 
     key: Key
     secret: bytes
@@ -60,7 +60,7 @@ class Accounts:
     """Keys, sessions, limits and usage of one node; entering it starts its two tasks.
 
     `on_disabled` is called with the id of a key that may no longer be used, `on_changed` with any
-    other key that was changed and the fingerprints of the texts that still open it.
+    other changed key and the fingerprints of its texts that are still valid.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Accounts:
         await self._keys.close()
         await self._sessions.close()
         self.lost_bytes = await self.meter.close(self.settings.final_flush_timeout_s)
-        with suppress(OnebookError):  # of no use any more, or done at the next use
+        with suppress(OnebookError):  # no longer needed, or repeated at the next use
             await self._touch()
             await self._rehash()
 
@@ -131,8 +131,8 @@ class Accounts:
         results than sequential ones.
 
         Raises:
-            InvalidApiKey: It is no key of ours.
-            ApiKeyDisabled: It is suspended or expired.
+            InvalidApiKey: The key is unknown.
+            ApiKeyDisabled: The key is suspended or expired.
             RateLimitExceeded: The address failed too often.
         """
         return (await self._opened(text, now_ms, address)).key
@@ -164,9 +164,9 @@ class Accounts:
         """Create a session for a key; beyond the key's limit the oldest one ends.
 
         Raises:
-            MissingApiKey: There is no key.
-            InvalidApiKey: It is no key of ours.
-            ApiKeyDisabled: It is suspended or expired.
+            MissingApiKey: No key was sent.
+            InvalidApiKey: The key is unknown.
+            ApiKeyDisabled: The key is suspended or expired.
             RateLimitExceeded: Too many attempts.
         """
         if text is None or not text.strip():
@@ -179,8 +179,8 @@ class Accounts:
         """Look up the session named by an Authorization header.
 
         Raises:
-            MissingAuthorization: There is no header.
-            InvalidSession: It names no session.
+            MissingAuthorization: The header is missing.
+            InvalidSession: The token is unknown.
             SessionExpired: The session is over: after 24 hours, or because its key was suspended
                 or replaced.
             ApiKeyDisabled: The session's key is suspended or expired.
@@ -189,7 +189,7 @@ class Accounts:
         key = await self._keys.by_id(row.key_id, now_ms)
         require_enabled(key, now_ms)
         if is_over(row, now_ms):
-            raise SessionExpired("The session is over; authenticate again.")
+            raise SessionExpired("The session has ended; authenticate again.")
         self._used_at_ms[key.key_id] = now_ms
         return RestSession(key, row.session_id, "", row.created_at_ms, row.expires_at_ms)
 
@@ -197,14 +197,14 @@ class Accounts:
         """Report the usage of a key; the request counts against no rate limit.
 
         Raises:
-            ApiKeyNotFound: It is no key of ours.
+            ApiKeyNotFound: The key is unknown.
             AccountSuspended: The key, or its account, is suspended.
-            RateLimitExceeded: The address asked for too many unknown keys.
+            RateLimitExceeded: The address sent too many unknown keys.
         """
         opened = await self._find(key_text, now_ms)
         if opened is None:
             self._attempts.unknown_key(address, now_ms / SECOND_MS)
-            raise ApiKeyNotFound("There is no such API key.")
+            raise ApiKeyNotFound("Unknown API key.")
         if status_at(opened.key, now_ms) is KeyStatus.SUSPENDED:
             raise AccountSuspended("The account is suspended; ask the operator.")
         return await self.report(opened.key, now_ms)
@@ -212,14 +212,14 @@ class Accounts:
     async def report(self, key: Key, now_ms: int) -> UsageReport:
         """Report the usage of a key on this node and all others."""
         stored = await stored_usage(self._store, key, now_ms)
-        # What this node has not flushed yet is in the meter, what others delivered in the store.
+        # The meter has this node's unflushed bytes, the store those delivered by other nodes.
         used_bytes = max(stored, self.meter.used(key.key_id, now_ms))
         return usage_report(
             key, used_bytes, allowance_bytes=self.settings.allowance_bytes, now_ms=now_ms
         )
 
     def resets_at_ms(self, key: Key, now_ms: int) -> int:
-        """When a key's allowance is renewed, Unix ms."""
+        """Return when a key's allowance is renewed, Unix ms."""
         return period_at(key.created_at_ms, now_ms).end_ms
 
     def limits_changed(self) -> None:
@@ -309,7 +309,7 @@ class Accounts:
         return opened
 
     async def _find(self, text: str, now_ms: int) -> _Opened | None:
-        """The key that a text opens now, whatever its status."""
+        """Return the key of a text that is valid now, whatever the key's status."""
         if not well_formed(text):
             return None
         for secret in self._peppers.digests(text):
@@ -319,5 +319,5 @@ class Accounts:
         return None
 
     def fingerprint(self, text: str) -> bytes:
-        """Fingerprint of a key's text; it cannot be used to authenticate."""
+        """Return the fingerprint of a key's text, which cannot be used to authenticate."""
         return self._peppers.digest(text)

@@ -40,7 +40,7 @@ class NewKey(NamedTuple):
 
 
 class Admin:
-    """The operator's side of accounts and keys."""
+    """Operator commands for accounts and keys."""
 
     def __init__(self, store: Store, peppers: Peppers) -> None:
         self._store = store
@@ -72,7 +72,7 @@ class Admin:
         """Find a user.
 
         Raises:
-            NotFound: There is none of this name.
+            NotFound: The name is unknown.
         """
         account = await self._store.accounts.account(id_or_username)
         if account is None:
@@ -85,7 +85,7 @@ class Admin:
         """Suspend or resume a user, and thereby all keys of the user.
 
         Raises:
-            InvalidRequest: The account's status has no such move.
+            InvalidRequest: The account's status does not allow this change.
         """
         account = await self.account(id_or_username)
         status = following(ACCOUNT_MOVES, account.status, action, f"User {account.username}")
@@ -106,11 +106,11 @@ class Admin:
         """Issue a key to a user.
 
         Raises:
-            InvalidRequest: It would be expired already.
+            InvalidRequest: The expiry date is in the past.
         """
         account = await self.account(id_or_username)
         if expires_at_ms is not None and expires_at_ms <= change.now_ms:
-            raise InvalidRequest("The date of expiry is in the past.")
+            raise InvalidRequest("The expiry date is in the past.")
         text = new_key()
         row = KeyRow(
             key_id=f"key_{secrets.token_hex(6)}",
@@ -133,10 +133,10 @@ class Admin:
         return NewKey(row, text)
 
     async def key(self, id_or_text: str, now_ms: int) -> KeyRow:
-        """Find a key by its id or its text; its status is the one it has now.
+        """Find a key by its id or text, with its current status.
 
         Raises:
-            NotFound: There is no such key.
+            NotFound: The key is unknown.
         """
         row = await self._found(id_or_text)
         if row is None:
@@ -147,12 +147,12 @@ class Admin:
         if not id_or_text.startswith(PREFIX):
             return await self._store.accounts.key(id_or_text)
         if not well_formed(id_or_text):
-            raise InvalidRequest("This is not a whole key: its checksum does not match.")
+            raise InvalidRequest("The key is incomplete or mistyped: its checksum does not match.")
         secrets = await self._store.accounts.secrets(self._peppers.digests(id_or_text))
         return next((each.key for each in secrets.values()), None)
 
     async def keys(self, id_or_username: str | None, now_ms: int) -> list[KeyRow]:
-        """The keys of a user, or all."""
+        """List the keys of a user, or all keys."""
         account_id = None
         if id_or_username is not None:
             account_id = (await self.account(id_or_username)).account_id
@@ -163,7 +163,7 @@ class Admin:
         """Suspend, resume or expire a key.
 
         Raises:
-            InvalidRequest: The key's status has no such move.
+            InvalidRequest: The key's status does not allow this change.
         """
         row = await self.key(id_or_text, change.now_ms)
         status = following(KEY_MOVES, row.status, action, f"Key {row.key_id}")
@@ -185,18 +185,18 @@ class Admin:
         Args:
             id_or_text: The key.
             change: The operator, the time and the reason.
-            tier: The new tier; None keeps the one it has.
-            allowance_bytes: Its own allowance; None keeps the one it has.
-            own_allowance: Whether it may have its own; without, that of the settings counts again.
+            tier: The new tier; None keeps the current one.
+            allowance_bytes: The key's own allowance; None keeps the current one.
+            own_allowance: Whether it has its own allowance; otherwise that of the settings applies.
 
         Raises:
             InvalidRequest: The key is expired, or the allowance not a positive number of bytes.
         """
         if allowance_bytes is not None and not 0 < allowance_bytes <= ALLOWANCE_MAX_BYTES:
-            raise InvalidRequest(f"An allowance is 1 to {ALLOWANCE_MAX_BYTES:,} bytes.")
+            raise InvalidRequest(f"An allowance must be 1 to {ALLOWANCE_MAX_BYTES:,} bytes.")
         row = await self.key(id_or_text, change.now_ms)
         if row.status is KeyStatus.EXPIRED:
-            raise InvalidRequest("It is expired; create a new key.")
+            raise InvalidRequest("The key has expired; create a new one.")
         if allowance_bytes is None and own_allowance:
             allowance_bytes = row.allowance_bytes
         await self._store.accounts.change_key(row.key_id, tier or row.tier, allowance_bytes, change)
@@ -214,10 +214,10 @@ class Admin:
             InvalidRequest: The key is expired, or the overlap too long.
         """
         if not 0 <= overlap_ms <= OVERLAP_MAX_MS:
-            raise InvalidRequest(f"An overlap is 0 to {OVERLAP_MAX_MS // DAY_MS} days.")
+            raise InvalidRequest(f"An overlap must be 0 to {OVERLAP_MAX_MS // DAY_MS} days.")
         row = await self.key(id_or_text, change.now_ms)
         if row.status is KeyStatus.EXPIRED:
-            raise InvalidRequest("It is expired; create a new key.")
+            raise InvalidRequest("The key has expired; create a new one.")
         text = new_key()
         secret = (text[:SHOWN_LENGTH], self._peppers.digest(text))
         # Not `now`: a node with a slow clock would accept the old text for longer.
@@ -233,7 +233,7 @@ class Admin:
 
 
 def _shown(id_or_text: str) -> str:
-    """The name of a key for messages: at most its prefix."""
+    """Return the name of a key for messages: at most its prefix."""
     if id_or_text.startswith(PREFIX):
         return id_or_text[:SHOWN_LENGTH] + "..."
     return id_or_text

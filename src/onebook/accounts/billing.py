@@ -1,6 +1,6 @@
-"""Billing periods, and what each key used in each of its periods.
+"""Billing periods, and the usage of each key in each of its periods.
 
-Periods are calendar months in UTC, anchored on the day a key was created. A key of the 31st begins
+Periods are calendar months in UTC, anchored on the day a key was created. A key of the 31st starts
 its February on the 28th or 29th and its March on the 31st again: the anchor is clamped, never
 moved.
 """
@@ -27,7 +27,7 @@ class Period(NamedTuple):
 
 
 def period_at(created_at_ms: int, now_ms: int) -> Period:
-    """The period of a key created at one time that holds another."""
+    """Return the period, of a key created at one time, that contains another time."""
     day = _utc(created_at_ms).day
     now = _utc(now_ms)
     month = now.year * 12 + now.month - 1
@@ -37,12 +37,12 @@ def period_at(created_at_ms: int, now_ms: int) -> Period:
 
 
 def period_after(created_at_ms: int, period: Period) -> Period:
-    """The period that follows another of the same key."""
+    """Return the period after another one of the same key."""
     return period_at(created_at_ms, period.end_ms)
 
 
 def _boundary(month: int, day: int) -> int:
-    """Midnight of a day in a month counted from year 0, clamped at the month's end."""
+    """Return midnight of a day in a month counted from year 0, clamped to the month's end."""
     year, index = divmod(month, 12)
     last = monthrange(year, index + 1)[1]
     return int(datetime(year, index + 1, min(day, last), tzinfo=UTC).timestamp()) * 1_000
@@ -75,18 +75,18 @@ def billing_lines(
     *,
     allowance_bytes: int,
 ) -> list[BillingLine]:
-    """The lines of all billing periods that begin within a span of time.
+    """Return the lines of all billing periods that start within a time range.
 
-    A period belongs to the span in which it begins, so that reports over one month after another
-    hold each period once. A key without usage has a line too. Tier, status and allowance are those
-    of now: what they were before is in the audit trail. What was counted is always in a line, also
-    in a period before that in which the key was made: a clock may have been wrong then.
+    A period belongs to the range in which it starts, so that reports over consecutive months
+    contain each period once. A key without usage also has a line. Tier, status and allowance are
+    the current ones; earlier values are in the audit trail. All counted bytes are in a line, even
+    in a period before the key was created, because a clock may have been wrong then.
 
     Args:
-        keys: All of them, with the status that each has now.
-        used_bytes: What was counted.
-        periods: The span.
-        allowance_bytes: That of keys without one of their own.
+        keys: All keys, with their current status.
+        used_bytes: The counted bytes.
+        periods: The time range.
+        allowance_bytes: The allowance of keys without their own.
     """
     counted: defaultdict[str, set[int]] = defaultdict(set)
     for cell in used_bytes:
@@ -106,7 +106,7 @@ def current_lines(
     *,
     allowance_bytes: int,
 ) -> list[BillingLine]:
-    """The line of each key's billing period that holds a time."""
+    """Return the line of each key's billing period that contains a time."""
     return [
         _line(row, period_at(row.created_at_ms, now_ms), used_bytes, allowance_bytes)
         for row in sorted(keys, key=_order)
@@ -138,7 +138,7 @@ def _line(
 
 
 def _beginning_in(span: Period, created_at_ms: int) -> Iterator[int]:
-    """When the periods of a key begin that begin within a span."""
+    """Return the starts of a key's periods within a time range."""
     period = period_at(created_at_ms, max(span.start_ms, created_at_ms))
     while period.start_ms < span.end_ms:
         if period.start_ms >= span.start_ms:

@@ -27,12 +27,12 @@ N = TypeVar("N")
 V = TypeVar("V")
 
 # Each is a variable of a statement, of which SQLite takes 999 wherever it runs. 500 names were no
-# faster, and held the loop for 10 ms at a time instead of 3.
+# faster, and blocked the event loop for 10 ms at a time instead of 3.
 NAMES_MAX: Final = 100
 
 
 class CoalescedReads(Generic[N, V]):
-    """Reads by name, one at a time and each of at most `NAMES_MAX`; `close` ends them."""
+    """Batches reads by name: one query at a time, each of at most `NAMES_MAX` names."""
 
     def __init__(
         self, read_all: Callable[[Collection[N]], Coroutine[Any, Any, Mapping[N, V]]]
@@ -43,7 +43,7 @@ class CoalescedReads(Generic[N, V]):
         self._gathering: list[N] = []
 
     async def read(self, name: N) -> V | None:
-        """Read, or join the read under way; a cancelled waiter does not stop it."""
+        """Read, or join the running read, which a cancelled waiter does not stop."""
         task = self._tasks.get(name) or self._join(name)
         return (await asyncio.shield(task)).get(name)
 
@@ -54,7 +54,7 @@ class CoalescedReads(Generic[N, V]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # A task that was cancelled before it began has removed nothing.
+        # A task that was cancelled before it started has not removed its names.
         for name in [name for name, task in self._tasks.items() if task in tasks]:
             del self._tasks[name]
 
@@ -93,14 +93,14 @@ READS_MAX: Final = 10  # of one value for one caller; the watch reports changes 
 
 
 class ReadStart(NamedTuple):
-    """When a read began: the generation of its cache, and Unix ms."""
+    """The start of a read: the generation of its cache, and Unix ms."""
 
     generation: int
     at_ms: int
 
 
 class _Read(NamedTuple, Generic[V]):
-    """The value read for one name (None where there is none), and when the read began."""
+    """The value read for one name (None if it does not exist), and when the read began."""
 
     value: V | None
     start: ReadStart
@@ -112,21 +112,21 @@ class _Kept(NamedTuple, Generic[V]):
 
 
 def fresh_since(at_ms: int, now_ms: int) -> bool:
-    """Whether a value read at one time is still fresh at another.
+    """Return whether a value read at one time is still fresh at another.
 
-    Absolute times, because a waiter asks with the time of its question, which may be before the
+    The times are absolute, because a waiter passes the time of its request, which may precede the
     read.
     """
     return abs(now_ms - at_ms) < CACHE_TTL_MS
 
 
 class ReadCache(Generic[N, V]):
-    """A bounded cache over reads by name; the value kept longest goes first.
+    """A bounded cache over reads by name; the oldest value is evicted first.
 
     Args:
-        read_all: Reads several names at once; what does not exist is left out.
-        fresh: Whether a value that was read at one time still counts at another, both Unix ms.
-        kept_max: Values kept at most.
+        read_all: Reads several names at once; unknown names are omitted.
+        fresh: Returns whether a value read at one time is still valid at another, both Unix ms.
+        kept_max: Maximum number of values.
         clock: Wall time.
     """
 
@@ -150,23 +150,23 @@ class ReadCache(Generic[N, V]):
         return len(self._kept)
 
     async def get(self, name: N, now_ms: int) -> V | None:
-        """Return a value, from memory while it is fresh; None if there is none of this name.
+        """Return a value, from memory while it is fresh; None if the name does not exist.
 
         Raises:
-            ServiceUnavailable: Something was changed during each of `READS_MAX` reads.
+            ServiceUnavailable: A change occurred during each of `READS_MAX` reads.
         """
         for _ in range(READS_MAX):
             kept = self._kept.get(name)
             if kept is not None and self._fresh(kept.read_at_ms, now_ms):
                 return kept.value
             read = await self._reads.read(name)
-            assert read is not None, "a read answers every name that it was asked for"
+            assert read is not None, "a read returns every requested name"
             if self.current(read.start):
                 return read.value
         raise ServiceUnavailable("Keys change faster than they can be read; try again shortly.")
 
     def values(self) -> Iterable[V]:
-        """What is kept."""
+        """The cached values."""
         return (kept.value for kept in self._kept.values())
 
     def start(self) -> ReadStart:
@@ -174,11 +174,11 @@ class ReadCache(Generic[N, V]):
         return ReadStart(self._generation, self._clock.wall_ms())
 
     def current(self, start: ReadStart) -> bool:
-        """Whether nothing was changed since a read began."""
+        """Return whether nothing has changed since a read began."""
         return start.generation == self._generation
 
     def keep(self, values: Mapping[N, V], start: ReadStart) -> None:
-        """Keep what was read, unless something was changed since the read began."""
+        """Cache values that were read, unless something has changed since the read began."""
         if not self.current(start):
             return
         for name, value in values.items():
@@ -203,7 +203,7 @@ class ReadCache(Generic[N, V]):
             self._kept.pop(name, None)
 
     async def close(self) -> None:
-        """Cancel reads under way."""
+        """Cancel running reads."""
         await self._reads.close()
 
     async def _read(self, names: Collection[N]) -> Mapping[N, _Read[V]]:
@@ -235,10 +235,10 @@ class KeyCache:
     """The keys of a node.
 
     Args:
-        store: Where keys are read.
+        store: The store of the keys.
         clock: Wall time.
         on_read: Awaited with the keys of each read, before they are used.
-        kept_max: Keys, and texts of keys, kept at most.
+        kept_max: Maximum number of keys, and of key texts.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class KeyCache:
             self._await_expiry(key, now_ms)
 
     def polled(self, now_ms: int) -> None:
-        """Note that the store answered the watch, and that every change was taken over."""
+        """Record that the store answered the watch and that all changes were applied."""
         if now_ms < self._polled_at_ms:  # the wall clock was set back
             for key in self._keys.values():
                 self._await_expiry(key, now_ms)
@@ -300,7 +300,7 @@ class KeyCache:
         return due
 
     async def close(self) -> None:
-        """Cancel reads under way."""
+        """Cancel running reads."""
         await self._secrets.close()
         await self._keys.close()
 

@@ -1,9 +1,9 @@
-"""API keys: their text, their digest, and the states they go through.
+"""API keys: text, digest and status transitions.
 
-A key is `ob_live_`, 43 base62 characters that hold 256 random bits, and 6 of checksum, so that a
-typing error is refused without asking the database. Format after GitHub's
-(https://github.blog/2021-04-05-behind-githubs-new-authentication-token-formats/). Nothing here
-keeps a key: what is stored is `digest`.
+A key is `ob_live_`, 43 base62 characters for 256 random bits, and a checksum of 6, so that a
+typing error is refused without a database query. Format after GitHub's
+(https://github.blog/2021-04-05-behind-githubs-new-authentication-token-formats/). Keys are not
+stored, only their `digest`.
 """
 
 import hmac
@@ -41,12 +41,12 @@ ACCOUNT_MOVES: Final = {
 
 
 class Key(Struct, frozen=True):
-    """An API key as the rest of the service sees it: its account and its permissions.
+    """An API key with its account and permissions, without its text.
 
-    `account_id` is the `user_id` of the interface; `status` counts the account's in; `prefix` is
-    the first 12 characters, which is all a reply ever shows; `suspensions` grows each time that the
-    key could no longer be used, so that one which was suspended and resumed is distinguished from
-    one which was not. `allowance_bytes` is its own monthly allowance; None is that of the settings.
+    `account_id` is the `user_id` of the interface; `status` includes the account's; `prefix` is
+    the first 12 characters, the only part shown in replies; `suspensions` rises each time the key
+    becomes unusable, so that a key that was suspended and resumed is distinguished from one that
+    was not. `allowance_bytes` is its own monthly allowance; None uses that of the settings.
     """
 
     key_id: str
@@ -61,7 +61,7 @@ class Key(Struct, frozen=True):
     allowance_bytes: int | None = None
 
     def allowance_of(self, default_bytes: int) -> int:
-        """What the key may have delivered in a period; `default_bytes` without one of its own."""
+        """Return the key's allowance per period: its own, or `default_bytes`."""
         return default_bytes if self.allowance_bytes is None else self.allowance_bytes
 
 
@@ -82,19 +82,19 @@ def new_key() -> str:
 
 
 def checksum(body: str) -> str:
-    """The checksum of a key without its last 6 characters."""
+    """Return the checksum of a key without its last 6 characters."""
     return base62(zlib.crc32(body.encode()), CHECKSUM_LENGTH)
 
 
 def well_formed(text: str) -> bool:
-    """Whether a text could be a key: right shape, right checksum."""
+    """Return whether a text could be a key: valid format and checksum."""
     if _SHAPE.fullmatch(text) is None:
         return False
     return text[-CHECKSUM_LENGTH:] == checksum(text[:-CHECKSUM_LENGTH])
 
 
 def digest(pepper: bytes, text: str) -> bytes:
-    """What is stored in place of a key or a token.
+    """Return the digest that is stored in place of a key or token.
 
     HMAC-SHA-256 instead of a slow hash: 256 random bits cannot be guessed, and a slow hash would
     let any client exhaust the CPU by reconnecting.
@@ -103,7 +103,7 @@ def digest(pepper: bytes, text: str) -> bytes:
 
 
 def key_of(row: KeyRow) -> Key:
-    """The key behind a row; a suspended account suspends the use of its keys."""
+    """Convert a row to a key; a suspended account suspends its keys."""
     status = row.status
     if row.account_status is not KeyStatus.ACTIVE and status is KeyStatus.ACTIVE:
         status = KeyStatus.SUSPENDED
@@ -122,17 +122,17 @@ def key_of(row: KeyRow) -> Key:
 
 
 def status_at(key: Key | KeyRow, now_ms: int) -> KeyStatus:
-    """A key's status at a time: past its date it is expired, whatever its row has."""
+    """Return a key's status at a time: expired after its date, whatever its row states."""
     if key.expires_at_ms is not None and now_ms >= key.expires_at_ms:
         return KeyStatus.EXPIRED
     return key.status
 
 
 def require_enabled(key: Key, now_ms: int) -> None:
-    """Refuse a key that may not be used now.
+    """Raise if a key may not be used now.
 
     Raises:
-        ApiKeyDisabled: It is suspended or expired.
+        ApiKeyDisabled: The key is suspended or expired.
     """
     status = status_at(key, now_ms)
     if status is not KeyStatus.ACTIVE:
@@ -142,10 +142,10 @@ def require_enabled(key: Key, now_ms: int) -> None:
 def following(
     moves: dict[tuple[KeyStatus, str], KeyStatus], status: KeyStatus, action: str, subject: str
 ) -> KeyStatus:
-    """The status of `subject` that follows an operator's action.
+    """Return the status of `subject` after an operator's action.
 
     Raises:
-        InvalidRequest: The table has no such move.
+        InvalidRequest: The table does not allow the transition.
     """
     try:
         return moves[status, action]

@@ -1,7 +1,7 @@
 """Rate limits of keys and client addresses (token buckets), and their response headers.
 
 A bucket holds one minute's worth of requests and refills evenly. Header fields follow
-draft-ietf-httpapi-ratelimit-headers-10 and, beside them, the older X-RateLimit-* form. Times are
+draft-ietf-httpapi-ratelimit-headers-10 and also the older X-RateLimit-* form. Times are
 arguments, in seconds of any clock.
 """
 
@@ -24,10 +24,10 @@ WINDOW_S: Final = MINUTE_NS // SECOND_NS
 
 FAILED_ATTEMPTS: Final = "failed attempts"
 
-# Buckets that are kept at once, of each kind; the one unused longest goes, which only forgives.
+# Buckets kept per kind; evicting the least recently used one only forgives usage.
 BUCKETS_MAX: Final = 50_000
 ADDRESS_LENGTH_MAX: Final = 64
-IPV6_PREFIX_BITS: Final = 64  # one customer's network: addresses within it are free to anyone
+IPV6_PREFIX_BITS: Final = 64  # one customer's network, with freely chosen addresses
 
 
 class Decision(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Decision(Struct, frozen=True):
     def headers(self) -> dict[str, str]:
         """The header fields of the response.
 
-        A refusal's reset time and Retry-After are the same, as the draft asks: one token's wait.
+        A refusal's reset time equals Retry-After, as the draft requires: the wait for one token.
         """
         wait_s = self.wait_whole_s
         reset_s = math.ceil(self.reset_s) if self.allowed else wait_s
@@ -70,7 +70,7 @@ class Decision(Struct, frozen=True):
     def require(self, what: str) -> None:
         """Raise if the bucket refused the request.
 
-        Raises: RateLimitExceeded: It does; `what` names the thing that is limited.
+        Raises: RateLimitExceeded: It was refused; `what` names the limited action.
         """
         if not self.allowed:
             raise RateLimitExceeded(
@@ -106,7 +106,7 @@ class Buckets:
     def _bucket(self, name: str, now_s: float, per_minute: int) -> TokenBucket:
         full_at_ns = self._full_at_ns.get(name, 0)
         if full_at_ns > round(now_s * SECOND_NS) + MINUTE_NS:
-            # Only possible when the clock was set back: forget earlier use.
+            # Only possible if the clock was set back: forget earlier usage.
             full_at_ns = self._full_at_ns[name] = 0
         return TokenBucket.of_minute(per_minute, full_at_ns=full_at_ns)
 
@@ -129,7 +129,7 @@ def _decision(bucket: TokenBucket, now_s: float, *, allowed: bool, policy: str) 
 
 
 class RateLimiter:
-    """Request rates of keys, and of the addresses of requests without a key."""
+    """Rate limits of keys, and of addresses for requests without a key."""
 
     def __init__(self, tiers: TierSettings | None = None) -> None:
         self._tiers = tiers or TierSettings()  # read at each request: a reload changes them
@@ -162,7 +162,7 @@ class AddressLimit:
         )
 
     def peek(self, address: str, now_s: float) -> Decision:
-        """Whether one more event would be allowed."""
+        """Return whether one more event would be allowed."""
         return self._buckets.peek(
             network(address), now_s, policy=self._policy, per_minute=self.per_minute
         )
@@ -177,10 +177,10 @@ class AttemptLimits:
         self._authentications = RateLimiter(settings.tiers)
 
     def require_verdict(self, address: str, now_s: float) -> None:
-        """Refuse further attempts of an address with too many failures.
+        """Raise if an address has had too many failures.
 
         Raises:
-            RateLimitExceeded: It did.
+            RateLimitExceeded: The address has had too many failures.
         """
         self.failures.peek(address, now_s).require(FAILED_ATTEMPTS)
 
@@ -188,7 +188,7 @@ class AttemptLimits:
         """Count a failed attempt.
 
         Raises:
-            RateLimitExceeded: It was one too many.
+            RateLimitExceeded: The limit is exceeded.
         """
         self.failures.take(address, now_s).require(FAILED_ATTEMPTS)
 
@@ -196,7 +196,7 @@ class AttemptLimits:
         """Count a usage report for an unknown key.
 
         Raises:
-            RateLimitExceeded: It was one too many.
+            RateLimitExceeded: The limit is exceeded.
         """
         self.unknown_keys.take(address, now_s).require("unknown API keys")
 
@@ -204,7 +204,7 @@ class AttemptLimits:
         """Count an authentication with a key.
 
         Raises:
-            RateLimitExceeded: It was one too many for its tier.
+            RateLimitExceeded: The limit of its tier is exceeded.
         """
         decision = self._authentications.take(key.key_id, key.tier, now_s)
         decision.require("authentications with this key")
@@ -212,7 +212,7 @@ class AttemptLimits:
 
 @lru_cache(maxsize=4_096)
 def network(address: str) -> str:
-    """What shares one bucket: an IPv4 address, an IPv6 /64 network, or another text."""
+    """Return the key of a bucket: an IPv4 address, an IPv6 /64 network, or other text."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

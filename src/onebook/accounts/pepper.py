@@ -28,7 +28,7 @@ from onebook.files import read_bounded
 from onebook.store import AuditedChange, PepperRow, Store
 
 PEPPER_BYTES: Final = 32
-PEPPERS_MAX: Final = 16  # lines of the file; each is one more look-up for an unknown key
+PEPPERS_MAX: Final = 16  # lines of the file; each costs a further look-up of unknown keys
 MODE: Final = 0o600
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Peppers:
 
     Args:
         known: The peppers, oldest first.
-        path: Their file; it is read again when the database uses a pepper that is not known.
+        path: Their file; it is read again when the database uses an unknown pepper.
     """
 
     def __init__(self, *known: bytes, path: Path | None = None) -> None:
@@ -72,11 +72,11 @@ class Peppers:
         return self._known[self.current_id]
 
     def digest(self, text: str) -> bytes:
-        """The digest of a key or token under the current pepper."""
+        """Return the digest of a key or token under the current pepper."""
         return digest(self.current, text)
 
     def digests(self, text: str) -> list[bytes]:
-        """The digests of a key or token under every pepper in use, the current one first."""
+        """Return the digests of a key or token under all peppers in use, current one first."""
         return [digest(self._known[each], text) for each in reversed(self._in_use)]
 
     def adopt(self, rows: Sequence[PepperRow]) -> None:
@@ -96,7 +96,7 @@ class Peppers:
                 ", ".join(missing),
             )
         self._missing = missing
-        if found:  # otherwise keep the former ones
+        if found:  # otherwise keep the previous ones
             self._in_use = found
 
     def _read_again(self, path: Path) -> None:
@@ -104,13 +104,13 @@ class Peppers:
             known = _read(path)
         except (OSError, ConfigError) as error:
             if not self._missing:
-                log.error("The pepper file %s cannot be read again: %s", path, error)
+                log.error("Cannot reload the pepper file %s: %s", path, error)
             return
         self._known |= {pepper_id(each): each for each in known}
 
 
 def pepper_id(pepper: bytes) -> str:
-    """The id of a pepper; it does not reveal the pepper."""
+    """Return the id of a pepper, which does not reveal the pepper."""
     return hmac.digest(pepper, b"onebook: which pepper", "sha256")[:8].hex()
 
 
@@ -118,7 +118,7 @@ def load_pepper(path: Path) -> Peppers:
     """Read the pepper file; create it with a first pepper if it does not exist.
 
     Raises:
-        ConfigError: The file is readable by others, holds no pepper, or cannot be read.
+        ConfigError: The file is readable by others, contains no pepper, or cannot be read.
     """
     try:
         _create(path)
@@ -168,7 +168,7 @@ def prepare_pepper(path: Path, rows: Sequence[PepperRow]) -> str:
     known = _read(path)
     if len(known) >= PEPPERS_MAX:
         raise ConfigError(
-            f"The pepper file {path} holds {len(known)} peppers, the most there may be: retire the "
+            f"The pepper file {path} holds {len(known)} peppers, the maximum: retire the "
             "old ones first (onebook keys rotate-pepper --retire)."
         )
     made = secrets.token_bytes(PEPPER_BYTES)
@@ -217,7 +217,7 @@ def changing(path: Path) -> Iterator[None]:
     """Lock the pepper file during a change, so that no process overwrites the change of another.
 
     Raises:
-        ConfigError: Another process changes it, or it cannot be used.
+        ConfigError: Another process is changing the file, or it cannot be used.
     """
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -241,7 +241,7 @@ def _create(path: Path) -> None:
         try:
             os.link(draft, path)
         except FileExistsError:
-            return  # another node was first
+            return  # another node created it first
 
 
 def _write(path: Path, peppers: Sequence[bytes]) -> None:

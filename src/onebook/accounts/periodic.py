@@ -11,7 +11,7 @@ log = logging.getLogger("onebook.accounts")
 
 
 async def every(interval_s: float, action: Callable[[], Awaitable[None]], *, what: str) -> None:
-    """Start `action` every `interval_s`, or when the one before ends, until cancelled."""
+    """Run `action` every `interval_s`, or when the previous run ends, until cancelled."""
     broken = False
     due_s = time.monotonic()
     while True:
@@ -20,13 +20,13 @@ async def every(interval_s: float, action: Callable[[], Awaitable[None]], *, wha
         try:
             await action()
         except DatabaseUnavailable:
-            continue  # the store logs when an outage begins and ends, once for all users of it
+            continue  # the store itself logs the start and end of an outage
         except OnebookError as error:
             if not broken:
                 log.warning("%s: %s", what, error.message)
             broken = True
         except Exception:
-            # A defect in one round must not end the rounds: suspensions and bills depend on them.
+            # A bug in one round must not stop the rounds: suspensions and billing depend on them.
             if not broken:
                 log.exception("%s failed", what)
             broken = True

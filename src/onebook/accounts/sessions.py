@@ -1,6 +1,6 @@
 """REST sessions: created for a key, looked up by token, ended with the key.
 
-A token is `obs_` and 43 base62 characters that hold 256 random bits; only its digest is stored.
+A token is `obs_` and 43 base62 characters for 256 random bits; only its digest is stored.
 Bearer credentials follow RFC 6750 section 2.1, their scheme RFC 9110 section 11.1.
 """
 
@@ -23,8 +23,8 @@ from onebook.store import SessionRow, Store
 TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no secret)
 LIFETIME_MS: Final = DAY_MS
 SESSIONS_PER_KEY_MAX: Final = 100
-CACHED_MS: Final = 1_500  # so that a session that ended is over on every node within 2 s
-# Rows of expired sessions are kept so long: clients learn that the session expired.
+CACHED_MS: Final = 1_500  # so that an ended session is rejected by all nodes within 2 s
+# How long rows of expired sessions are kept, so that clients learn that the session expired.
 REMEMBERED_MS: Final = 7 * DAY_MS
 
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH}}}", re.ASCII)
@@ -35,7 +35,7 @@ _UNKNOWN = "The session token is not valid; authenticate again."
 
 
 class RestSession(Struct, frozen=True):
-    """A session of a key; `token` is set only where it has just been made."""
+    """A session of a key; `token` is set only in the session just created."""
 
     key: Key
     session_id: str
@@ -48,15 +48,15 @@ class RestSession(Struct, frozen=True):
 
 
 class Sessions:
-    """Sessions in the database, with a cache of those used lately.
+    """Sessions in the database, with a cache of recently used ones.
 
-    Cached for `CACHED_MS` whatever the watch reports: it does not report which sessions another
-    node ended because a key had too many.
+    They are cached only for `CACHED_MS`, because the watch does not report sessions that another
+    node ended when a key had too many.
 
     Args:
-        store: Where sessions live.
-        peppers: Under which tokens are digested.
-        per_key_max: Live sessions of one key; the oldest goes.
+        store: The store of the sessions.
+        peppers: The peppers for digests of tokens.
+        per_key_max: Maximum live sessions of one key; the oldest one ends.
         clock: Wall time.
     """
 
@@ -71,7 +71,7 @@ class Sessions:
         )
 
     async def create(self, key: Key, secret: bytes, now_ms: int) -> RestSession:
-        """Make a session for a key that the digest `secret` opened.
+        """Create a session for a key that was found by the digest `secret`.
 
         Raises:
             ApiKeyDisabled: The key was suspended or replaced since it was verified.
@@ -92,11 +92,11 @@ class Sessions:
         return RestSession(key, row.session_id, token, row.created_at_ms, row.expires_at_ms)
 
     async def find(self, authorization_header: str | None, now_ms: int) -> SessionRow:
-        """Find the session that an Authorization header names, over or not.
+        """Find the session of an Authorization header, even if it has ended.
 
         Raises:
-            MissingAuthorization: There is no header.
-            InvalidSession: It names no session.
+            MissingAuthorization: The header is missing.
+            InvalidSession: The token is unknown.
         """
         token = token_of(authorization_header)
         for digest in self._peppers.digests(token):
@@ -110,7 +110,7 @@ class Sessions:
         self._cache.drop(lambda session: session.key_id in key_ids)
 
     async def close(self) -> None:
-        """Cancel reads under way."""
+        """Cancel running reads."""
         await self._cache.close()
 
 
@@ -119,12 +119,12 @@ def _fresh(read_at_ms: int, now_ms: int) -> bool:
 
 
 def is_over(session: SessionRow, now_ms: int) -> bool:
-    """Whether a session has ended; one that was ended by force expired when it began."""
+    """Return whether a session has ended; one that was ended early expires at its start."""
     return session.expires_at_ms <= max(now_ms, session.created_at_ms)
 
 
 def new_token() -> str:
-    """Make a session token."""
+    """Create a session token."""
     return TOKEN_PREFIX + base62(secrets.randbits(SECRET_BITS), SECRET_LENGTH)
 
 
@@ -132,7 +132,7 @@ def token_of(header: str | None) -> str:
     """Read the token from an Authorization header.
 
     Raises:
-        MissingAuthorization: There is no header, or an empty one.
+        MissingAuthorization: The header is missing or empty.
         InvalidSession: Another scheme, or not a token.
     """
     if header is None or not header.strip():
@@ -144,5 +144,5 @@ def token_of(header: str | None) -> str:
 
 
 def invalid_session() -> InvalidSession:
-    """The same error for every token that is not a session."""
+    """Return the error for tokens without a session."""
     return InvalidSession(_UNKNOWN)

@@ -8,7 +8,7 @@ at midnight (UTC) as well, where periods end. The meter does not close sockets: 
 and `on_warning`.
 
 While the store is slow or unavailable, each round writes to the usage file instead, which the next
-start applies. Each node has a file of its own, `<name>.usage-<epoch>`, locked while the node lives.
+start applies. Each node has its own file, `<name>.usage-<epoch>`, locked while the node runs.
 The file is preallocated, so that it can be written when the disk is full, and has two slots that
 are written alternately, so that an interrupted write leaves the previous one intact. Batches keep
 the numbers under which the database would have taken them, so that none is counted twice.
@@ -49,8 +49,8 @@ WARNING_PERCENT: Final = 80
 GIB_DECIMALS: Final = 4  # smaller numbers are printed with an exponent; the bytes are exact
 
 
-# Standard dataclasses: pydantic makes the OpenAPI schema of GET /data-usage of them, and msgspec
-# writes them into WebSocket messages.
+# Standard dataclasses: pydantic makes the OpenAPI schema of GET /data-usage from them, and msgspec
+# encodes them in WebSocket messages.
 _DOCUMENTED: Final = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
 
@@ -120,7 +120,7 @@ class UsageMark(IntEnum):
 
 
 def mark_of(used_bytes: int, allowance_bytes: int) -> UsageMark:
-    """The mark of a number of bytes in an allowance."""
+    """Return the threshold that a number of bytes has passed in an allowance."""
     if used_bytes > allowance_bytes:
         return UsageMark.OVER
     if used_bytes * 100 >= allowance_bytes * WARNING_PERCENT:
@@ -129,9 +129,9 @@ def mark_of(used_bytes: int, allowance_bytes: int) -> UsageMark:
 
 
 def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int) -> UsageReport:
-    """Report what a key has used in the period that holds `now_ms`.
+    """Report the usage of a key in the period that contains `now_ms`.
 
-    `allowance_bytes` is that of keys without one of their own.
+    `allowance_bytes` applies to keys without their own allowance.
     """
     allowance_bytes = key.allowance_of(allowance_bytes)
     period = period_at(key.created_at_ms, now_ms)
@@ -165,7 +165,7 @@ def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int
 
 
 async def stored_usage(store: Store, key: Key, now_ms: int) -> int:
-    """The bytes of a key's current period that the store has, from every node."""
+    """Return the bytes of a key's current period in the store, from all nodes."""
     period = period_at(key.created_at_ms, now_ms)
     return await store.usage.total(UsageCell(key.key_id, period.start_ms))
 
@@ -186,7 +186,7 @@ log = logging.getLogger("onebook.accounts")
 
 
 class Batch(Struct, frozen=True, array_like=True):
-    """Bytes by key and period, under the number that makes them count once."""
+    """Bytes by key and period, with the batch number that prevents double counting."""
 
     seq: int
     deltas: dict[UsageCell, int]
@@ -201,7 +201,7 @@ class _Content(Struct, frozen=True, array_like=True):
 
 
 class UsageFile:
-    """The file of one node, from `create` to `release`.
+    """The usage file of one node, from `create` to `release`.
 
     The methods block on the disk; they may be called from any thread.
     """
@@ -216,7 +216,7 @@ class UsageFile:
 
     @classmethod
     def create(cls, folder: Path, name: str, epoch: str) -> Self:
-        """Make and lock the file of a node.
+        """Create and lock the file of a node.
 
         Raises:
             OSError: The folder cannot be written, or the disk is full.
@@ -238,10 +238,10 @@ class UsageFile:
             os.close(descriptor)  # another node's start removed it before it was locked
 
     def put(self, batches: Sequence[Batch]) -> None:
-        """Replace what the file holds.
+        """Replace the content of the file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         rows = [
             (batch.seq, [(*cell, count) for cell, count in batch.deltas.items()])
@@ -249,7 +249,7 @@ class UsageFile:
         ]
         payload = msgpack.encode(_Content(self.epoch, rows))
         if _HEADER.size + len(payload) > SLOT_BYTES:
-            raise OSError(f"usage of so many keys does not fit in {self.path}")
+            raise OSError(f"the usage of all keys does not fit in {self.path}")
         with self._turn:
             generation = self._generation + 1
             header = _HEADER.pack(FILE_MARK, generation, len(payload), zlib.crc32(payload))
@@ -259,7 +259,7 @@ class UsageFile:
             self.holds_usage = bool(batches)
 
     def release(self) -> None:
-        """Unlock the file for the next start to take in; remove it if it holds nothing."""
+        """Unlock the file for the next start to apply; remove it if it is empty."""
         if not self.holds_usage:
             self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
@@ -268,11 +268,11 @@ class UsageFile:
 async def apply_files(folder: Path, name: str, store: Store, now_ms: int) -> int:
     """Apply the files of ended nodes; return how many bytes were new.
 
-    A file that belongs to a living node is left alone. One with keys that are not in this database
+    The file of a running node is skipped. A file with keys that are not in this database
     is kept.
 
     Raises:
-        DatabaseUnavailable: The database did not take them; they stay.
+        DatabaseUnavailable: The database is unavailable; the files are kept.
     """
     total = 0
     for path in _left_behind(folder, name):
@@ -293,13 +293,13 @@ async def apply_files(folder: Path, name: str, store: Store, now_ms: int) -> int
 
 
 def usage_place(settings: StoreSettings, store: Store) -> tuple[Path, str]:
-    """The folder of usage files, and what their names begin with."""
+    """Return the folder of usage files, and the prefix of their names."""
     beside = settings.pepper_file if store.database.path is None else store.database.path
     return settings.usage_dir or beside.parent, store.database.name
 
 
 def unlocked(folder: Path, name: str) -> list[Path]:
-    """The usage files of nodes that are not running; `apply_files` applies them at a start."""
+    """List the usage files of nodes that are not running; `apply_files` applies them at a start."""
     found = []
     for path in _left_behind(folder, name):
         try:
@@ -348,7 +348,7 @@ async def _apply_file(path: Path, descriptor: int, store: Store, now_ms: int) ->
 
 
 def newest_content(descriptor: int) -> _Content | None:
-    """The newest slot that is whole; None where slots were written and none is."""
+    """Return the newest intact slot; None if slots were written but none is intact."""
     newest, found = 0, None
     written = False
     for slot in range(SLOTS):
@@ -369,7 +369,7 @@ def newest_content(descriptor: int) -> _Content | None:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether a path still leads to an open file."""
+    """Return whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -378,15 +378,15 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 FLUSH_INTERVAL_S: Final = 0.5
 CLOSE_PAUSE_S: Final = 0.2
-# A batch whose write takes longer goes into the usage file as well: a crash loses at most the flush
-# interval, this and the time of one write to that file.
+# A batch whose write takes longer goes into the usage file too: a crash loses at most the flush
+# interval, this time and the time of one write to that file.
 SLOW_WRITE_S: Final = 0.25
 MIDNIGHT_NEAR_MS: Final = SECOND_MS  # above the interval of flushes
-PROBE_S: Final = 2.0  # an idle meter writes this often to check that the store is writable
+PROBE_S: Final = 2.0  # interval at which an idle meter checks that the store is writable
 
 
 class _Count:
-    """Usage of one key in its current period, and the last mark that was reported.
+    """Usage of one key in its current period, and the last reported threshold.
 
     The previous period is kept: a clock that ran ahead may be set back into it.
     """
@@ -403,11 +403,11 @@ class _Count:
         self._begin(period)
 
     def holds(self, now_ms: int) -> bool:
-        """Whether a time is in the current period."""
+        """Return whether a time is in the current period."""
         return self.cell.period_start_ms <= now_ms < self.end_ms
 
     def turn(self, period: Period) -> None:
-        """Make another period the current one."""
+        """Switch to another period."""
         former = self._former
         self._former = (self.cell, self.end_ms, self.used_bytes, self.reported)
         if former is not None and former[0].period_start_ms == period.start_ms:
@@ -425,16 +425,16 @@ class _Count:
 class Meter:
     """Counts bytes per key and period.
 
-    `on_over` and `on_warning` are called from a flush, at most the interval of flushes after the
-    byte that crossed the mark, and never from `add`, which runs in the middle of a fan-out.
-    `collect` is called at the beginning of each flush, to `add` what connections were given since
+    `on_over` and `on_warning` are called from a flush, at most one flush interval after the
+    byte that crossed the threshold, and never from `add`, which runs during a fan-out.
+    `collect` is called at the start of each flush, to `add` the bytes passed to connections since
     the last.
 
     Args:
-        store: Where usage is written.
+        store: The store of the usage.
         clock: Wall time for periods, monotonic time for the age of the last flush.
-        allowance_bytes: What a key may use in a period.
-        file: Where usage is kept that the store does not take; None loses it at a crash.
+        allowance_bytes: The allowance of a key per period.
+        file: Keeps usage while the store is unavailable; None loses it at a crash.
     """
 
     def __init__(
@@ -478,14 +478,14 @@ class Meter:
             self.change(key)
 
     def change(self, key: Key) -> None:
-        """Apply a change of a key; ignored where the key is not open."""
+        """Apply a change of a key; ignored if the key is not open."""
         count = self._counts.get(key.key_id)
         if count is not None:
             count.key = key
             count.reported = min(count.reported, self._mark(count))
 
     def change_allowance(self, allowance_bytes: int) -> None:
-        """Set the allowance of keys without one of their own."""
+        """Set the allowance of keys without their own."""
         self.allowance_bytes = allowance_bytes
         for count in self._counts.values():
             count.reported = min(count.reported, self._mark(count))
@@ -500,22 +500,22 @@ class Meter:
             count.reported = self._mark(count)
 
     def add(self, key_id: str, count_bytes: int) -> None:
-        """Count bytes handed to an open key."""
+        """Count bytes passed to connections of an open key."""
         now_ms = self._clock.wall_ms() if self._as_of_ms is None else self._as_of_ms
         count = self._current(key_id, now_ms)
         count.used_bytes += count_bytes
         self._pending[count.cell] += count_bytes
 
     def used(self, key_id: str, now_ms: int) -> int:
-        """The bytes an open key has used in the period that holds `now_ms`."""
+        """Return the bytes used by an open key in the period that contains `now_ms`."""
         return self._current(key_id, now_ms).used_bytes
 
     def over(self, key_id: str) -> bool:
-        """Whether an open key has used more than its allowance."""
+        """Return whether an open key has used more than its allowance."""
         return self._mark(self._current(key_id, self._clock.wall_ms())) is UsageMark.OVER
 
     def report(self, key_id: str, now_ms: int) -> UsageReport:
-        """What an open key has used, as clients receive it."""
+        """Return the usage of an open key in the form for clients."""
         count = self._current(key_id, now_ms)
         return usage_report(
             count.key, count.used_bytes, allowance_bytes=self.allowance_bytes, now_ms=now_ms
@@ -526,7 +526,7 @@ class Meter:
         return sum(sum(batch.deltas.values()) for batch in self._unwritten())
 
     def flush_age_s(self) -> float:
-        """Seconds since the store last took what there was to write."""
+        """Seconds since the last successful write to the store, or since nothing was pending."""
         return self._clock.monotonic() - self._flushed_s
 
     def _current(self, key_id: str, now_ms: int) -> _Count:
@@ -536,10 +536,10 @@ class Meter:
         return count
 
     async def flush(self) -> None:
-        """Write what was counted since the last flush; report the keys that crossed a mark.
+        """Write the bytes counted since the last flush; report the keys that crossed a threshold.
 
         Raises:
-            ServiceUnavailable: The store does not answer. Nothing is lost: the next flush tries
+            ServiceUnavailable: The store does not answer. Nothing is lost: the next flush writes
                 the same batch under the same number.
         """
         self._collect()
@@ -553,10 +553,10 @@ class Meter:
                 await self._keep(all_of_it=self._clock.monotonic() - began_s >= SLOW_WRITE_S)
 
     def _collect(self, as_of_ms: int | None = None) -> None:
-        """Collect from the connections, and report the keys that crossed a mark.
+        """Collect from the connections, and report the keys that crossed a threshold.
 
-        Before any write: limits apply while the store is unavailable. With `as_of_ms` it counts as
-        collected then: the loop may be late.
+        Before any write, so that limits apply during a store outage. With `as_of_ms`, bytes
+        count as collected then, because the loop may be late.
         """
         self._as_of_ms = as_of_ms
         try:
@@ -573,7 +573,7 @@ class Meter:
         return Batch(self._seq, deltas)
 
     def _unwritten(self) -> list[Batch]:
-        """What a flush would write now, under the numbers that it would have."""
+        """Return the batches that a flush would write now, with their numbers."""
         batches = [self._unconfirmed] if self._unconfirmed else []
         if self._pending:
             batches.append(Batch(self._seq + 1, dict(self._pending)))
@@ -587,7 +587,7 @@ class Meter:
         totals = await self._store.usage.apply(number, batch.deltas, self._clock.wall_ms())
         self._unconfirmed = None
         self._flushed_s = self._clock.monotonic()
-        # The totals hold what other nodes delivered to the same keys.
+        # The totals include bytes delivered to the same keys by other nodes.
         for cell, total in (totals or {}).items():
             count = self._counts[cell.key_id]
             if count.cell == cell:
@@ -598,7 +598,7 @@ class Meter:
         for cell in cells:
             count = self._counts[cell.key_id]
             passed = [mark for mark in UsageMark if count.reported < mark <= self._mark(count)]
-            for mark in passed:  # usage that jumps over both is warned of before it ends
+            for mark in passed:  # usage that passes both thresholds at once is warned first
                 count.reported = mark
                 ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
                 if mark is UsageMark.OVER:
@@ -611,7 +611,7 @@ class Meter:
         await every(interval_s, self.round, what="Writing usage to the database")
 
     async def round(self) -> None:
-        """Flush; what cannot be written within `SLOW_WRITE_S` goes into the file.
+        """Flush; write to the file what the store does not accept within `SLOW_WRITE_S`.
 
         Raises:
             ServiceUnavailable: The store does not answer.
@@ -632,7 +632,7 @@ class Meter:
         writing.result()
 
     def _await_midnight(self) -> None:
-        """Collect at the midnight that comes before the next round, for the day that ends."""
+        """Collect at a midnight before the next round, for the day that ends."""
         now_ms = self._clock.wall_ms()
         left_ms = DAY_MS - now_ms % DAY_MS
         if left_ms <= MIDNIGHT_NEAR_MS:
@@ -652,7 +652,7 @@ class Meter:
             self._flushed_s = self._clock.monotonic()
 
     async def _keep(self, *, all_of_it: bool = True) -> bool:
-        """Write unconfirmed usage to the file, or clear it; whether that succeeded."""
+        """Write unconfirmed usage to the file, or clear it; return whether that succeeded."""
         if self._file is None:
             return False
         try:
@@ -671,10 +671,10 @@ class Meter:
         return True
 
     async def close(self, timeout_s: float = AccountsSettings().final_flush_timeout_s) -> int:
-        """Flush until `timeout_s`; what cannot be written goes into the file.
+        """Flush until `timeout_s`; write the rest to the file.
 
         Returns:
-            How many bytes of usage are lost because neither could be written.
+            The bytes of usage that were lost, because neither could be written.
         """
         self._forget_midnight()
         try:
@@ -695,7 +695,7 @@ class Meter:
         if kept:
             if left_bytes and self._file is not None:
                 log.error(
-                    "%d bytes of usage could not be written; the next start takes them from %s.",
+                    "%d bytes of usage could not be written; the next start reads them from %s.",
                     left_bytes,
                     self._file.path,
                 )
@@ -712,5 +712,5 @@ class Meter:
 
 
 def new_epoch() -> str:
-    """A random name for this run of the node."""
+    """Return a random name for this run of the node."""
     return secrets.token_hex(16)

@@ -1,6 +1,6 @@
 """The REST API: routes, bodies, errors and their OpenAPI and AsyncAPI documents.
 
-It does not access exchanges, books or the database directly; `services.py` defines what it uses of
+It does not access exchanges, books or the database directly; `services.py` defines its interface to
 them.
 """
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from onebook import __version__
 from onebook.api import sessions, status, transactions
 from onebook.api.documents import describe
-from onebook.api.edge import Edge
+from onebook.api.edge import Edge, ErrorAnswers
 from onebook.api.problems import error_fields, from_status, problem
 from onebook.api.services import Services
 from onebook.errors import OnebookError, OriginNotAllowed
@@ -55,6 +55,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(OnebookError, _ours)
     app.add_exception_handler(HTTPException, _frameworks)
     app.add_exception_handler(RequestValidationError, _frameworks)
+    app.add_middleware(ErrorAnswers, services=services)
     if services.settings.cors_origins:
         _allow_origins(app, services.settings.cors_origins)
     app.add_middleware(Edge, services=services)
@@ -74,7 +75,7 @@ class Cors(CORSMiddleware):
         answer = super().preflight_response(request_headers)
         if answer.status_code < HTTPStatus.BAD_REQUEST:
             return answer
-        # Starlette names what it refuses: "Disallowed CORS origin, method".
+        # Starlette lists the refused parts: "Disallowed CORS origin, method".
         refused = bytes(answer.body).decode().partition("CORS ")[2] or "origin"
         kept = {name: value for name, value in answer.headers.items() if name not in BODY_HEADERS}
         error = OriginNotAllowed(f"Cross-origin request refused: {refused}.")
@@ -88,7 +89,7 @@ def _allow_origins(app: FastAPI, origins: tuple[str, ...]) -> None:
         allow_origins=origins,
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type"],
-        expose_headers=RATE_HEADERS,
+        expose_headers=(*RATE_HEADERS, *transactions.FILE_HEADERS),
     )
 
 

@@ -91,6 +91,8 @@ class ExchangeEntry(AnswerBody):
     requires_passphrase: bool
     testnet_available: bool
     documentation_url: str
+    demo_available: bool = False
+    """True where the exchange has demo accounts; otherwise absent."""
 
 
 class CredentialFacts(AnswerBody):
@@ -169,7 +171,7 @@ _WORDS = {
 
 
 def errors(*kinds: type[OnebookError], model: type[BaseModel] = Problem) -> Responses:
-    """The error responses of a route by status, with their codes, for its OpenAPI entry."""
+    """Return the error responses of a route by status, with their codes, for OpenAPI."""
     responses: Responses = {}
     for kind in kinds:
         new = {"model": model, "description": _WORDS[kind.status], CODES: []}

@@ -91,7 +91,7 @@ def describe(app: FastAPI, services: Services) -> None:
 
 
 def asyncapi_of(services: Services, url: str) -> dict[str, Any]:
-    """The AsyncAPI document of a node with a public address."""
+    """Return the AsyncAPI document of a node with a public address."""
     return asyncapi_document(
         services.websocket,
         version=__version__,
@@ -197,7 +197,7 @@ def asyncapi_document(
 
 
 def advice(code: int) -> str:
-    """The recommended reaction to a close code, by its first two digits."""
+    """Return the recommended reaction to a close code, by its first two digits."""
     return _ADVICE.get(code // 100, "Fix the client, then reconnect.")
 
 
@@ -213,7 +213,7 @@ def _by_id(messages: Sequence[MessageDescription]) -> dict[str, MessageDescripti
 
 
 def _is_action(message: MessageDescription) -> bool:
-    """Whether it is a client message with `action` instead of `type`."""
+    """Return whether it is a client message with `action` instead of `type`."""
     return message.body.__struct_config__.tag_field == ACTION_FIELD
 
 

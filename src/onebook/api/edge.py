@@ -1,9 +1,10 @@
 """Middleware around every request, and the request dependencies of routes.
 
-The middleware applies size limit and security headers, counts and logs, and answers unhandled
-exceptions. It logs the route's template, never the path, because the path of endpoint 3 contains a
-key. The dependencies authenticate, then apply the rate limit, then parse the body, so that a
-refused request is not parsed.
+`Edge` adds security headers, counts and logs. It logs the route's template, never the path, because
+the path of endpoint 3 contains a key. `ErrorAnswers` applies the size limit and answers unhandled
+exceptions; CORS is between the two, so that pages of other origins can read every error. The
+dependencies authenticate, then apply the rate limit, then parse the body, so that a refused request
+is not parsed.
 """
 
 import logging
@@ -31,9 +32,9 @@ UNMATCHED: Final = "unmatched"
 BODY_BYTES_MAX: Final = 65_536  # of a request
 CLIENT_GONE: Final = 499  # nginx's number for a client that left before its answer
 
-# Polled every few seconds by machines: worth counting, not worth a log line.
+# Polled every few seconds by machines: counted but not logged.
 QUIET_ROUTES: Final = frozenset({"/livez", "/readyz", METRICS_PATH, "/api/v1/health"})
-# Paths that end in a slash themselves.
+# Paths that end in a slash
 WITH_SLASH: Final = frozenset({"/", "/api/v1/", "/api/v1/data-usage/"})
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -77,14 +78,14 @@ class RequestRecord:
 
 
 class Edge:
-    """ASGI middleware around the whole API."""
+    """ASGI middleware around the whole API: headers, log and metrics."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, also if a route raises."""
+        """Answer one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         # HEAD is GET without its body (RFC 9110 section 9.3.2): one route answers both. A copy,
@@ -93,53 +94,9 @@ class Edge:
         inner = _without_slash(inner)
         inner[EXCHANGE] = exchange = RequestRecord(self._services.clock.monotonic(), inner)
         try:
-            await self._answer(exchange, receive, self._sender(exchange, scope["method"], send))
+            await self._app(inner, receive, self._sender(exchange, scope["method"], send))
         finally:
             self._record(exchange, scope["method"])
-
-    async def _answer(self, exchange: RequestRecord, receive: Receive, sender: Send) -> None:
-        scope = exchange.scope
-        try:
-            if not self._answered_here(scope):
-                raise from_status(404)
-            if _framed_twice(scope):
-                raise InvalidRequest("Send Content-Length or Transfer-Encoding, not both.")
-            if _declared_bytes(scope) > BODY_BYTES_MAX:
-                raise self._too_large()
-            await self._app(scope, self._receiver(exchange, receive), sender)
-        except ClientDisconnect:
-            exchange.status = exchange.status or CLIENT_GONE
-        except (RequestTooLarge, InvalidRequest, NotFound) as error:
-            await self._problem(error, scope, receive, sender)
-        except Exception:
-            log.exception("Unhandled exception in %s", template(scope))
-            if exchange.status:
-                raise  # the response has begun: the connection can only be aborted
-            await self._problem(from_status(500), scope, receive, sender)
-
-    def _answered_here(self, scope: Scope) -> bool:
-        """Whether this port serves a path, because `/metrics` may have its own port."""
-        port = self._services.metrics_port
-        return port is None or (scope["server"][1] == port) == (scope["path"] == METRICS_PATH)
-
-    async def _problem(self, error: Any, scope: Scope, receive: Receive, send: Send) -> None:
-        answer: Response = problem(
-            error, now_ms=self._services.clock.wall_ms(), fields=error_fields(scope)
-        )
-        await answer(scope, receive, send)
-
-    def _too_large(self) -> RequestTooLarge:
-        return RequestTooLarge(f"The request body may hold at most {BODY_BYTES_MAX:,} bytes.")
-
-    def _receiver(self, exchange: RequestRecord, receive: Receive) -> Receive:
-        async def counting() -> Message:
-            message = await receive()
-            exchange.received_bytes += len(message.get("body", b""))
-            if exchange.received_bytes > BODY_BYTES_MAX:
-                raise self._too_large()
-            return message
-
-        return counting
 
     def _sender(self, exchange: RequestRecord, method: str, send: Send) -> Send:
         async def adding(message: Message) -> None:
@@ -159,7 +116,7 @@ class Edge:
         if exchange.scope["scheme"] == "https":
             headers.setdefault("Strict-Transport-Security", HSTS)
         if _framed_twice(exchange.scope):
-            headers["Connection"] = "close"  # where the request ends is unknown (RFC 9112, 6.1)
+            headers["Connection"] = "close"  # the end of the request is unknown (RFC 9112, 6.1)
         if exchange.decision is not None:
             headers.update(exchange.decision.headers())
 
@@ -185,13 +142,68 @@ class Edge:
         access.log(level, "%s %s %d", method, route, exchange.status, extra=fields)
 
 
+class ErrorAnswers:
+    """ASGI middleware that rejects invalid requests and answers exceptions of routes."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, even if a route raises."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        exchange: RequestRecord = scope[EXCHANGE]
+        try:
+            if not self._answered_here(scope):
+                raise from_status(404)
+            if _framed_twice(scope):
+                raise InvalidRequest("Send Content-Length or Transfer-Encoding, not both.")
+            if _declared_bytes(scope) > BODY_BYTES_MAX:
+                raise self._too_large()
+            await self._app(scope, self._receiver(exchange, receive), send)
+        except ClientDisconnect:
+            exchange.status = exchange.status or CLIENT_GONE
+        except (RequestTooLarge, InvalidRequest, NotFound) as error:
+            await self._problem(error, scope, receive, send)
+        except Exception:
+            log.exception("Unhandled exception in %s", template(scope))
+            if exchange.status:
+                raise  # the response has begun: the connection can only be aborted
+            await self._problem(from_status(500), scope, receive, send)
+
+    def _answered_here(self, scope: Scope) -> bool:
+        """Return whether this port serves a path, because `/metrics` may have its own port."""
+        port = self._services.metrics_port
+        return port is None or (scope["server"][1] == port) == (scope["path"] == METRICS_PATH)
+
+    async def _problem(self, error: Any, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: Response = problem(
+            error, now_ms=self._services.clock.wall_ms(), fields=error_fields(scope)
+        )
+        await answer(scope, receive, send)
+
+    def _too_large(self) -> RequestTooLarge:
+        return RequestTooLarge(f"The request body may hold at most {BODY_BYTES_MAX:,} bytes.")
+
+    def _receiver(self, exchange: RequestRecord, receive: Receive) -> Receive:
+        async def counting() -> Message:
+            message = await receive()
+            exchange.received_bytes += len(message.get("body", b""))
+            if exchange.received_bytes > BODY_BYTES_MAX:
+                raise self._too_large()
+            return message
+
+        return counting
+
+
 def _client(scope: Scope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 def template(scope: Scope) -> str:
-    """The path template of the route that answered."""
+    """Return the path template of the route that answered."""
     path: str = getattr(scope.get("route"), "path", UNMATCHED)
     return path.replace(":path}", "}")
 
@@ -233,7 +245,7 @@ def address(request: Request) -> str:
 async def caller(request: Request, parts: Parts, documented: Documented) -> RestSession:
     """Authenticate a Bearer request and count it against the rate limit of its key."""
     given = request.headers.getlist("authorization")
-    # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
+    # Several headers form one comma-separated list (RFC 9110 section 5.3), which is not a token.
     found = await parts.accounts.session(", ".join(given) if given else None, parts.clock.wall_ms())
     key = found.key
     identify(request, key.key_id)
@@ -268,8 +280,8 @@ async def read_body(request: Request, model: type[Body]) -> Body:
     """Parse the JSON body into a model, with strict types.
 
     Raises:
-        InvalidRequest: It is not; the message names the field.
-        RequestTooLarge: It is over the limit.
+        InvalidRequest: The body is invalid; the message names the field.
+        RequestTooLarge: The body exceeds the limit.
     """
     try:
         return model.model_validate_json(await request.body(), strict=True)

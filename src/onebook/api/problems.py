@@ -43,7 +43,7 @@ _FOREIGN: dict[int, tuple[type[OnebookError], str]] = {
 
 
 NAME_SHOWN_MAX = 64
-# What each kind of pydantic error requires, by its prefix.
+# The type required by each kind of pydantic error, by its prefix.
 _MUST_BE = (
     ("milliseconds", "a whole number of Unix milliseconds"),
     ("string", "text"),

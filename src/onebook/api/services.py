@@ -21,7 +21,7 @@ class HealthFacts(Struct, frozen=True):
 
     Args:
         ready: Everything needed to serve is available (the store answers, feeds are running). A
-            node that drains still serves its open connections.
+            draining node still serves its open connections.
         draining: The node is shutting down and drains its clients.
         active_exchanges: Number of exchanges reported as active by `get_exchanges`.
         problems: One sentence per problem; empty if healthy.
@@ -88,7 +88,7 @@ class Services:
         settings: The settings of the API.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
         metrics_port: The separate port of `/metrics`; None: the public port.
-        metrics_token: The token required for `/metrics`; "": none is set.
+        metrics_token: The token required for `/metrics`; "" if none is set.
         exposition: The text of `/metrics`.
         clock: Time of answers and limits.
     """

@@ -75,7 +75,7 @@ async def authenticate(request: Request, parts: Parts) -> Authenticated:
 
 
 async def _api_key(request: Request) -> str | None:
-    """The key in the body; any body without a key, even if not JSON, is a missing key."""
+    """Return the key in the body; a body without a key, even if not JSON, is a missing key."""
     try:
         body = AuthenticateRequest.model_validate_json(await request.body(), strict=True)
     except ValidationError:
@@ -85,8 +85,8 @@ async def _api_key(request: Request) -> str | None:
 
 _STATUS_401 = {
     "model": NoSession | Problem,
-    "description": "The token is invalid or expired (NoSession); there is none, or its key is "
-    "suspended (Problem, with `authenticated: false` too).",
+    "description": "The token is invalid or expired (NoSession), or it is absent or its key is "
+    "suspended (Problem, also with `authenticated: false`).",
     CODES: [MissingAuthorization.code, ApiKeyDisabled.code],
 }
 
@@ -122,7 +122,7 @@ async def session_status(
 
 
 @usage.get(
-    # `:path`, so that a key with a slash in it is an unknown key and not an unknown page.
+    # `:path`, so that a text with a slash is an unknown key and not an unknown page.
     "/api/v1/data-usage/{api_key:path}",
     summary="Data used in this period",
     responses=errors(

@@ -54,7 +54,7 @@ machines = APIRouter(include_in_schema=False)
 
 
 async def facts_of(parts: Services) -> tuple[HealthFacts, list[str]]:
-    """The state of the node and the exchanges whose transactions are available.
+    """Return the state of the node and the exchanges whose transactions are available.
 
     Missing credentials are the operator's choice and not a problem; credentials that an exchange
     refuses, and an unreachable exchange, are.
@@ -122,16 +122,16 @@ def _parameter(parts: Services) -> str:
 
 
 def websocket_url(base: str) -> str:
-    """The WebSocket URL of a service with an HTTP URL."""
+    """Return the WebSocket URL of a service with an HTTP URL."""
     return "ws" + base.rstrip("/").removeprefix("http") + WEBSOCKET_PATH
 
 
 def base_url(request: Request, parts: Services) -> str:
-    """Public URL of this service: as configured, else from the request's Host header."""
+    """Return the public URL of this service: as configured, or from the request's Host header."""
     if parts.settings.public_url:
         return parts.settings.public_url.rstrip("/")
     host = request.headers.get("host", "")
-    # The Host header comes from the client: repeated only where it is well-formed.
+    # The client's Host header is repeated only if it is well-formed.
     return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
 
 
@@ -166,7 +166,7 @@ async def metrics(request: Request, parts: Parts) -> Response:
     require_scraper(
         request,
         token=parts.metrics_token,
-        private=parts.metrics_port is not None,  # `edge.py` answers at that port alone
+        private=parts.metrics_port is not None,  # `edge.py` then answers only at that port
     )
     return Response(await parts.exposition.text(), media_type=TEXT_TYPE)
 
@@ -175,7 +175,7 @@ def require_scraper(request: Request, *, token: str, private: bool) -> None:
     """Allow metrics only with the token, or to direct requests from this machine.
 
     Args:
-        token: Value of `server.metrics_token`; "": none is set.
+        token: Value of `server.metrics_token`; "" if none is set.
         private: Whether it arrived at the separate port of metrics, where only a token is required.
 
     Raises:
@@ -195,7 +195,7 @@ def require_scraper(request: Request, *, token: str, private: bool) -> None:
 
 
 def _from_here(request: Request) -> bool:
-    """Whether the request is from this machine and not from a proxy, which would add a header."""
+    """Return whether a request is from this machine, not from a proxy, which adds a header."""
     if any(name in request.headers for name in PROXY_HEADERS):
         return False
     try:

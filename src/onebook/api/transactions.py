@@ -52,7 +52,7 @@ from onebook.errors import (
 )
 from onebook.model import SECOND_MS
 from onebook.transactions.adapter import Coverage, ErrorEntry
-from onebook.transactions.availability import Availability
+from onebook.transactions.availability import LOOKUP_INTERVAL_S, Availability
 from onebook.transactions.export import FORMS, NDJSON
 from onebook.transactions.metrics import UNREAD
 from onebook.transactions.record import Record
@@ -60,16 +60,17 @@ from onebook.transactions.request import ExchangeName, Flag, Query, Transactions
 from onebook.transactions.service import UNIFIED_TYPES
 
 JSON: Final = "application/json"
-# The answers: one JSON body, lines, and files.
+# Forms of answers: one JSON body, lines, and files
 MEDIA_TYPES: Final = {"json": JSON} | {name: form.media_type for name, form in FORMS.items()}
 FILES: Final = MEDIA_TYPES.keys() - {"json", "jsonl"}
 PIECE_BYTES: Final = 262_144
 VARY: Final = {"Vary": "Accept"}
+FILE_HEADERS: Final = ("Content-Disposition", "Onebook-Complete", "Onebook-Rows")
 OVER: Final = (
     "The key's monthly data allowance is exhausted; see /api/v1/data-usage for the reset date."
 )
 
-# Credentials that are set, whether or not the exchange accepts them.
+# Credentials that are configured, whether or not the exchange accepts them.
 HELD = frozenset((Availability.OPERATIONAL, Availability.REFUSED, Availability.UNREACHABLE))
 
 capabilities = APIRouter(
@@ -80,7 +81,7 @@ log = logging.getLogger("onebook.api")
 
 T = TypeVar("T")
 
-# Why either endpoint may fail.
+# Errors of both endpoints
 _ALWAYS: Final[tuple[type[OnebookError], ...]] = (
     InvalidRequest,
     InvalidExchange,
@@ -92,7 +93,9 @@ _ALWAYS: Final[tuple[type[OnebookError], ...]] = (
 )
 
 
-@capabilities.get("/api/v1/exchanges", summary="Exchanges with transactions")
+@capabilities.get(
+    "/api/v1/exchanges", summary="Exchanges with transactions", response_model_exclude_unset=True
+)
 async def exchanges(parts: Parts) -> list[ExchangeEntry]:
     """List the exchanges of the transaction interface. Order books are available for many more: see
     `get_exchanges` of the WebSocket interface.
@@ -100,14 +103,26 @@ async def exchanges(parts: Parts) -> list[ExchangeEntry]:
     return [ExchangeEntry(**exchange.body()) for exchange in parts.transactions.exchanges]
 
 
-@capabilities.get("/api/v1/exchanges/credentials", summary="Does the service hold credentials?")
+@capabilities.get(
+    "/api/v1/exchanges/credentials",
+    summary="Does the service hold credentials?",
+    responses=errors(ServiceUnavailable),
+)
 async def credentials(parts: Parts) -> CredentialAvailability:
-    """List the exchanges whose credentials are configured. No caller brings any.
+    """List the exchanges whose credentials are configured. Callers cannot send credentials.
 
-    `testnet_available` is false here although the list of exchanges says true: the specification
-    asks for both. It reads: a caller cannot bring testnet credentials.
+    The status is 503 until the credentials have been read from the database.
+
+    `testnet_available` is false here although the list of exchanges has true, as the specification
+    requires. Its meaning is that callers cannot send testnet credentials.
     """
     availability = await parts.transactions.availability.all()
+    if Availability.UNKNOWN in availability.values():
+        raise ServiceUnavailable(
+            "It is unknown which credentials are set: the database does not answer; try again "
+            "shortly.",
+            retry_after_s=LOOKUP_INTERVAL_S,
+        )
     held = [name for name, state in availability.items() if state in HELD]
     return CredentialAvailability(
         exchanges_with_internal_credentials=held,
@@ -142,14 +157,16 @@ class ValidateRequest(BaseModel):
     """An exchange of `/api/v1/exchanges`."""
     testnet: Flag = False
     """Check the testnet credentials."""
+    demo: Flag = False
+    """Check the credentials of the demo account."""
 
 
 class TransactionsBody(TransactionsRequest):
     """The request of endpoint 10 over REST."""
 
     format: str | None = Field(default=None, json_schema_extra={"enum": [*MEDIA_TYPES, None]})
-    """Form of the answer; none: as the Accept header says. A file has all records of the range;
-    without `transaction_types` those of every type that moves money, `ledger` included."""
+    """Form of the answer; default: that of the Accept header. A file has all records of the range;
+    without `transaction_types` those of all types that move money, including `ledger`."""
 
 
 def inlined(schema: Any, definitions: dict[str, Any]) -> Any:
@@ -238,7 +255,7 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
     found = await until_gone(
         request.receive,
         parts.transactions.validate(
-            asked.exchange, testnet=asked.testnet, key_id=session.key.key_id
+            asked.exchange, testnet=asked.testnet, demo=asked.demo, key_id=session.key.key_id
         ),
     )
     return JSONResponse(found.body())
@@ -264,8 +281,8 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
 async def transactions(request: Request, parts: Parts, session: Caller) -> Response:
     """Return transactions in one exact form, newest first, with their coverage.
 
-    With `Accept: application/x-ndjson` any number of them is streamed. `format`, or Accept, also
-    names files: CSV, Excel, Parquet, and those of tax tools.
+    With `Accept: application/x-ndjson`, any number of records is streamed. `format`, or Accept,
+    can also select a file: CSV, Excel, Parquet, and formats of tax tools.
     """
     asked = await read_body(request, TransactionsBody)
     await _refuse_over(parts, session)
@@ -303,13 +320,10 @@ async def _file(
         os.unlink(name)
         raise
     first, last = (iso_ms(at_ms)[:10] for at_ms in (query.from_ms, query.to_ms))
-    lacks = "" if made.complete else "-incomplete"  # also for who does not read headers
+    lacks = "" if made.complete else "-incomplete"  # for users who see no headers
     file = f"{query.request.exchange}-{form}-{first}-{last}{lacks}{ending}"
-    return path, {
-        "Content-Disposition": f'attachment; filename="{file}"',
-        "Onebook-Complete": "true" if made.complete else "false",
-        "Onebook-Rows": str(made.rows),
-    }
+    values = f'attachment; filename="{file}"', str(made.complete).lower(), str(made.rows)
+    return path, dict(zip(FILE_HEADERS, values, strict=True))
 
 
 async def _refuse_over(parts: Services, session: RestSession) -> None:
@@ -325,13 +339,13 @@ async def _refuse_over(parts: Services, session: RestSession) -> None:
 
 
 def _form_of(request: Request, asked: TransactionsBody) -> str:
-    """The form of an answer: `format`, or what the client prefers (RFC 9110 section 12.5.1).
+    """Return the form of an answer: `format`, or the client's preference (RFC 9110, 12.5.1).
 
-    At the same weight a type that is named counts more than one that a wildcard covers, and one
-    body more than lines or files. A client that accepts none of them gets the body.
+    At equal weight, an explicitly named type is preferred to a wildcard, and a JSON
+    body to lines or files. A client that accepts none of the forms gets the JSON body.
 
     Raises:
-        InvalidRequest: Unknown format, or a file with a field that only other forms have.
+        InvalidRequest: Unknown format, or a file requested with a field that files do not have.
     """
     form = asked.format
     if form is None:
@@ -344,14 +358,12 @@ def _form_of(request: Request, asked: TransactionsBody) -> str:
     if form in FILES:
         for name in ("cursor", "limit", "verify", "include_raw"):
             if getattr(asked, name):
-                raise InvalidRequest(
-                    f"Field {name} is for JSON and lines; a file has no place for it."
-                )
+                raise InvalidRequest(f"Field {name} is only for JSON and lines, not for files.")
     return form
 
 
 def _weight(accepted: str, media_type: str) -> tuple[float, int]:
-    """The weight of a media type in an Accept header, and how closely it is named."""
+    """Return the weight of a media type in an Accept header, and the precision of its match."""
     names = ["*/*", media_type.partition("/")[0] + "/*", media_type]
     best = (-1, 0.0)
     for part in accepted.split(","):

@@ -61,11 +61,11 @@ class Feeder:
 
     @property
     def url(self) -> str:
-        """Where its health and metrics are."""
+        """The address of its health and metrics endpoints."""
         return "http://{}:{}".format(*self.address)
 
     async def drain(self) -> None:
-        """Hand all books over to other feeds nodes."""
+        """Hand over all books to other feeds nodes."""
         await self.node.drain(self.settings.gateway.drain_s)
 
 
@@ -77,10 +77,10 @@ async def feeding(
     rest: Rest,
     books: Books,
 ) -> Feeding:
-    """Start what connects to exchanges, until the stack is left.
+    """Start the connections to exchanges, until the stack is closed.
 
     Raises:
-        ConfigError: An exchange that is not known.
+        ConfigError: An exchange is unknown.
     """
     wanted = settings.feeds
     known = exchanges_in_use(wanted, overrides)
@@ -97,7 +97,7 @@ async def feeding(
 
 
 def own_settings(settings: Settings, overrides: Mapping[str, ExchangeSettings] | None) -> Settings:
-    """The settings of one node: a copy, because a reload changes it in place."""
+    """Return the settings of one node: a copy, because a reload changes it in place."""
     update = {} if overrides is None else {"feeds": _simulated(settings, overrides)}
     return settings.model_copy(update=update).model_copy(deep=True)
 
@@ -105,15 +105,15 @@ def own_settings(settings: Settings, overrides: Mapping[str, ExchangeSettings] |
 def exchanges_in_use(
     settings: FeedSettings, overrides: Mapping[str, ExchangeSettings] | None
 ) -> dict[str, Exchange]:
-    """The exchanges that a node's own settings switch on, by name."""
+    """Return the exchanges enabled by a node's settings, by name."""
     pool = exchanges.EXCHANGES
-    if overrides is not None:  # no name means every exchange, but here those alone
+    if overrides is not None:  # an empty list would mean all exchanges
         pool = {name: each for name, each in pool.items() if name in overrides}
     return feeds.enabled(pool, settings)
 
 
 def _simulated(settings: Settings, overrides: Mapping[str, ExchangeSettings]) -> FeedSettings:
-    """The settings of feeds for the exchanges in `overrides` alone."""
+    """Return the feed settings, limited to the exchanges in `overrides`."""
     wanted = settings.feeds.ccxt.exchanges
     through = tuple(name for name in wanted if name in overrides)
     if absent := sorted(set(wanted) - set(through)):
@@ -131,11 +131,11 @@ def _simulated(settings: Settings, overrides: Mapping[str, ExchangeSettings]) ->
 async def running(
     settings: Settings, *, overrides: Mapping[str, ExchangeSettings] | None = None
 ) -> AsyncIterator[Feeder]:
-    """Run a feeds node for as long as the context lasts.
+    """Run a feeds node within the context.
 
     Args:
-        settings: The operator's.
-        overrides: Where exchanges are instead, as of `app.running`.
+        settings: The operator's settings.
+        overrides: Addresses of simulated or replayed exchanges, as in `app.running`.
 
     Raises:
         ConfigError: The node cannot start with these settings.
@@ -213,9 +213,9 @@ def _application(feeder: Feeder) -> FastAPI:
 
     @application.get("/readyz")
     async def readyz() -> JSONResponse:
-        """Ready while NATS reaches the node."""
+        """Report ready while NATS is reachable."""
         ready = feeder.node.presence.members.connected
-        problems = [] if ready else ["NATS does not reach this node."]
+        problems = [] if ready else ["NATS is unreachable."]
         return JSONResponse({"ready": ready, "problems": problems}, 200 if ready else 503)
 
     @application.get("/metrics")

@@ -192,7 +192,7 @@ async def running(
 def _listeners(
     stack: AsyncExitStack, server: ServerSettings, *, port_shared: bool
 ) -> tuple[socket.socket, socket.socket | None]:
-    """The public socket, and the socket of `/metrics` if it has its own port."""
+    """Open the public socket, and the socket of `/metrics` if it has its own port."""
     listening = http.sharing if port_shared else http.listening
     listener = stack.enter_context(listening(server.host, server.port))
     if server.metrics_port is None:
@@ -382,7 +382,7 @@ def health_of(node: Node, now_ms: int) -> api.HealthFacts:
     writable = node.accounts.writable()
     if not writable:
         age_s = node.accounts.meter.flush_age_s()
-        problems.append(f"The database has taken no usage for {age_s:.0f} s.")
+        problems.append(f"No usage has been written to the database for {age_s:.0f} s.")
     remote = node.supervisor if isinstance(node.supervisor, RemoteSupervisor) else None
     if remote is not None:
         problems += remote.problems()

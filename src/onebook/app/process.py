@@ -30,15 +30,15 @@ async def serve(
     """Run a node until SIGTERM or SIGINT, then drain its clients and stop.
 
     Args:
-        settings: The operator's.
-        overrides: As of `running`.
-        port_shared: As of `running`.
+        settings: The operator's settings.
+        overrides: See `running`.
+        port_shared: See `running`.
         on_started: Called when a node with clients listens.
         on_listening: Called when a node of any role listens.
         reread: Reads the settings again at SIGHUP; without it only the certificate is.
 
     Returns:
-        How many bytes of usage could not be written and are lost.
+        The bytes of usage that could not be written and are lost.
     """
     logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
     logs.capture()
@@ -76,14 +76,14 @@ async def serve(
 def _node(
     settings: Settings, overrides: Mapping[str, ExchangeSettings] | None, *, port_shared: bool
 ) -> AbstractAsyncContextManager[Node | feeder.Feeder]:
-    """A node of the role that the settings name."""
+    """Run a node of the role in the settings."""
     if settings.node.role == "feeds":
         return feeder.running(settings, overrides=overrides)
     return running(settings, overrides=overrides, port_shared=port_shared)
 
 
 async def _first(*waits: Awaitable[object]) -> None:
-    """Wait for whichever ends first; the others are cancelled."""
+    """Wait for the first to end, and cancel the others."""
     tasks = [asyncio.ensure_future(each) for each in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

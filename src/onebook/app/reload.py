@@ -1,4 +1,4 @@
-"""SIGHUP: which settings change while a node runs, and how they are applied.
+"""SIGHUP: applies the settings that can change while a node runs.
 
 Each node has its own copy of the settings, and its parts read a limit each time they apply it. So a
 reload writes new values into the sections in use; `LIVE` names the settings that take effect this
@@ -22,7 +22,7 @@ from onebook.ops import preflight
 
 log = logging.getLogger("onebook.app")
 
-# A name, or the beginning of names where it ends in a dot.
+# A name, or a prefix of names if it ends in a dot.
 LIVE: Final = (
     "accounts.allowance_bytes",
     "accounts.tiers.",
@@ -40,14 +40,14 @@ TLS_FILES: Final = ("server.tls_cert_file", "server.tls_key_file")
 
 
 class SettingsDiff(NamedTuple):
-    """The settings that differ: those that are in force now, and those that need a restart."""
+    """The changed settings: those now in effect, and those that need a restart."""
 
     applied: list[str]
     restart: list[str]
 
 
 def is_live(name: str) -> bool:
-    """Whether a setting takes effect at SIGHUP; the files of TLS do where TLS is in use."""
+    """Return whether a setting takes effect at SIGHUP; TLS files do if TLS is in use."""
     return any(_within(name, each) for each in LIVE) and not any(
         _within(name, each) for each in FIXED
     )
@@ -62,7 +62,7 @@ def apply(current: Settings, new: Settings) -> SettingsDiff:
         if getattr(section, field) == value:
             continue
         if is_live(name) or (both and name in TLS_FILES):
-            # Sections are frozen: this is the one place that changes them, between two events.
+            # Sections are frozen; only this function changes them, between two events.
             object.__setattr__(section, field, value)
             changes.applied.append(name)
         else:
@@ -95,7 +95,7 @@ def reload_node(
     reread: Callable[[], Settings] | None,
     overrides: Mapping[str, ExchangeSettings] | None,
 ) -> None:
-    """Apply what can change while the node runs, or nothing if there is an error."""
+    """Apply the settings that can change while the node runs, or none if there is an error."""
     settings = node.settings
     tls = node.tls if isinstance(node, Node) else None
     try:
@@ -139,7 +139,7 @@ def _use(
     before: Mapping[str, Exchange],
     wanted: Mapping[str, Exchange],
 ) -> None:
-    """Remove the exchanges that were switched off; add those that are new or changed."""
+    """Remove exchanges that were disabled; add those that are new or changed."""
     for name in [each for each in before if before[each] != wanted.get(each)]:
         listed.drop(name)
         supervisor.drop(name)

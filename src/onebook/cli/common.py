@@ -72,7 +72,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return how many columns, from the left, fit the terminal; all if there is none."""
+    """Return how many columns, from the left, fit the terminal; all if there is no terminal."""
     cells = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     count = len(widths)

@@ -22,8 +22,8 @@ from onebook.transactions.adapter import (
     Environment,
 )
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
-from onebook.transactions.exchange import ExchangeAdapter
-from onebook.transactions.registry import EXCHANGES, adapters_of
+from onebook.transactions.registry import EXCHANGES, adapter_of, adapters_of
+from onebook.transactions.request import environment_of
 from onebook.transactions.service import Transactions, Validation, validated
 
 EXIT_INVALID = 1
@@ -36,6 +36,7 @@ credentials_app = typer.Typer(
 
 Exchange = Annotated[str, typer.Argument(help="Exchange, such as bybit.")]
 Testnet = Annotated[bool, typer.Option("--testnet", help="Use the testnet credentials.")]
+Demo = Annotated[bool, typer.Option("--demo", help="Use the credentials of the demo account.")]
 
 
 class Safe(NamedTuple):
@@ -71,12 +72,16 @@ def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transaction
 def set_credentials(
     exchange: Exchange,
     testnet: Testnet = False,
+    demo: Demo = False,
     rsa_key_file: Annotated[
         Path | None,
         typer.Option(help="PEM file of a self-generated key; default: prompt for a secret."),
     ] = None,
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Store the credentials without verification.")
+    ] = False,
+    may_withdraw: Annotated[
+        bool, typer.Option("--may-withdraw", help="Accept a key that can withdraw funds.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Replace stored credentials without confirmation.")
@@ -86,23 +91,32 @@ def set_credentials(
     """Prompt for an API key, secret and other fields of the exchange; store them encrypted.
 
     The credentials are first verified with the exchange; if it rejects them, nothing is changed. A
-    read-only key with the permissions Wallet, Spot and Contract is sufficient. Scripts write the
-    fields to standard input, one per line.
+    read-only key is sufficient. Scripts write the fields to standard input, one per line; an empty
+    line leaves an optional field out.
 
     Example: onebook credentials set bybit --testnet
     """
     entry = _known(exchange)
     if rsa_key_file is not None and not any(field.from_file for field in entry.fields):
         raise InvalidRequest(f"{entry.display} does not use key files.")
+    environment = environment_of(testnet=testnet, demo=demo)
+    if entry.advice and sys.stdin.isatty():
+        typer.echo(entry.advice)
     fields = {field.name: _field(field, rsa_key_file) for field in entry.fields}
-
-    credentials = Credentials(**fields)
+    fields = {name: value for name, value in fields.items() if value}
 
     async def work() -> None:
+        credentials = Credentials(**fields)
         if not no_check:
-            _show_account(await _accepted(exchange, testnet, credentials, config))
+            info = await _accepted(exchange, environment, credentials, config)
+            _show_account(info)
+            if info.may_withdraw and not may_withdraw:
+                raise InvalidRequest(
+                    "The key can withdraw funds, which reading never needs: create a read-only "
+                    "key. Nothing was changed; --may-withdraw stores it nevertheless."
+                )
+            credentials = Credentials(**{**info.found, **fields})
         async with safe(config, create=True) as opened:
-            environment = _environment(testnet)
             asks = sys.stdin.isatty() and not yes
             if asks and await opened.vault.has(exchange, environment):
                 typer.confirm(f"Replace the {exchange} {environment} credentials?", abort=True)
@@ -112,20 +126,20 @@ def set_credentials(
             )
 
     run(work())
-    typer.echo(f"The {exchange} {_environment(testnet)} credentials are set.")
+    typer.echo(f"The {exchange} {environment} credentials are set.")
 
 
 async def _accepted(
-    exchange: str, testnet: bool, credentials: Credentials, file: Path | None
+    exchange: str, environment: Environment, credentials: Credentials, file: Path | None
 ) -> AccountInfo:
     """Verify credentials with the exchange before they are stored.
 
     Raises:
         InvalidRequest: It rejects them, or is unreachable.
     """
-    adapter = ExchangeAdapter(EXCHANGES[exchange], config.load(file).transactions)
+    adapter = adapter_of(EXCHANGES[exchange], config.load(file).transactions)
     try:
-        found = await validated(adapter, Environment(_environment(testnet)), credentials)
+        found = await validated(adapter, environment, credentials)
     except ExchangeFailed as error:
         raise InvalidRequest(f"{error.message} {UNCHECKED}") from None
     finally:
@@ -137,7 +151,9 @@ async def _accepted(
 
 @credentials_app.command("check")
 @reported
-def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = None) -> None:
+def check(
+    exchange: Exchange, testnet: Testnet = False, demo: Demo = False, config: ConfigFile = None
+) -> None:
     """Verify the credentials with the exchange and show the permissions of the key.
 
     Example: onebook credentials check bybit
@@ -147,7 +163,7 @@ def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = Non
         async with safe(config) as opened:
             service = exchange_service(opened)
             try:
-                return await service.validate(exchange, testnet=testnet)
+                return await service.validate(exchange, testnet=testnet, demo=demo)
             finally:
                 await service.close()
 
@@ -211,34 +227,48 @@ def rotate(config: ConfigFile = None) -> None:
 
 @credentials_app.command("remove")
 @reported
-def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = None) -> None:
+def remove(
+    exchange: Exchange, testnet: Testnet = False, demo: Demo = False, config: ConfigFile = None
+) -> None:
     """Delete the credentials of an exchange.
 
     Example: onebook credentials remove bybit --testnet
     """
 
+    environment = environment_of(testnet=testnet, demo=demo)
+
     async def work() -> bool:
         async with safe(config) as opened:
-            return await opened.vault.remove(exchange, _environment(testnet), change=change(""))
+            return await opened.vault.remove(exchange, environment, change=change(""))
 
     if not run(work()):
-        raise InvalidRequest(f"No {exchange} {_environment(testnet)} credentials are stored.")
-    typer.echo(f"The {exchange} {_environment(testnet)} credentials are deleted.")
+        raise InvalidRequest(f"No {exchange} {environment} credentials are stored.")
+    typer.echo(f"The {exchange} {environment} credentials are deleted.")
 
 
-def _asked(what: str) -> str:
+def _asked(field: CredentialField) -> str:
+    """The value of a field; "" for an optional one that is left out."""
     if sys.stdin.isatty():
-        text = str(typer.prompt(what, hide_input=True)).strip()
+        words = [field.label, *(f"({', '.join(field.choices)})" for _ in field.choices[:1])]
+        words += ["[optional]"] if field.optional else []
+        default = "" if field.optional else None
+        asked = typer.prompt(
+            " ".join(words), hide_input=field.secret, default=default, show_default=False
+        )
+        text = str(asked).strip()
     else:  # of a script, a line for each field; getpass would warn that it cannot hide it
         text = sys.stdin.readline().strip()
-    if not text or len(text) > SECRET_CHARS_MAX or not text.isprintable():
-        raise InvalidRequest(f"Invalid {what}.")
+    if not text and field.optional:
+        return ""
+    fits = text and len(text) <= SECRET_CHARS_MAX and text.isprintable()
+    if not fits or (field.choices and text not in field.choices):
+        raise InvalidRequest(f"Invalid {field.label}.")
     return text
 
 
 def _field(field: CredentialField, file: Path | None) -> str:
     if file is None or not field.from_file:
-        return _asked(field.label)
+        return _asked(field)
     try:
         return read_bounded(file, SECRET_CHARS_MAX).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -250,10 +280,6 @@ def _known(exchange: str) -> AdapterEntry:
     found = EXCHANGES.get(exchange)
     if found is None:
         raise InvalidRequest(
-            f"Exchange {exchange!r} is not supported; there is {', '.join(EXCHANGES)}."
+            f"Exchange {exchange!r} is not supported; supported: {', '.join(EXCHANGES)}."
         )
     return found.entry
-
-
-def _environment(testnet: bool) -> str:
-    return "testnet" if testnet else "mainnet"

@@ -69,7 +69,11 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
                 },
                 "transactions": {
                     "overrides": {
-                        name: {"mainnet_url": account.url, "testnet_url": account.url}
+                        name: {
+                            "mainnet_url": account.url,
+                            "testnet_url": account.url,
+                            "hosts": account.hosts,
+                        }
                         for name, account in accounts.items()
                     },
                     "master_key_file": str(folder / "master_key"),
@@ -82,16 +86,13 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
             name: config.ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
             for name, urls in simulated.urls.items()
         }
-        credentials = {
-            name: Credentials(account.key.api_key, account.key.secret)
-            for name, account in accounts.items()
-        }
+        credentials = {name: Credentials(**account.fields) for name, account in accounts.items()}
         introduce = partial(_introduce, credentials=credentials)
         await app.serve(settings, overrides=places, on_started=introduce)
 
 
 def _free_port(host: str, port: int) -> int:
-    """The first free port from `port` on; `port` itself if there is none near."""
+    """Return the first free port from `port` on; `port` itself if none is free nearby."""
     for candidate in range(port, min(port + PORTS_TRIED, 65_536)):
         with suppress(ConfigError), http.listening(host, candidate):
             return candidate
@@ -100,7 +101,7 @@ def _free_port(host: str, port: int) -> int:
 
 async def _introduce(node: app.Node, *, credentials: Mapping[str, Credentials]) -> None:
     """Create the key, store the simulated accounts' credentials, and print the first steps."""
-    await node.catalogue.first_read()  # what is pasted next must find its pairs
+    await node.catalogue.first_read()  # the printed commands need the pairs
     vault = Vault(node.store.credentials, master_keys(node.settings.transactions))
     now_ms = time.time_ns() // 1_000_000
     for exchange, each in credentials.items():

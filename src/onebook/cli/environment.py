@@ -21,7 +21,7 @@ COMMENTS: Final = ("#", ";")
 QUOTES: Final = ("'", '"')
 BLANKS: Final = " \t"
 ENDS: Final = "\n\r"  # of a line
-ESCAPED: Final = '"\\`$'  # what a backslash quotes between double quotes; before others it stays
+ESCAPED: Final = '"\\`$'  # characters that a backslash escapes in double quotes
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 

@@ -51,6 +51,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     exchange: str
     types: list[str]
     testnet: bool
+    demo: bool = False
     start_ms: int | None
     end_ms: int
     verify: bool
@@ -103,6 +104,7 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
         exchange=wanted.exchange,
         transaction_types=wanted.types,
         testnet=wanted.testnet,
+        demo=wanted.demo,
         start_time=wanted.start_ms,
         end_time=wanted.end_ms,
         verify=wanted.verify,
@@ -163,6 +165,7 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         "exchange": wanted.exchange,
         "transaction_types": wanted.types,
         "testnet": wanted.testnet,
+        "demo": wanted.demo,
         "start_time": wanted.start_ms or 0,
         "end_time": wanted.end_ms,
         "verify": wanted.verify,

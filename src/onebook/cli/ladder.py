@@ -50,7 +50,7 @@ def _names(level: BookLevel) -> str:
 
 
 def _largest(level: BookLevel, *, cells: int) -> str:
-    """As many names as fit, by amount, then the number of further exchanges."""
+    """Format as many names as fit, by amount, then the number of further exchanges."""
     parts = zip(level.amounts, level.exchanges, strict=True)
     names = [name for _, name in sorted(parts, key=lambda part: -part[0])]
     for shown in range(len(names), 0, -1):

@@ -182,7 +182,7 @@ def _age(view: BookView, exchange: str) -> str:
 
 
 def _fitted(head: str, parts: Sequence[str], width: int | None) -> str:
-    """As many parts as fit, then the number of further ones."""
+    """Format as many parts as fit, then the number of further ones."""
     for shown in range(len(parts), -1, -1):
         left = len(parts) - shown
         line = GAP.join((head, *parts[:shown], *([f"+{left}"] if left else [])))

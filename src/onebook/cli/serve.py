@@ -11,7 +11,7 @@ from onebook.cli.common import reported, run
 from onebook.cli.operator import ConfigFile
 from onebook.ops import preflight
 
-EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor beside it
+EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor to the usage file
 
 
 @reported

@@ -19,8 +19,8 @@ from onebook.errors import InvalidRequest
 from onebook.inflate import ACCEPTED, BodyReader, Uninflatable
 
 TIMEOUT_S: Final = 5.0
-ANSWER_BYTES_MAX: Final = 16 << 20  # of /metrics; that of a large node is about 1 MB
-PIPE_ROWS: Final = 10_000  # nothing is left out where there is no screen
+ANSWER_BYTES_MAX: Final = 16 << 20  # of /metrics; a large node sends about 1 MB
+PIPE_ROWS: Final = 10_000  # without a terminal, nothing is left out
 ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
 
 
@@ -63,7 +63,7 @@ def top_command(
         private = public
         if url is None and server.metrics_port is not None:
             private = _own_url(server.metrics_host, server.metrics_port, tls=False)
-    # The system's authorities, or those of SSL_CERT_FILE, as the clients have them.
+    # The system's authorities, or those of SSL_CERT_FILE, as in the clients.
     verify = False if insecure else ssl.create_default_context()
     with httpx.Client(timeout=TIMEOUT_S, verify=verify, trust_env=False) as http:
         node = _Node(http, public.rstrip("/"), private.rstrip("/"))

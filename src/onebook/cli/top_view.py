@@ -229,7 +229,7 @@ def _table(lines: list[ExchangeLine], *, narrow: bool) -> Table:
     for name in ("live", "sync", "stale", "off", frames, "age", "last", "reconn", invalid):
         table.add_column(name, justify="right", no_wrap=True)
     for each in lines:
-        idle = not each.up and not any(each.books.values())  # no client asks for its books
+        idle = not each.up and not any(each.books.values())  # no client subscribes to its books
         table.add_row(
             each.name,
             _state(each.up, idle),

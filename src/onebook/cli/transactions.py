@@ -80,6 +80,7 @@ def fetch(
         ),
     ] = "",
     testnet: Annotated[bool, typer.Option("--testnet", help="Use the testnet.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Use the demo account.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Reconcile the records with the balances.")
     ] = False,
@@ -100,7 +101,7 @@ def fetch(
     ] = "",
     config: ConfigFile = None,
 ) -> None:
-    """Export the history of an account to a file and report what it covers.
+    """Export the history of an account to a file and report its coverage.
 
     The file is created when it is complete. The exit status is 0 only if nothing is missing.
     Without --types the rows of every format add up to the change of each balance.
@@ -115,6 +116,7 @@ def fetch(
         exchange=exchange,
         types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
+        demo=demo,
         start_ms=start_ms,
         end_ms=end_ms,
         verify=verify,
@@ -135,7 +137,7 @@ def fetch(
 def _range_ms(
     since: str | None, until: str | None, year: int | None, zone: tzinfo
 ) -> tuple[int | None, int]:
-    """The first and last millisecond to fetch; the first is None for all that there is."""
+    """Return the first and last millisecond to fetch; the first is None for everything."""
     if year is None:
         now, since = now_ms(), since or SINCE
         start_ms = None if since == ALL else past_ms(since, now, zone)

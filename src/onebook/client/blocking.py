@@ -116,9 +116,13 @@ class Onebook:
         """Return the health of the service."""
         return self._thread.run(self._client.health())
 
-    def validate_credentials(self, exchange: str, *, testnet: bool = False) -> dict[str, Any]:
+    def validate_credentials(
+        self, exchange: str, *, testnet: bool = False, demo: bool = False
+    ) -> dict[str, Any]:
         """Verify the operator's credentials with the exchange."""
-        return self._thread.run(self._client.validate_credentials(exchange, testnet=testnet))
+        return self._thread.run(
+            self._client.validate_credentials(exchange, testnet=testnet, demo=demo)
+        )
 
     def transactions(
         self,

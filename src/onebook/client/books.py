@@ -86,7 +86,7 @@ class BookSession:
 
         Raises:
             Refused: The service refuses it; a subscription that was there stays as it was.
-            Unavailable: The connection ended for good.
+            Unavailable: The connection ended permanently.
         """
         (symbol,) = symbols_of(symbol)
         await self._opened().subscribe(symbol, view, fields_of(exchanges, options))
@@ -95,7 +95,7 @@ class BookSession:
         """End a subscription.
 
         Raises:
-            KeyError: There is none.
+            KeyError: The symbol has no book.
         """
         (symbol,) = symbols_of(symbol)
         await self._opened().unsubscribe(symbol, view)

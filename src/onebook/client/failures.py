@@ -43,7 +43,7 @@ PROXIES = {  # variables that websockets and httpx read, without their _PROXY
     "http": ("http", "all"),
     "https": ("https", "all"),
 }
-# What HTTP answers before the upgrade and may answer otherwise a moment later.
+# HTTP statuses before the upgrade that are temporary.
 TRANSIENT_STATUSES = frozenset((408, 425, 429, *range(500, 600)))
 
 

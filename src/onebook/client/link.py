@@ -31,7 +31,7 @@ from onebook.client.session import SILENCE_MAX_S, HeldView, ViewSession, key_of,
 from onebook.client.view import BookView
 from onebook.orderbook import BookProblem, near_exchanges
 
-STABLE_S = 10.0  # a connection that was live for so long ends a series of failures
+STABLE_S = 10.0  # a connection that was live for this long resets the backoff
 
 log = logging.getLogger("onebook.client")
 
@@ -85,7 +85,7 @@ class ServiceLink:
 
         Raises:
             Refused: The service refuses it; the one before stays.
-            Unavailable: The connection ended for good.
+            Unavailable: The connection ended permanently.
         """
         self.start()
         self.require_running()
@@ -118,7 +118,7 @@ class ServiceLink:
         """End a subscription.
 
         Raises:
-            KeyError: There is none.
+            KeyError: The view does not exist.
         """
         held = self.held.pop(key_of(symbol, view))
         for reader in self._readers:
@@ -141,7 +141,7 @@ class ServiceLink:
         """Wait until each view that can have levels has some, at most `timeout_s`.
 
         Raises:
-            Refused, Unavailable: The connection ended for good, or no view has levels in time.
+            Refused, Unavailable: The connection ended permanently, or no view has levels in time.
         """
         self.start()
         try:
@@ -177,7 +177,7 @@ class ServiceLink:
             self._running.add_done_callback(self._ended)
 
     def require_running(self) -> None:
-        """Raise what ended the connection for good, if it ended."""
+        """Raise the error that permanently ended the connection, if any."""
         if self._running is not None and self._running.done():
             self._running.result()
 

@@ -98,14 +98,16 @@ class AsyncOnebook:
         Args:
             symbol: The pair, such as BTC/USDT.
             exchanges: One name or several, or "all", of which "-name" leaves one out.
-            timeout_s: Entering fails if nothing is live after so long.
+            timeout_s: Entering fails if no book is live after this many seconds.
             attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
             silence_max_s: Seconds without an answer to a ping before the connection is closed.
             options: See `SubscribeOptions`. With `split`, `coverage` is requested too, so that
                 fills know where an exchange may have more.
         """
         if not isinstance(symbol, str):
-            raise TypeError(f"symbol is text such as BTC/USDT, not {symbol!r}; see order_books.")
+            raise TypeError(
+                f"symbol must be text such as BTC/USDT, not {symbol!r}; see order_books."
+            )
         link = self._link(attempts_max, silence_max_s)
         link.hold(subscriptions_of(symbol, exchanges, _covered(options)))
         return ServiceBook(link, timeout_s)
@@ -170,9 +172,11 @@ class AsyncOnebook:
         """Return the health of the service."""
         return dict(await self._rest.get("/health"))
 
-    async def validate_credentials(self, exchange: str, *, testnet: bool = False) -> dict[str, Any]:
+    async def validate_credentials(
+        self, exchange: str, *, testnet: bool = False, demo: bool = False
+    ) -> dict[str, Any]:
         """Verify the operator's credentials with the exchange."""
-        body = {"exchange": exchange, "testnet": testnet}
+        body = {"exchange": exchange, "testnet": testnet} | ({"demo": True} if demo else {})
         return dict(await self._rest.post("/transactions/validate-credentials", body))
 
     def transactions(
@@ -199,7 +203,7 @@ class AsyncOnebook:
             end: Newest time, inclusive; none: now.
             page_records: Records per request, up to 10,000.
             partial_allowed: Whether to end without an exception if records are missing.
-            options: testnet, include_raw, verify.
+            options: testnet, demo, include_raw, verify.
 
         Raises:
             Refused: The service refuses the request; `incomplete`, after the last record, where
@@ -256,5 +260,5 @@ class AsyncOnebook:
 
 
 def _covered(options: SubscribeOptions) -> SubscribeOptions:
-    """Add what fills need beside the amounts of each exchange."""
+    """Add the options that fills need: the amounts of each exchange."""
     return {"coverage": True, **options} if options.get("split") else options

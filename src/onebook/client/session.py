@@ -76,7 +76,7 @@ def key_of(symbol: str, view: str = "") -> str:
 
 
 class HeldView:
-    """A view that a client keeps: its options, and what the service answered.
+    """A view that a client keeps: its options, and the answers of the service.
 
     Args:
         symbol: The pair.
@@ -313,7 +313,7 @@ class ViewSession:
         rejected = message.get("rejected", ())
         view.rejected = {each["exchange"]: each["reason"] for each in rejected}
         self._spelled[key_of(view.symbol, view.view)] = held.key
-        if held.key in self._answer_by:  # its book comes within seconds
+        if held.key in self._answer_by:  # its book arrives within seconds
             self._answer_by[held.key] = self._now_s() + ANSWER_TIMEOUT_S
         unknown = [each for each in rejected if each["reason"] == UNKNOWN]
         if unknown and (held.awaited or not held.accepted):

@@ -191,7 +191,7 @@ def _level_of(*, split: bool) -> Callable[[Any], str | None]:
         if not (_TEXT.issuperset(map(type, names)) and _NUMBERS.issuperset(map(type, numbers))):
             return " is not a level"
         if amounts is not None and len(amounts) != len(names):
-            return " has not one amount for each exchange"
+            return " does not have one amount per exchange"
         return None
 
     return fault

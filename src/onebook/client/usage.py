@@ -1,4 +1,4 @@
-"""What a key has received of its monthly allowance."""
+"""Usage of a key's monthly allowance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -68,12 +68,12 @@ class BookView(OrderBookState):
 
     @property
     def best_bid(self) -> BookLevel | None:
-        """The highest bid; None if there is none."""
+        """The highest bid; None if there are no bids."""
         return self.bids[0] if self.bids else None
 
     @property
     def best_ask(self) -> BookLevel | None:
-        """The lowest ask; None if there is none."""
+        """The lowest ask; None if there are no asks."""
         return self.asks[0] if self.asks else None
 
     @property

@@ -27,8 +27,8 @@ def watch(
     old ones; what was yielded does not change afterwards. A view is also yielded when it stops
     being live and on each failed attempt to connect: then `view.live` is False and `view.problem`
     has the code, the reason and the time of the next attempt. The first failure of a series is
-    logged as a warning of `onebook.client`. A symbol that no exchange lists is such a view too,
-    unless all symbols are.
+    logged as a warning of `onebook.client`. A symbol that no exchange lists also yields such a
+    view; if no symbol is listed, `watch` raises.
 
     Args:
         url: The URL of the service, such as https://books.example or 127.0.0.1:8000, or of its

@@ -1,7 +1,7 @@
 """The hot path: exact order books, merging and encoding; canonical numbers, times and ids.
 
-Two implementations share one interface (`_core.pyi`) and produce the same bytes, as property tests
-check: the compiled `_core.pyx`, and `reference` in pure Python, which is the fallback without
+Two implementations have the same interface (`_core.pyi`) and produce the same bytes, as property
+tests check: the compiled `_core.pyx`, and `reference` in pure Python, which is the fallback without
 compiled extensions and the oracle of the tests. The choice is made once, at import.
 """
 

@@ -4,7 +4,7 @@
 cdef tuple ERRORS = (
     "",
     "Level text is not an array in plain JSON.",
-    "A row of the level text has not the form its exchange promised.",
+    "A row of the level text has an unexpected form.",
     "A price or amount is not a JSON number of at least zero.",
     "A price or amount has too many digits for its book.",
     "A price is zero.",

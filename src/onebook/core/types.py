@@ -1,10 +1,10 @@
-"""Shared by the compiled core and its reference: shapes, checksum layouts, limits, errors.
+"""Shared by the compiled core and its reference: level shapes, checksum layouts, limits, errors.
 
-A shape defines where price and amount are in the level text of an exchange, a layout what its book
-checksum is over. Both are data: a connector states its own once, at import, and passes them on by
-reference. JSON level text is in ASCII and without escapes. A number is a JSON number, bare or as a
-string; it is above zero for a price and at least zero for an amount, where zero in any spelling
-means "gone". Nothing here scans or counts.
+A shape defines where price and amount are in an exchange's level text; a layout defines the input
+of the exchange's checksum. Both are data: a connector creates its own once, at import, and passes
+them by reference. JSON level text is ASCII without escapes. A number is a JSON number, bare or as a
+string. Prices are above zero, amounts at least zero; an amount of zero, however spelled, removes
+the level. Nothing here parses or counts.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ SCALE_MAX: Final = 18  # decimals of a price or amount
 NUMBER_BYTES_MAX: Final = 64  # text of one price or amount
 NESTING_MAX: Final = 8  # depth of arrays and objects in ignored values of a row
 FRAME_LEVELS_MAX: Final = 200_000  # rows of one level text
-COLUMNS_MAX: Final = 16  # columns of a row that a shape may name
-NAME_BYTES_MAX: Final = 32  # of the name of a member that a shape may name
+COLUMNS_MAX: Final = 16  # columns of a row that a shape can select from
+NAME_BYTES_MAX: Final = 32  # of a member name in a shape
 FIELD_NUMBER_MAX: Final = 2**29 - 1  # of a protobuf field
 MEMBERS_MAX: Final = 64  # books that one view merges
 DEPTH_MAX: Final = 500  # levels a side that one view shows
 # Levels a side that one book keeps; the worst are dropped. A smaller limit is the window of an
-# exchange that sends re-entering levels again. Levels dropped at this limit are unknown from
-# then on.
+# exchange that sends re-entering levels again. Levels dropped at this limit are unknown from then
+# on.
 LEVELS_MAX: Final = 20_000
-VALUE_DECIMALS: Final = 10  # decimals of price x amount, which is cut
+VALUE_DECIMALS: Final = 10  # decimals of price x amount; further ones are cut
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum
-CHARS_MAX: Final = 200  # of an exchange's number; the longest seen are 40 (18 decimals of a volume)
-EXPONENT_MAX: Final = 60  # of one: "1E9999" would otherwise be ten thousand characters
-ABSURD_FACTOR: Final = 10  # a best price beyond the previous mid by this factor is rejected once
+CHARS_MAX: Final = 200  # of an exchange's number; the longest seen: 40 (18 decimals)
+EXPONENT_MAX: Final = 60  # of a number: "1E9999" would otherwise be ten thousand characters
+ABSURD_FACTOR: Final = 10  # a best price this many times beyond the previous mid is rejected once
 
-# Why a book that was just changed must not be shown: values of `model.Reason`.
+# Why a book that has just changed must not be shown: values of `model.Reason`.
 CROSSED: Final = "crossed"
 ABSURD: Final = "absurd_price"
 
@@ -67,11 +67,11 @@ class LevelShape(Struct, frozen=True, gc=False):
     """Positions of price and amount in a level; created by `rows`, `objects` or `protobuf`.
 
     `amount_decimals` is for exchanges that print binary doubles: amounts are cut toward zero to
-    this number of decimals. A positive amount that would become zero is one unit of the last
+    this number of decimals. A positive amount that would become zero becomes one unit of the last
     decimal, so that it is never read as a removal. By default (None) every amount is exact.
 
-    `price_scale` and `amount_scale` are for exchanges that send scaled integers: 12345 at
-    a scale of 2 is 123.45. They differ by instrument, so such an exchange has several shapes.
+    `price_scale` and `amount_scale` are for exchanges that send scaled integers: 12345 at a scale
+    of 2 is 123.45. They differ by instrument, so such an exchange has several shapes.
     """
 
     form: LevelForm
@@ -110,14 +110,14 @@ class LevelShape(Struct, frozen=True, gc=False):
             price: The column of the price.
             amount: The column of the amount.
             side: The column that names the side: buy, bid, sell, ask or offer. All rows are then
-                in `bids`, and `asks` is not read.
+                in `bids`, and `asks` is ignored.
             count: A column where zero removes the level, whatever its amount.
-            signed: The sign of the amount is the side: negative ones are asks. All rows are
-                then in `bids`. An amount of zero has no side and is refused.
-            single: The text may also be one row that is not in a list.
-            skip_zero_price: Rows with a price of zero are ignored; otherwise they are refused.
-            amount_decimals: Decimals that amounts are cut to.
-            price_scale: Decimals that the point of prices is moved to the left.
+            signed: The sign of the amount is the side: negative amounts are asks. All rows are
+                then in `bids`. An amount of zero has no side and is rejected.
+            single: The text may also be a single row that is not in a list.
+            skip_zero_price: Ignore rows with a price of zero, instead of rejecting them.
+            amount_decimals: Decimals to which amounts are cut.
+            price_scale: Number of decimals by which the point of prices is moved to the left.
             amount_scale: The same for amounts, which are then not cut.
         """
         return cls(
@@ -151,10 +151,10 @@ class LevelShape(Struct, frozen=True, gc=False):
             price: The member that is the price.
             amount: The member that is the amount.
             side: The member that names the side, as in `rows`.
-            skip_zero_price: Objects with a price of zero are ignored; otherwise they are refused.
-            asks: The shape of the asks if it differs. If one object has both sides,
-                the same text is passed as `bids` and as `asks`.
-            amount_decimals: Decimals that amounts are cut to; `asks` states its own.
+            skip_zero_price: Ignore objects with a price of zero, instead of rejecting them.
+            asks: The shape of the asks, if it differs. If one object has both sides, the same text
+                is passed as `bids` and as `asks`.
+            amount_decimals: Decimals to which amounts are cut; `asks` has a separate value.
         """
         return cls(
             form=LevelForm.OBJECT,
@@ -178,8 +178,8 @@ class LevelShape(Struct, frozen=True, gc=False):
     ) -> "LevelShape":
         """Describe a protobuf message by field numbers; other fields are skipped by wire type.
 
-        `bids` of a `Snapshot` or `Delta` is the whole message, and its `asks` is not read. The
-        message repeats the messages `bids` and `asks`; each has the text fields `price` and
+        `bids` of a `Snapshot` or `Delta` is the whole message, and `asks` is ignored. The message
+        has repeated fields `bids` and `asks` of messages, each with the text fields `price` and
         `amount` exactly once.
         """
         return cls(
@@ -223,7 +223,7 @@ class LevelShape(Struct, frozen=True, gc=False):
 
 def _check(cells: Sequence[int | str], right: bool) -> None:
     if not right or len(set(cells)) != len(cells):
-        raise ValueError(f"A level shape cannot be made of {[*cells]}.")
+        raise ValueError(f"Not a level shape: {[*cells]}.")
 
 
 def _within(cells: Sequence[int | str], least: int, most: int) -> bool:
@@ -249,22 +249,22 @@ class ChecksumOrder(IntEnum):
 class ChecksumNumber(IntEnum):
     """Format of the numbers in a checksum."""
 
-    DIGITS = 0  # at a fixed number of decimals, without the point and without zeros before it
+    DIGITS = 0  # at a fixed number of decimals, without the point and without leading zeros
     TEXT = 1  # shortest decimal text, never with an exponent
-    JAVASCRIPT = 2  # as TEXT, but with an exponent below 0.000001: 1.5e-7
+    JAVASCRIPT = 2  # like TEXT, but with an exponent below 0.000001: 1.5e-7
 
 
 class ChecksumLayout(Struct, frozen=True, gc=False):
     """Input of a book's CRC-32; exchanges print the same 32 bits signed or unsigned.
 
-    A shorter side contributes the levels it has; of alternating sides the longer one continues
-    alone. Books store values, not their text: "1.10" and "1.1" are one amount. So `DIGITS` writes
-    `decimals` or, if None, the most decimals that the exchange has sent
-    since the last snapshot (none for scaled integers), and the other formats only suit exchanges
-    without padding.
+    A shorter side contributes the levels it has; when sides alternate, the longer one continues
+    alone. Books store values, not their text: "1.10" and "1.1" are the same amount. Therefore
+    `DIGITS` writes `decimals` or, if None, the most decimals that the exchange has sent since the
+    last snapshot (none for scaled integers), and the other formats suit only exchanges that do not
+    pad numbers.
 
     Args:
-        levels: The most levels a side.
+        levels: Maximum levels a side.
         order: Order of the levels.
         number: Format of prices and amounts.
         separator: Between all numbers: empty, or one ASCII character.
@@ -281,7 +281,7 @@ class ChecksumLayout(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         if not 0 <= self.levels <= LEVELS_MAX:
-            raise ValueError(f"A checksum is over 0 to {LEVELS_MAX} levels, not {self.levels}.")
+            raise ValueError(f"A checksum covers 0 to {LEVELS_MAX} levels, not {self.levels}.")
         if len(self.separator) > 1 or not self.separator.isascii():
             raise ValueError(f"A separator is one ASCII character, not {self.separator!r}.")
         if self.decimals is not None and (
@@ -305,8 +305,9 @@ class Levels(Struct, frozen=True, gc=False):
     `split`. If a number exceeds 64 bits, all four are lists of the same values: tuples
     (price, amount, members), and integers.
 
-    `best_bid` and `best_ask` are the first of each as such a tuple, None for an empty side. A view
-    returns the same object while the level is unchanged, so derived values can be cached.
+    `best_bid` and `best_ask` are the first level of each side as such a tuple, None for an empty
+    side. A view returns the same object while the level is unchanged, so derived values can be
+    cached.
     """
 
     price_scale: int

@@ -4,10 +4,10 @@
 facts and the connector of an exchange, `onebook.simulator.<name>.DIALECT` its simulated side.
 Importing these modules has no side effects.
 
-Not supported, though other clients have it: Blockchain.com Exchange. Its help centre says that
-trading was suspended on 2025-10-19 (article 22422379791516), and a wire probe of 2026-09-23
+Blockchain.com Exchange, which some other clients support, is left out. Its help centre says that
+trading was suspended on 2025-10-19 (article 22422379791516). A wire probe of 2026-09-23
 (nemanull/arbitrage-observatory) found that none of the 60 books of its `l2` channel changed in
-45 s, twice, and that they differ from the books of its REST interface: old orders, shown as live.
+45 s, twice, and that they differ from the REST books: old orders that are shown as live.
 """
 
 from collections.abc import Callable, Iterable
@@ -65,13 +65,13 @@ _FORMER: Final = {
 
 
 def resolve(name: str) -> str | None:
-    """Return our name of an exchange for any of its present and former names; None if unknown."""
+    """Return our name of an exchange, given a present or former name; None if unknown."""
     name = name.strip().lower()
     return name if name in EXCHANGES else _FORMER.get(name)
 
 
 def channel_of(exchange: Exchange, channel: str) -> Exchange:
-    """Return the facts of one of an exchange's book channels; "" is the default one.
+    """Return the facts of one book channel of an exchange; "" is the default channel.
 
     Raises:
         ConfigError: The exchange has no channel of this name.
@@ -79,10 +79,10 @@ def channel_of(exchange: Exchange, channel: str) -> Exchange:
     if not channel:
         return exchange
     if channel not in exchange.channels:
-        known = ", ".join(exchange.channels) or "none but the usual one"
+        known = ", ".join(exchange.channels) or "none but the default"
         raise ConfigError(
-            f"feeds.overrides.{exchange.name}.channel: there is no channel {channel!r}; "
-            f"known are {known}."
+            f"feeds.overrides.{exchange.name}.channel: unknown channel {channel!r}; "
+            f"available: {known}."
         )
     return exchange.channels[channel]
 
@@ -91,16 +91,16 @@ def channel_of(exchange: Exchange, channel: str) -> Exchange:
 
 ALL: Final = "all"
 
-DERIVATIVES: Final = "It lists derivatives, and Onebook has spot books"
+DERIVATIVES: Final = "It lists derivatives, but Onebook has only spot books"
 BY_CCXT: Final = (
     "Onebook has no connector for it; the operator of a service can add it through ccxt"
     " (feeds.ccxt.exchanges)."
 )
 DROPPED: Final = "Neither Onebook nor ccxt connects to it any more."
 
-# Replacements for names that clients of the same interface know and Onebook lacks. The names are
-# from the public reference of such a service; closings and moves are of November 2026, and what
-# ccxt has is of its version 4.5.90.
+# Replacements for exchanges that similar services offer and Onebook does not. The names are from
+# the public reference of such a service, closings and moves as of November 2026, ccxt's exchanges
+# as of version 4.5.90.
 INSTEAD: Final[dict[str, str]] = {
     "binancecoinm": f"{DERIVATIVES}: use binance.",
     "binanceusdm": f"{DERIVATIVES}: use binance.",
@@ -137,12 +137,12 @@ class ExchangeSelection(NamedTuple):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Our names of the exchanges that are requested by name."""
+        """Our names of the exchanges requested by name."""
         return tuple(dict.fromkeys(name for name in self.wanted.values() if name is not None))
 
     @property
     def unknown(self) -> list[str]:
-        """The unknown names, as they were requested."""
+        """The unknown names, as requested."""
         asked = (*self.wanted.items(), *self.unwanted.items())
         return [name for name, known in asked if known is None]
 
@@ -181,5 +181,5 @@ def select(asked: Iterable[str], name_of: Callable[[str], str | None]) -> Exchan
 
 
 def instead_of(name: str) -> str:
-    """Return a sentence on the replacement of an unsupported exchange; "" if unknown."""
+    """Return a sentence about the replacement of an unsupported exchange; "" if unknown."""
     return INSTEAD.get(name.strip().lower(), "")

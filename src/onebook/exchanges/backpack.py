@@ -1,39 +1,40 @@
 """Backpack spot: the whole book as diffs every 200 ms, seeded by REST.
 
-Page: https://docs.backpack.exchange/#tag/Streams/Public/Depth (how to keep a local book: the body
-of `/api/v1/depth`, then each `U` is the last `u + 1`, else the body again).
+Page: https://docs.backpack.exchange/#tag/Streams/Public/Depth (how to keep a local book: fetch
+`/api/v1/depth`, then each `U` must be the last `u + 1`; otherwise fetch again).
 
 Confirmed:
 
     channel, verbs, ping, sequence, levels, depth: 2026-09-22, recorded: arbitrage-observatory,
         frames of perpetuals
     channel, verbs, sequence: 2026-10-23, third-party: ccxt 4.5.90
-    limits: never: ours, the page states none
+    limits: never: our choice, the page states none
 
-Sequencing: as for Binance. Deltas are held, the body drops those with `u <= lastUpdateId`, the
-first kept contains `lastUpdateId + 1`. The body may be ahead of the stream. ccxt's `watchOrderBook`
-agrees on the address, the requests, the fields and the join, and follows every change
-(`depth.SOL_USDC`); frames recorded in 2026-09 (nemanull/arbitrage-observatory, its profile of the
-exchange) had no gap in either stream.
+Sequencing: as for Binance. Deltas are buffered until the REST body arrives, those with
+`u <= lastUpdateId` are dropped, and the first one kept contains `lastUpdateId + 1`. The body may be
+ahead of the stream. ccxt's `watchOrderBook` agrees on the address, the requests, the fields and the
+join, but subscribes to the unbatched stream (`depth.SOL_USDC`). Frames recorded in 2026-09
+(nemanull/arbitrage-observatory, its profile of the exchange) have no gap in either stream.
 
     {"stream":"depth.200ms.SOL_USDC","data":{"e":"depth","E":1694687965941000,"T":1694687965940999,
      "s":"SOL_USDC","U":94978271,"u":94978275,"b":[["18.70","0.00"]],"a":[["18.71","1.52"]]}}
-    {"id":null,"error":{"code":4006,"message":"Invalid stream"}}         names nothing
+    {"id":null,"error":{"code":4006,"message":"Invalid stream"}}       without the stream's name
 
-A zero amount removes a level, times are microseconds. The body has its numbers without padding, its
-bids worst first, its `lastUpdateId` in quotes:
+An amount of zero removes a level; times are in microseconds. In the REST body, numbers are not
+padded, bids are sorted worst first, and `lastUpdateId` is a string:
 
     {"lastUpdateId":"94978270","timestamp":1694687965941000,"bids":[["1","2"]],"asks":[]}
 
-Requests are not acknowledged. Unknown and closed pairs are recognized by their refused body (400,
-404); their streams are silent. The server's pings every 60 s are protocol frames; it answers ours.
+Requests are not acknowledged. The streams of unknown and closed pairs are silent, so these pairs
+are recognized by the status of their REST request (400, 404). The server sends protocol pings
+every 60 s and answers ours.
 
-Doubted in 2026-11: tokenized stocks and requests for quotes, which the list has since 2026 under
-`marketType`: only SPOT is read.
+As of 2026-11: since 2026 the list also has tokenized stocks and requests for quotes, with another
+`marketType`. Only rows of type SPOT are read.
 
-Unconfirmed: any rate limit, which the page does not state (5 bodies a second and 91 streams on a
-socket were served); the answer to too many requests; the age limit of a connection. Frames were
-recorded of perpetuals, which share the socket and the channel with spot.
+Unconfirmed: any rate limit, since the page states none (5 bodies a second and 91 streams on a
+socket were served); the answer to too many requests; the age limit of a connection. The recorded
+frames are of perpetuals, which share the socket and the channel with spot.
 """
 
 from collections.abc import Sequence
@@ -126,11 +127,11 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=200,
     limits=ExchangeLimits(
-        topics=90,  # ours, as all of these: the page states none
+        topics=90,  # our choice, as are the other limits: undocumented
         messages=(Limit(5, 1.0),),
         connects=(Limit(60, 60.0, Scope.ADDRESS),),
         fetches=(Limit(300, 60.0, Scope.ADDRESS),),
     ),
-    silence_max_s=30.0,  # our pings are answered; data is promised only on a change
-    snapshot_s=60.0,  # the books of a full socket are half a minute of the REST budget
+    silence_max_s=30.0,  # our pings are answered; data arrives only on a change
+    snapshot_s=60.0,  # the books of a full socket use half a minute of the REST budget
 )

@@ -1,18 +1,18 @@
 """Bequant spot: HitBTC's engine, protocol and limits at another address (`hitbtc`).
 
-Page: https://api.bequant.io/#subscribe-to-full-order-book (not read but in its beginning, which has
-these addresses)
+Page: https://api.bequant.io/#subscribe-to-full-order-book (not read except for its beginning, which
+gives these addresses)
 
 Confirmed:
 
     channel, verbs, sequence, levels, depth, ping: 2026-10-23, third-party: ccxt 4.5.90, its HitBTC
     limits: never: those of HitBTC
 
-ccxt describes it in the same way: its Bequant is its HitBTC with other addresses. Unconfirmed, as
-no frame of this address is recorded: that its limits are those of HitBTC.
+ccxt describes it in the same way: its Bequant class is its HitBTC class with other addresses.
+Unconfirmed, because no frame of this address was recorded: that its limits are those of HitBTC.
 
-Doubted in 2026-11: whether the exchange still trades, which no source shows: a book that does not
-change is judged by its silence, as everywhere.
+As of 2026-11 no source shows whether the exchange still trades. As everywhere, a book that is
+silent for too long becomes stale.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Binance spot: the whole book as diffs every 100 ms, seeded by REST; the best price at once.
+"""Binance spot: the whole book as diffs every 100 ms, seeded by REST, with real-time best prices.
 
 Page: https://developers.binance.com/docs/binance-spot-api-docs/web-socket-streams
 (how to keep a local book: section "How to manage a local order book correctly").
@@ -7,8 +7,9 @@ Confirmed:
 
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-18, page: CHANGELOG.md of the API
 
-Sequencing: deltas are held from the acknowledgement on, the REST body drops those with
-`u <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `U` is the last `u + 1`.
+Sequencing: deltas are buffered from the acknowledgement until the REST body arrives, those with
+`u <= lastUpdateId` are dropped, the first one kept contains `lastUpdateId + 1`, and from then on
+each `U` is the last `u + 1`.
 
 Frames of the combined stream:
 
@@ -21,24 +22,25 @@ Frames of the combined stream:
     {"error":{"code":2,"msg":"Invalid request: ..."},"id":1}             the same, newer servers
     {"stream":"!serverShutdown","data":{"e":"serverShutdown","E":1672515782136}}
 
-The address must be that of combined streams (`/stream`): below `/ws` events come without `stream`
-and `data`, which are not followed.
+The address must be that of combined streams (`/stream`). Below `/ws`, events have no `stream` and
+`data` members, and are ignored.
 
-Both streams count with one counter: `u` of a `bookTicker` is the number of the last change that it
-contains. It names no time, is sent at each change of the best price or its amount, may leave out
-short-lived states, and proves nothing about the depth (`onebook.fusing`). In recordings of both
-channels (BTCUSDT, ETHUSDT, 2024-08-08) all tops that share a number with the depth are equal to it.
+Both streams share one counter: `u` of a `bookTicker` is the number of the last change that it
+includes. A `bookTicker` has no time, is sent whenever the best price or its amount changes, may
+skip short-lived states, and says nothing about lost depth frames (`onebook.fusing`). In recordings
+of both channels (BTCUSDT, ETHUSDT, 2024-08-08) every best price equals that of the depth with the
+same number.
 
 REST body, `/api/v3/depth`: {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":[["0.0026","100"]]}
 
-The server's pings every 20 s are protocol frames, which the feed's socket answers; a book that does
-not change is silent. Levels beyond
-the 1000 of the body are unknown (a limit of 5000 would cost five times the budget), so the book
-ends there and is reseeded before the price approaches its end. A misspelt stream is acknowledged
-and delivers nothing, which is detected by a body newer than the stream.
+The server sends protocol pings every 20 s, which the feed's socket answers. A book that does not
+change is silent. Levels beyond the 1000 of the REST body are unknown (a limit of 5000 would cost
+five times the budget), so the book ends there and is reseeded before the price approaches its end.
+A misspelt stream is acknowledged and delivers nothing; this is detected when a REST body is newer
+than the stream.
 
-Compared in 2026-11: the changelog up to 2026-09-18 changes no JSON stream of books, and CANCEL_ONLY
-is listed as halted because nothing is matched then.
+Checked in 2026-11: the changelog up to 2026-09-18 does not change the JSON book streams. Pairs in
+CANCEL_ONLY are listed as halted because their orders are not matched.
 """
 
 from collections.abc import Sequence
@@ -148,14 +150,14 @@ EXCHANGE: Final = Exchange(
     interval_ms=100,
     tops=True,
     limits=ExchangeLimits(
-        topics=200,  # of 1024: a lost socket must not cost an hour of REST budget
-        messages=(Limit(5, 1.0),),  # over it is a disconnect, repeated a ban
+        topics=200,  # of 1024 allowed: a lost socket must not cost an hour of REST budget
+        messages=(Limit(5, 1.0),),  # beyond it we are disconnected, repeatedly banned
         connects=(Limit(300, 300.0, Scope.ADDRESS),),
-        # Of 6000; the rest is for the instruments and for others.
+        # Of 6000 allowed; the rest is for the instrument list and other programs.
         fetches=(Limit(5_000, 60.0, Scope.ADDRESS),),
     ),
-    holds={403: 600.0},  # its firewall; ours: the duration is undocumented
-    silence_max_s=30.0,  # the server pings every 20 s; data is promised only on a change
-    snapshot_s=300.0,  # the books of a full socket are two minutes of the REST budget
-    lifetime_s=86_000.0,  # it ends connections after 24 h
+    holds={403: 600.0},  # its firewall; our choice: the duration is undocumented
+    silence_max_s=30.0,  # the server pings every 20 s; data arrives only on a change
+    snapshot_s=300.0,  # the books of a full socket use two minutes of the REST budget
+    lifetime_s=86_000.0,  # it closes connections after 24 h
 )

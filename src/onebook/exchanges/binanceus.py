@@ -1,12 +1,12 @@
 """Binance US: the protocol of Binance with the older REST weights.
 
 Pages: https://github.com/binance-us/binance-us-api-docs, web-socket-streams.md (2022-09-30) and
-rest-api.md (2021-06-21). Frames, the REST body and the way to keep a book are those of
-`binance.py`. What differs by these pages: the addresses; a protocol ping every 3 min, whose pong
-may take 10 min; request numbers are unsigned integers; `/api/v3/depth` weighs 1, 5, 10 or 50 for
-up to 100, 500, 1000 or 5000 levels, of 1200 a minute; the list has no option
-`showPermissionSets`; no event announces a shutdown. ccxt's `binanceus` agrees: it is its `binance`
-with these addresses and weights.
+rest-api.md (2021-06-21). Frames, the REST body and the rules for a local book are those of
+`binance.py`. According to these pages, the differences are: the addresses; a protocol ping every
+3 min, which must be answered within 10 min; request numbers are unsigned integers; `/api/v3/depth`
+weighs 1, 5, 10 or 50 for up to 100, 500, 1000 or 5000 levels, out of 1200 a minute; the list has no
+option `showPermissionSets`; no event announces a shutdown. ccxt's `binanceus` agrees: it is its
+`binance` with these addresses and weights.
 
 Confirmed:
 
@@ -14,13 +14,13 @@ Confirmed:
     ping: 2022-09-30, page: web-socket-streams.md
     limits: 2021-06-21, page: rest-api.md
 
-Books are thin: many have fewer levels than the body, and change once in minutes.
+Books are thin: many have fewer levels than a REST body holds, and change only once in minutes.
 
-Compared in 2026-11: ccxt and GoCryptoTrader have the same host, and nothing newer than the pages
+Checked in 2026-11: ccxt and GoCryptoTrader use the same host, and nothing newer than these pages
 was found.
 
 Unconfirmed: that the numbers of `bookTicker` are those of the depth, as on Binance; the limit of
-connection attempts, which the pages do not state (that of Binance is kept); the 1200, which is the
+connection attempts, which the pages do not state (Binance's is used); the 1200, which is the
 example that the page prints for `rateLimits` of the list.
 """
 
@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from onebook.exchanges import binance
 from onebook.exchanges.kit import Exchange, Limit, Scope, SeededEngine, join_by_rest
 
-SEED_WEIGHT: Final = 10  # of 1000 levels
+SEED_WEIGHT: Final = 10  # for 1000 levels
 
 BOOKS: Final = replace(
     binance.BOOKS,
@@ -50,7 +50,7 @@ EXCHANGE: Final[Exchange] = replace(
     connector=partial(SeededEngine, BOOKS),
     limits=replace(
         binance.EXCHANGE.limits,
-        fetches=(Limit(1_000, 60.0, Scope.ADDRESS),),  # of 1200; the rest is for the instruments
+        fetches=(Limit(1_000, 60.0, Scope.ADDRESS),),  # of 1200; the rest is for the list
     ),
     silence_max_s=30.0,  # our pings are answered; those of the server are 3 min apart
 )

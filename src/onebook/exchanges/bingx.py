@@ -1,8 +1,8 @@
 """BingX spot: 1000 levels a side every 500 ms, in gzip, snapshot on the socket.
 
 Page: https://bingx-api.github.io/docs/#/en-us/spot/socket/market.html ("Incremental and Full Depth
-Information"). JKorf's BingX.Net agrees on the channel, its two actions and the members of a book;
-ccxt follows `depth100` instead and agrees on address, acknowledgement and heartbeat.
+Information"). JKorf's BingX.Net agrees on the channel, its two actions and the fields of a book.
+ccxt subscribes to `depth100` instead and agrees on address, acknowledgement and heartbeat.
 
 Confirmed:
 
@@ -11,12 +11,12 @@ Confirmed:
     ping, sequence: 2026-09-22, recorded: arbitrage-observatory, frames of perpetuals
     limits: 2026-04-21, page: BingX-API/api-ai-skills
 
-Sequencing: `lastUpdateId` only rises. The page lets each be the last one + 1, but recordings of the
-perpetuals' socket, which has the same channel, skip up to 8 numbers hundreds of times a minute
-while the books stay equal to REST (nemanull/arbitrage-observatory, 2026-09). So a higher number
-is applied, an equal one is ignored, a lower one is a gap; lost frames are not detected. The
-page itself says that frames may be out of order, and that clients may keep the last three and sort
-them by their numbers.
+Sequencing: `lastUpdateId` only rises. According to the page each is the last one + 1, but
+recordings of the perpetuals' socket, which has the same channel, skip up to 8 numbers hundreds of
+times a minute while the books stay equal to REST (nemanull/arbitrage-observatory, 2026-09).
+Therefore a higher number is applied, an equal one is ignored, and a lower one is a gap; lost frames
+are not detected. The page itself says that frames may arrive out of order, and suggests keeping the
+last three and sorting them by their numbers.
 
 Frames, each a binary message in gzip:
 
@@ -24,20 +24,22 @@ Frames, each a binary message in gzip:
     {"id":"1","code":80015,"msg":"dataType not support"}                 refused
     {"code":0,"dataType":"BTC-USDT@incrDepth","data":{"action":"all","lastUpdateId":857550007,
      "bids":{"86378.9":"0.0001"},"asks":{"86379.1":"87.1230"},"timestamp":1790127586998}}
-    {"ping":"2177c68e","time":"2022-06-07T16:27:36.323+0800"}            every 5 s; to be answered
+    {"ping":"2177c68e","time":"2022-06-07T16:27:36.323+0800"}            every 5 s; must be answered
 
-Then `"action":"update"`; a zero amount removes. A side is an object by price, as the client of spot
-reads it, or a list of pairs, as the perpetuals' socket sends it: both are read. Code 100410 means
-too many requests; that it is busy (100421, 100500, 100503 by ccxt and a copy of the page's list)
-passes. A refused topic may bring one frame all the same.
+Later frames have `"action":"update"`; an amount of zero removes a level. A side is either an object
+of amounts by price, as the spot client reads it, or a list of pairs, as on the perpetuals' socket;
+both forms are read. Code 100410 means too many requests. Codes for a busy exchange (100421, 100500,
+100503, from ccxt and a copy of the page's list) are temporary. A refused topic may still send one
+frame.
 
-Doubted in 2026-11: spot frames of this channel, which no recording has: the page (a copy of it) is
-followed, though ccxt and hummingbot take whole books from `depth`, because a lost frame is seen
-here.
+As of 2026-11 no recording has spot frames of this channel. We follow the page (a copy of it),
+although ccxt and hummingbot use the whole books of `depth`, because the numbers of this channel
+reveal a frame that arrives out of order.
 
-Unconfirmed: which of the two forms a side has on spot; where a book names its time (in `timestamp`
-or `time` of the data, or outside it); whether ids skip on spot too; whether a plain `Ping`, as on
-the perpetuals' socket, is sent here; how many connections an address may open in a time.
+Unconfirmed: which of the two forms a side has on spot; which field has the time of a book
+(`timestamp` or `time` of the data, or a field outside it); whether ids also skip on spot; whether a
+plain `Ping`, as on the perpetuals' socket, is sent here; how many connections an address may open
+within a period.
 """
 
 from collections.abc import Sequence
@@ -132,16 +134,16 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     if item.action == "all":
         return book.snapshot(bids, asks, sequence, at)
     if item.action != "update":
-        raise ValueError(f"the action {short(item.action)!r} is not known")
+        raise ValueError(f"unknown action {short(item.action)!r}")
     last = book.last
     previous = last if last is not None and sequence > last else sequence - 1
     return book.delta(bids, asks, previous, sequence, at)
 
 
 def _rows(side: bytes) -> bytes:
-    """Convert an object of amounts by price to a list of pairs; a list stays unchanged.
+    """Convert an object of amounts by price to a list of pairs; a list is returned unchanged.
 
-    Whatever else it holds becomes rows that the core refuses.
+    Any other content becomes rows that the core rejects.
     """
     if not side.startswith(b"{"):
         return side
@@ -201,11 +203,11 @@ EXCHANGE: Final = Exchange(
     frames=FrameForm.COMPRESSED,
     guard=LossDetection.ORDER,
     limits=ExchangeLimits(
-        topics=180,  # of 200
-        messages=(Limit(8, 1.0),),  # fewer than 10 subscriptions
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
-        fetches=(Limit(100, 10.0, Scope.ADDRESS),),  # of 500; only the instruments
+        topics=180,  # of 200 allowed
+        messages=(Limit(8, 1.0),),  # fewer than 10 subscriptions are allowed
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
+        fetches=(Limit(100, 10.0, Scope.ADDRESS),),  # of 500; only for the instrument list
         connections=60,
     ),
-    heartbeat_max_s=15.0,  # three of the server's pings
+    heartbeat_max_s=15.0,  # three pings of the server
 )

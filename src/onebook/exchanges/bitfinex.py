@@ -11,11 +11,11 @@ Confirmed:
         arbitrage-observatory
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
 
-Sequencing: `conf` makes the exchange count all frames of a connection (SEQ_ALL), send the CRC-32 of
-the 25 best levels a side now and then (OB_CHECKSUM), and name the time of each frame (TIMESTAMP).
-A number that is skipped may have been of any book of the connection. Levels that leave the window
-are removed by the exchange; a snapshot comes only after a subscription, so repair is unsubscribe
-and subscribe. Prices have five significant digits at most, so P0 merges none.
+Sequencing: `conf` makes the exchange number all frames of a connection (SEQ_ALL), send the CRC-32
+of the 25 best levels a side from time to time (OB_CHECKSUM), and add a time to each frame
+(TIMESTAMP). A skipped number may belong to any book of the connection. The exchange removes levels
+that leave the window. A snapshot is sent only after a subscription: to resync, unsubscribe and
+subscribe. Prices have at most five significant digits, so P0 merges no levels.
 
 Frames, whose last two elements are the number and the time:
 
@@ -31,15 +31,17 @@ Frames, whose last two elements are the number and the time:
     {"event":"info","code":20051,"msg":"Stopping. Please try to reconnect"}
     {"event":"info","code":20060,"msg":"Entering maintenance"}                 20061: it is over
 
-Recorded (2021): the first number is 1, heartbeats are counted and come every 15 s for every
-channel, busy or not, and before its acknowledgement too, which took up to 13 s. Agreeing clients:
+Recorded (2021): the first number is 1. Heartbeats are numbered and arrive every 15 s for every
+channel, busy or not, even before the acknowledgement, which took up to 13 s. Clients that agree:
 GoCryptoTrader (`subId` in answers and errors, place of the numbers), tardis-node (number before
-time), bitfinex-api-py (25 channels). BULK_UPDATES is not used: its frames look like snapshots.
+time), bitfinex-api-py (25 channels). BULK_UPDATES is not used because its frames look like
+snapshots.
 
-Compared in 2026-11: ccxt agrees, and the longer payload of tickers since 2026-04 touches no book.
+Checked in 2026-11: ccxt agrees; the longer ticker payload since 2026-04 does not concern books.
 
-Unconfirmed: whether refusals of each kind have `subId` and `symbol`; the words of 11000 and 10305;
-which rate of requests is too high, and that it is answered by 11010 as in REST (ccxt knows that).
+Unconfirmed: whether all refusals have `subId` and `symbol`; the words of 11000 and 10305; the
+maximum rate of requests, and that exceeding it is answered by 11010 as in REST (ccxt knows this
+code).
 """
 
 from collections.abc import Callable, Sequence
@@ -98,17 +100,17 @@ SEQ_ALL: Final = 65_536
 OB_CHECKSUM: Final = 131_072
 
 ALREADY_SUBSCRIBED: Final = 10_301
-NOT_SUBSCRIBED: Final = (10_400, 10_401)  # an unsubscription of a channel that has ended
+NOT_SUBSCRIBED: Final = (10_400, 10_401)  # an unsubscription of a channel that has already ended
 NOT_READY: Final = 11_000
-TOO_MANY: Final = 11_010  # "ratelimit: error", as REST has it
+TOO_MANY: Final = 11_010  # "ratelimit: error", as in REST
 STOPPING: Final = 20_051
 MAINTENANCE: Final = 20_060
 MAINTENANCE_OVER: Final = 20_061
-OPERATIVE: Final = 1  # of the platform, in the greeting
+OPERATIVE: Final = 1  # status of the platform, in the greeting
 
 LOT: Final = step_of(8)
-DERIVATIVE: Final = "F0"  # ends the currencies of perpetuals: BTCF0:USTF0
-PAPER: Final = "TEST"  # begins the currencies of paper trading: TESTBTC:TESTUSD
+DERIVATIVE: Final = "F0"  # suffix of the currencies of perpetuals: BTCF0:USTF0
+PAPER: Final = "TEST"  # prefix of the currencies of paper trading: TESTBTC:TESTUSD
 
 
 class Frame(Struct, array_like=True, gc=False):
@@ -140,11 +142,11 @@ _listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
 
 
 def data(books: Trackers[int, Unnumbered], frame: bytes) -> Outputs | None:
-    """Decode a frame of a book; those of unsubscribed channels are counted too."""
+    """Decode a frame of a book; frames of unsubscribed channels are counted too."""
     message: Frame = _read(frame)
     book, number, payload = books.get(message.channel), message.first, bytes(message.payload)
     if number == books.due and book is not None and b"[0" <= payload < b"[:":
-        books.due = number + 1  # nearly all are the next frame, and one changed level
+        books.due = number + 1  # usually the next frame, with one changed level
         return book.delta(payload, NO_LEVELS, message.second)
     return _followed(books, message, payload)
 
@@ -152,7 +154,7 @@ def data(books: Trackers[int, Unnumbered], frame: bytes) -> Outputs | None:
 def _followed(books: Trackers[int, Unnumbered], message: Frame, payload: bytes) -> Outputs | None:
     follow = FOLLOW.get(payload[:2]) or FOLLOW.get(payload)
     if follow is None:
-        raise ValueError(f"there are no levels in {short(payload)}")
+        raise ValueError(f"no levels in {short(payload)}")
     book = books.get(message.channel)
     if book is None and follow is not _alive and message.channel not in books.left:
         return None
@@ -185,7 +187,7 @@ def _alive(book: Unnumbered, payload: bytes, message: Frame) -> Outputs:
 
 Follow = Callable[[Unnumbered, bytes, Frame], Outputs]
 
-# By the first two bytes of a payload, or all of it: a level, a book, a checksum, a heartbeat.
+# Handlers by the start (two bytes) or whole of a payload: level, book, checksum, heartbeat.
 FOLLOW: Final[dict[bytes, Follow]] = {
     **{b"[%d" % digit: _changed for digit in range(10)},
     b"[[": _replaced,
@@ -246,13 +248,13 @@ def unsubscribe(ids: Sequence[int], number: int) -> object:
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Parse `/v2/conf/pub:list:pair:exchange`: names, in a list of the requested lists."""
+    """Parse `/v2/conf/pub:list:pair:exchange`: a list that contains one list of names."""
     (pairs,) = decode(_listings, body, what="the pairs", items_max=rows_max)
     return instruments_of(pairs, str, _listed, rows_max=rows_max)
 
 
 def _listed(pair: str) -> Instrument | None:
-    """Make an instrument; codes of three letters are joined, others separated by a colon."""
+    """Make an instrument; three-letter codes are joined, longer ones separated by a colon."""
     base, colon, quote = pair.partition(":")
     if not colon:
         base, quote = (pair[:3], pair[3:]) if len(pair) == 6 else ("", "")
@@ -285,15 +287,15 @@ EXCHANGE: Final = Exchange(
     interval_ms=0,
     guard=LossDetection.COUNT,
     limits=ExchangeLimits(
-        topics=25,  # 30 by another page
-        messages=(Limit(5, 1.0),),  # ours: the pages state none
-        # One more, and the address is shut out for a minute.
+        topics=25,  # 30 according to another page
+        messages=(Limit(5, 1.0),),  # our choice: undocumented
+        # Beyond it the address is blocked for a minute.
         connects=(Limit(20, 60.0, Scope.ADDRESS),),
         fetches=(Limit(30, 60.0, Scope.ADDRESS),),  # of 90 for the instrument list
     ),
     silence_max_s=20.0,
-    heartbeat_max_s=20.0,  # heartbeats come every 15 s
-    quiet_max_s=35.0,  # two of them
-    snapshot_s=30.0,  # acknowledgements were recorded after 13 s
+    heartbeat_max_s=20.0,  # heartbeats arrive every 15 s
+    quiet_max_s=35.0,  # two heartbeats
+    snapshot_s=30.0,  # recorded acknowledgements took up to 13 s
     former_names=("bitfinex2",),
 )

@@ -1,21 +1,21 @@
 """bitFlyer spot: the best 300 levels a side, whole about every 5 s.
 
-Page: https://bf-lightning-api.readme.io/docs/realtime-board-snapshot (in the copy of its text at
-https://tokyo559.com/post-7387; the probe named below quotes the same sentences of the page); the
-list is `getmarkets` of https://lightning.bitflyer.com/docs.
+Page: https://bf-lightning-api.readme.io/docs/realtime-board-snapshot (read in the copy at
+https://tokyo559.com/post-7387; the probe below quotes the same sentences of the page). The list is
+`getmarkets` of https://lightning.bitflyer.com/docs.
 
 Confirmed:
 
     channel, verbs, ping, sequence, levels, depth: 2026-09-23, recorded: arbitrage-observatory
-    limits: never: ours, the page states none
+    limits: never: our choice, the page states none
 
-Sequencing: `lightning_board_snapshot` has the whole book in every frame, so a lost frame does no
-harm; there is none at the subscription. The changes between (`lightning_board`) have no numbers and
-miss deletions: in a recording of 2021, 20 of 35 snapshots of spot books differ from what changes
-made of the one before, 4 of them at the best price. So changes are not followed, and a book is up
-to 5 s old.
+Sequencing: every frame of `lightning_board_snapshot` has the whole book, so a lost frame does no
+harm. The subscription itself does not send a book. The changes in between (`lightning_board`) have
+no numbers and miss deletions: in a recording of 2021, 20 of 35 snapshots of spot books differ from
+the previous snapshot plus the changes, 4 of them at the best price. Therefore changes are not used,
+and a book is up to 5 s old.
 
-Frames; a request has the number that its answer repeats:
+Frames; an answer repeats the number of its request:
 
     {"jsonrpc":"2.0","method":"subscribe","params":{"channel":"lightning_board_snapshot_BTC_JPY"},
      "id":1}
@@ -24,21 +24,21 @@ Frames; a request has the number that its answer repeats:
      "message":{"mid_price":5860954.0,"bids":[{"price":5854504.0,"size":0.1}],"asks":[]}}}
     {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"invalid channel"}}   -32009: repeated
 
-Frames name no time. A price of 0 is the market orders of an auction, which are no level. Unknown
-products are accepted and silent; the server sends protocol pings every 15 s. cryptofeed agrees on
-address, channels and the shape of frames; it follows the changes too.
+Frames have no time. A price of 0 stands for the market orders of an auction and is skipped. Unknown
+products are accepted and silent. The server sends protocol pings every 15 s. cryptofeed agrees on
+address, channels and the shape of frames, but also applies the changes.
 
-Agreeing: a wire probe of 2026-09-23 (nemanull/arbitrage-observatory). The first book came 0.6 to
-3.7 s after the request and then every 4.9 to 5.1 s, 300 levels a side, sorted, though the page says
-that they need not be; changes left out deletions there too. A name without a known beginning was
-refused with -32602. By that probe's quotations the page states no limit, and restricts addresses
-that connect very often or repeat errors.
+A wire probe of 2026-09-23 (nemanull/arbitrage-observatory) agrees. The first book arrived 0.6 to
+3.7 s after the request, later ones every 4.9 to 5.1 s, with 300 levels a side, sorted, although the
+page says that they need not be; the changes missed deletions there too. A name without a known
+prefix was refused with -32602. The probe quotes the page as stating no limit, and as restricting
+addresses that connect very often or repeat errors.
 
-Compared in 2026-11: tardis-node follows the same deltas, and nothing newer was found.
+Checked in 2026-11: tardis-node uses the same deltas, and nothing newer was found.
 
-Unconfirmed: that the error for too many requests says so in its words; how many requests and
-connections are too many; that every spot book comes every 5 s when nothing changes (it did in the
-recording).
+Unconfirmed: that the text of the error for too many requests says so; how many requests and
+connections are too many; that every spot book is sent every 5 s even if nothing changes (it was in
+the recording).
 """
 
 from collections.abc import Sequence
@@ -135,7 +135,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 
 
 INSTRUMENTS: Final = ListReader(
-    "bitflyer",  # without steps and without a state
+    "bitflyer",  # the list has neither steps nor states
     native="product_code",
     separator="_",
     spot={"market_type": ("Spot",)},
@@ -158,12 +158,12 @@ EXCHANGE: Final = Exchange(
     guard=LossDetection.WHOLE,
     timed=False,
     limits=ExchangeLimits(
-        topics=20,  # ours: it lists fewer pairs
-        messages=(Limit(10, 1.0),),  # ours: the page states none
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        topics=20,  # our choice: more than the pairs that it lists
+        messages=(Limit(10, 1.0),),  # our choice: undocumented
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
         fetches=(Limit(300, 300.0, Scope.ADDRESS),),  # of 500 in five minutes
     ),
     silence_max_s=20.0,  # the server pings every 15 s
-    quiet_max_s=60.0,  # each book comes about every 5 s
+    quiet_max_s=60.0,  # each book is sent about every 5 s
     snapshot_s=20.0,
 )

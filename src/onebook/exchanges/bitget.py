@@ -1,12 +1,12 @@
 """Bitget spot (v3): 1000 levels a side about every 50 ms, snapshot on the socket.
 
-Page: https://www.bitget.com/docs/uta/websocket/public/Order-Book-Channel. Frames of 2026-09,
-recorded by others from futures on this socket, agree with it and with those of v2; ccxt's
-`watchOrderBook` reads the same members. The v2 socket ("maintenance only") has 500 levels.
+Page: https://www.bitget.com/docs/uta/websocket/public/Order-Book-Channel. Futures frames of 2026-09
+recorded by others on this socket agree with it and with those of v2; ccxt's `watchOrderBook` reads
+the same fields. The v2 socket ("maintenance only") has 500 levels.
 
-Of the states in the list `limit_open`, `limit_close` and `restrictedAPI` restrict who may order
-what, and not the matching (JKorf's names of v3): such a pair trades, as one that is `online` or, in
-v2, `gray`. `listed` and `offline` ones are halted.
+The list's states `limit_open`, `limit_close` and `restrictedAPI` restrict who may place which
+orders, but not the matching (JKorf's names of v3), so such a pair trades, as does one that is
+`online` or, in v2, `gray`. Pairs that are `listed` or `offline` are halted.
 
 Confirmed:
 
@@ -16,8 +16,8 @@ Confirmed:
     channel: 2026-10-10, third-party: a report of the update preview, which changes `books50` alone
 
 Sequencing: `pseq` of each update equals the `seq` before it (no gap in 280,000 frames); the page
-allows the first one to reach back before the snapshot. A `pseq` of 0 is a restart: a gap. Repair is
-unsubscribe and subscribe.
+allows the first update to start before the snapshot. A `pseq` of 0 means a restart and is a gap. To
+resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -29,23 +29,23 @@ Frames:
      doesn't exist","connId":"a"}
     pong                                                             to our text `ping`
 
-The page writes `seq` as a text, the wire as a number: both are read. The time of a frame is that of
-its item, when the book was made. A book that does not change is silent. A client that sends no
-`ping` is dropped after about two minutes, even while it gets data. A frame of 25 or more arguments
-dropped the connection, one of 20 did not: 10 are sent. Errors 30006 and 30007 mean too many
-requests.
+The page shows `seq` as a string, the exchange sends a number: both are read. The time of a frame is
+that of its item, when the book was made. A book that does not change is silent. A client that sends
+no `ping` is disconnected after about two minutes, even while it receives data. A request with 25 or
+more arguments closed the connection, one with 20 did not: we send 10. Errors 30006 and 30007 mean
+too many requests.
 
-The checksum of earlier years is that of 25 levels in turn as they were spelled, in all recorded
-frames of 2022.
+In all frames recorded in 2022 the checksum covers 25 levels a side, bid and ask in turn, as
+spelled.
 
-Doubted in 2026-11: the checksum of v3. It is 0 in snapshots, and non-zero in the updates of spot
-that were recorded on 2026-04-28 (tardis-node's tests); its rule is not known, because no recording
-has a whole book and its update. It is not read: `pseq` shows each lost frame.
+As of 2026-11 the rule of the v3 checksum is unknown. It is 0 in snapshots and non-zero in the spot
+updates recorded on 2026-04-28 (tardis-node's tests), but no recording has a whole book together
+with its update. It is ignored, because `pseq` reveals each lost frame.
 
-Unconfirmed: whether unsubscriptions count
-among the 240 requests an hour; that `books50`, which is not used here, becomes incremental on
-2026-12-01 (a secondary source alone says so) and that `books` stays as it is then. ccxt says that
-books of tokenized stocks may bring an object where others bring a list: those are not shown.
+Unconfirmed: whether unsubscriptions count towards the 240 requests an hour; that `books50`, which
+is not used here, becomes incremental on 2026-12-01 (only a secondary source says so) while `books`
+stays as it is. According to ccxt, books of tokenized stocks may contain an object in place of a
+list; such books are not shown.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ TOPIC: Final = "books"
 SPOT: Final = "spot"
 RESTARTED: Final = 0  # `pseq` of an update after a restart, and of every snapshot
 TOO_MANY: Final = ("30006", "30007")
-# By ccxt's table: a system error, offline, a request that failed, offline, an upgrade; and by REST.
+# From ccxt's table: system error, offline, request failed, offline, upgrade; then codes of REST.
 UNAVAILABLE: Final = ("30009", "30019", "30030", "30037", "30038", "40010", "40015", "40200")
 
 Number = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
@@ -107,14 +107,14 @@ class Item(Struct, gc=False):
 
 
 class Update(Struct, gc=False, tag_field="action", tag="update"):
-    """Changes of a book."""
+    """A frame with changes of a book."""
 
     arg: Arg
     data: tuple[Item, ...]
 
 
 class Whole(Update, tag="snapshot"):
-    """A whole book."""
+    """A frame with a whole book."""
 
 
 class Control(Struct):
@@ -126,7 +126,7 @@ class Control(Struct):
     msg: str = ""
 
 
-_read = msgspec.json.Decoder(Update | Whole, strict=False).decode  # numbers may be text
+_read = msgspec.json.Decoder(Update | Whole, strict=False).decode  # numbers may be strings
 _control = control_reader(Control)
 
 
@@ -147,7 +147,7 @@ def _replaced(book: Chain, item: Item) -> Outputs:
 
 
 def _changed(book: Chain, item: Item) -> Outputs:
-    """Apply an update; one that starts before the book's state contains it."""
+    """Apply an update; it may start before the book's number if it ends after it."""
     previous, sequence, last = item.previous, item.sequence, book.last
     if last is not None and RESTARTED < previous < last < sequence:
         previous = last
@@ -209,7 +209,7 @@ EXCHANGE: Final = Exchange(
     depth=1_000,
     interval_ms=50,
     limits=ExchangeLimits(
-        topics=50,  # advised, of 1,000; each repair is two of 240 requests an hour
+        topics=50,  # advised, of 1,000; each resync is two of 240 requests an hour
         messages=(Limit(10, 1.0),),
         requests=(Limit(240, 3_600.0),),
         connects=(Limit(300, 300.0, Scope.ADDRESS),),

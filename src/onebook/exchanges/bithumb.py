@@ -1,6 +1,6 @@
 """Bithumb spot (API 2): Upbit's protocol (`upbit`) with long names; the best 15 levels a side.
 
-Pages: https://apidocs.bithumb.com/v2.1.5/reference/%ED%98%B8%EA%B0%80-orderbook, and those on
+Pages: https://apidocs.bithumb.com/v2.1.5/reference/%ED%98%B8%EA%B0%80-orderbook, and the pages on
 addresses, requests and connections beside it.
 
 Confirmed:
@@ -10,9 +10,9 @@ Confirmed:
     verbs: 2026-10-23, third-party: ccxt 4.5.90
     channel: 2026-09-07, page: change log, public v1 sockets stay
 
-Sequencing: as for Upbit. Every frame has the whole book, and a request replaces all before it.
+Sequencing: as for Upbit. Every frame has the whole book, and each request replaces the one before.
 
-Frames, JSON in binary messages; the time is in microseconds:
+Frames, JSON in binary messages; times are in microseconds:
 
     [{"ticket":"onebook-1"},{"type":"orderbook","codes":["KRW-BTC"]},{"format":"DEFAULT"}]
     {"type":"orderbook","code":"KRW-BTC","total_ask_size":450.35,"total_bid_size":63.24,
@@ -21,18 +21,18 @@ Frames, JSON in binary messages; the time is in microseconds:
     {"error":{"name":"WRONG_FORMAT","message":".."}}                         it closes afterwards
     {"status":"UP"}                                                          to a text `PING`
 
-Sizes have four decimals, so that dust is a level of size 0, which is none; a side with fewer levels
-than the other is padded with zeros. A suffix of the code (`.30`) brings 15 levels all the same. A
-socket without traffic for 60 s (the page: 120) is closed; our protocol pings are traffic. The time
-is in microseconds on the wire and in milliseconds in an older version of the page, and it is a text
-in a frame that ccxt quotes: each is read.
+Sizes have four decimals, so dust appears as a level of size 0, which is skipped; a side with fewer
+levels than the other is padded with zeros. A code with a suffix (`.30`) also returns 15 levels. A
+socket without traffic for 60 s (the page: 120) is closed; our protocol pings count as traffic. The
+time is in microseconds on the wire, in milliseconds in an older version of the page, and a string
+in a frame that ccxt quotes: all are read.
 
-Agreeing: a wire probe of 2026-09-23 (nemanull/arbitrage-observatory: 493 markets on a socket,
-unknown codes are silent) and ccxt 4.5.90, which sends the same request (4.5.68: that of the older
+A wire probe of 2026-09-23 agrees (nemanull/arbitrage-observatory: 493 markets on a socket, unknown
+codes are silent). So does ccxt 4.5.90, which sends the same request (4.5.68 sent that of the older
 socket, `pubwss.bithumb.com`) and replaces the book by each frame.
 
-Doubted in 2026-11: the unit of times: REST has milliseconds since 2025-11-11, a probe of the socket
-found microseconds; both are read, by their length.
+As of 2026-11 the unit of times differs: REST has used milliseconds since 2025-11-11, a probe of the
+socket found microseconds. Both are read, by their number of digits.
 
 Unconfirmed beyond that probe: that requests replace each other and that errors end the connection.
 Unconfirmed: that the limits of messages are those of Upbit, whose protocol this is; that the error
@@ -88,7 +88,7 @@ EXCHANGE: Final[Exchange] = replace(
     depth=15,
     limits=replace(
         upbit.EXCHANGE.limits,
-        connects=(Limit(10, 1.0, Scope.ADDRESS),),  # more, and the address is blocked for 10 min
-        fetches=(Limit(30, 1.0, Scope.ADDRESS),),  # of 150
+        connects=(Limit(10, 1.0, Scope.ADDRESS),),  # beyond it the address is blocked for 10 min
+        fetches=(Limit(30, 1.0, Scope.ADDRESS),),  # of 150 allowed
     ),
 )

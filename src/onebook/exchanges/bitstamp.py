@@ -1,20 +1,20 @@
 """Bitstamp spot: the best 100 levels a side, whole in every frame.
 
 Page: https://www.bitstamp.net/websocket/v2/ ("Live order book", `order_book_[pair]`); the list is
-of https://www.bitstamp.net/api/ ("Markets"). Not read but in copies of its beginning (requests,
-channels) and in the sentences that a profile of the exchange quotes.
+described at https://www.bitstamp.net/api/ ("Markets"). Not read except for copies of its beginning
+(requests, channels) and the sentences quoted by a profile of the exchange.
 
 Confirmed:
 
     channel, verbs, ping, sequence, levels, depth: 2026-09-15, recorded: arbitrage-observatory
     limits: 2026-09-15, recorded: arbitrage-observatory, 1,024 channels and 512 bytes
 
-Sequencing: a frame comes whenever the best 100 change, and each has all of them, so a lost frame
-does no harm. A subscription is not answered by a frame: the first comes with the next change, so a
-book without a change for 15 s is started by REST, and one without a frame for minutes is compared
-with REST. REST has the whole book, of which the best 100 are kept, and lags by seconds: a body is
-dropped if a frame arrived since its request. The other channel, `diff_order_book`, has no
-numbers and no gap rule.
+Sequencing: a frame with the whole book is sent whenever one of the best 100 levels changes, so a
+lost frame does no harm. A subscription is not answered by a book: the first one is sent with the
+next change. A book without a change for 15 s is therefore started from REST, and a book without a
+frame for minutes is compared with REST. The REST body has all levels, of which the best 100 are
+kept, and lags by seconds: it is dropped if a frame has arrived since its request. The other
+channel, `diff_order_book`, has neither numbers nor another way to detect a gap.
 
 Frames:
 
@@ -27,18 +27,19 @@ Frames:
     {"event":"bts:error","channel":"","data":{"code":null,"message":"Bad subscription string."}}
     {"event":"bts:request_reconnect","channel":"","data":""}        it closes within seconds
 
-Unknown pairs of a sound name are acknowledged and silent; a name in capitals or with a slash is an
-error, "Invalid channel provided.", that does not repeat it. A client frame of 512 bytes or more
-ends the connection, so each request names one channel. The page warns that a book may be crossed
-until its next frame; such a one is not shown. ccxt watchOrderBook agrees on address, requests and
-the shape of frames (it follows `diff_order_book`).
+Unknown pairs with a well-formed name are acknowledged and silent. A name with capitals or a slash
+is an error, "Invalid channel provided.", which does not repeat the name. A client frame of 512
+bytes or more closes the connection, so each request has one channel. The page warns that a book may
+be crossed until its next frame; a crossed book is not shown. ccxt's watchOrderBook agrees on
+address, requests and the shape of frames (it uses `diff_order_book`).
 
-Agreeing: wire probes of 2026-09-15 (nemanull/arbitrage-observatory), of perpetuals on the same
-socket and of BTC/USD: 13,577 frames, each a whole book in order, none before the next change, no
-number, a protocol ping every 54 s; and a list of 277 rows, `market_type` SPOT or PERPETUAL in each.
+Wire probes of 2026-09-15 agree (nemanull/arbitrage-observatory, of perpetuals on the same socket
+and of BTC/USD): 13,577 frames, each a whole book, in order and without a number; no frame before
+the next change; a protocol ping every 54 s; a list of 277 rows, each with the `market_type` SPOT or
+PERPETUAL.
 
-Compared in 2026-11: ccxt and hummingbot follow `diff_order_book`, and no newer word on `order_book`
-was found; whole books need no rule to stay right.
+Checked in 2026-11: ccxt and hummingbot use `diff_order_book`, and nothing newer about `order_book`
+was found.
 
 Unconfirmed: that the time of a body is that of its book, and not of the answer; that the error for
 too many requests says so in words that `roster.RATE_LIMITS` has; how many requests and connections
@@ -146,7 +147,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 
 
 def quiet(instrument: Instrument) -> QuietBook:
-    """Make the strategy of a book: a REST body starts it if no frame arrives."""
+    """Make the sequencing strategy of a book: REST starts it if no frame arrives."""
     return QuietBook(Fetch(instrument, f"/api/v2/order_book/{quote(instrument.native)}/?group=1"))
 
 
@@ -179,14 +180,14 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(QuietEngine, BOOKS),
     depth=100,
-    truncate=True,  # a body from REST has more levels than the channel
+    truncate=True,  # a REST body has more levels than the channel
     interval_ms=0,
     guard=LossDetection.WHOLE,
     limits=ExchangeLimits(
-        topics=100,  # of 1,024: each frame of a busy book is about 5 KB
-        messages=(Limit(10, 1.0),),  # ours: the page states none
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        topics=100,  # of 1,024 allowed: each frame of a busy book is about 5 KB
+        messages=(Limit(10, 1.0),),  # our choice: undocumented
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
         fetches=(Limit(600, 60.0, Scope.ADDRESS),),  # of 8,000 in ten minutes
     ),
-    snapshot_s=15.0,  # without a change by then, the book is fetched by REST
+    snapshot_s=15.0,  # a book without a change by then is fetched by REST
 )

@@ -9,9 +9,9 @@ Confirmed:
         arbitrage-observatory
     verbs: 2026-10-23, third-party: ccxt 4.5.90, the same requests
 
-Sequencing: deltas are held from the acknowledgement on, `getBook` brings the book, deltas up to its
-`nonce` are dropped, and from there on each `nonce` is one more than the last. The numbers fall when
-the exchange restarts its engine while the socket stays open: a fallen one is a gap.
+Sequencing: deltas are buffered from the acknowledgement until the answer to `getBook` has the book;
+those up to its `nonce` are dropped, and from then on each `nonce` is the last one + 1. The numbers
+fall when the exchange restarts its engine while the socket stays open; this counts as a gap.
 
 Frames:
 
@@ -24,25 +24,25 @@ Frames:
     {"action":"getBook","requestId":91,"market":"WMTX-EUR","errorCode":431,"error":"getBook is not
      available for WMTX-EUR in state HALTED"}
 
-Levels are not sorted, and prices are padded with zeros in deltas and not in books. 1000 levels a
-side are requested, the maximum; deltas cover all levels, so what lies beyond is unknown
-(horizon). Timestamps are nanoseconds (milliseconds in the page's examples). A market that is halted
-is accepted and silent. The server pings on the protocol level every 50 s; there is no other
-heartbeat. By https://docs.bitvavo.com/docs/errors an error may also come without its action:
-`{"event":"error","errorCode":431,...}`. A market that is subscribed again is accepted again, and
-its events do not double. An error without a name is "market parameter is invalid.", of a name in
-lower case.
+Levels are not sorted, and prices are padded with zeros in deltas but not in books. We request 1000
+levels a side, the maximum; deltas cover all levels, so the levels beyond are unknown (horizon).
+Timestamps are in nanoseconds (in milliseconds in the page's examples). A subscription to a halted
+market is accepted but silent. The server sends protocol pings every 50 s; there is no other
+heartbeat. According to https://docs.bitvavo.com/docs/errors an error may also arrive without its
+action: `{"event":"error","errorCode":431,...}`. A second subscription of a market is accepted and
+does not duplicate its events. A name in lower case is refused without repeating it: "market
+parameter is invalid.".
 
-Agreeing: a wire probe of 2026-09-23 (nemanull/arbitrage-observatory), 437 markets on a socket, no
-gap in 89,000 events, books equal to REST. ccxt subscribes and requests in the same way, and takes
-any greater `nonce` for the next one, so that its book stands still after a restart.
+A wire probe of 2026-09-23 agrees (nemanull/arbitrage-observatory): 437 markets on a socket, no gap
+in 89,000 events, books equal to REST. ccxt sends the same requests, but accepts any higher `nonce`
+as the next one, so that its book stands still after a restart.
 
-Compared in 2026-11: ccxt has rewritten its book since July 2026 with the same requests, and no
-limit has changed.
+Checked in 2026-11: ccxt has rewritten its book since July 2026 with the same requests, and no limit
+has changed.
 
 Unconfirmed: the answer to an unsubscription; whether one bad market fails the whole request (the
-others are subscribed again, which changes nothing where they were accepted); which code of too many
-requests comes on the socket (103 in the help centre, 105 or 110 by REST, 112 of a session).
+others are then subscribed again, which changes nothing if they were accepted); which code for too
+many requests the socket sends (103 in the help centre, 105 or 110 by REST, 112 of a session).
 """
 
 from collections.abc import Sequence
@@ -86,8 +86,8 @@ CHANNEL: Final = "book"
 SEED: Final = "getBook"
 SEED_LEVELS: Final = 1_000
 TOO_MANY: Final = (103, 105, 110, 112)
-NO_BOOK: Final = (430, 431)  # no event of the market in time; it is halted or in an auction
-UNAVAILABLE: Final = (107, 108, 109)  # the matching engine is overloaded, or answers too late
+NO_BOOK: Final = (430, 431)  # no event of the market in time; the market is halted or in an auction
+UNAVAILABLE: Final = (107, 108, 109)  # the matching engine is overloaded or answers too late
 
 
 class BookMessage(Struct, gc=False):
@@ -105,7 +105,7 @@ class Update(BookMessage, gc=False, tag_field="event", tag=CHANNEL):
 
 
 class Whole(Struct):
-    """The answer to a request for a book."""
+    """The reply to a request for a book."""
 
     response: BookMessage
 
@@ -179,7 +179,7 @@ def join(instrument: Instrument) -> Join:
 
 
 INSTRUMENTS: Final = ListReader(
-    "bitvavo",  # there are only spot markets
+    "bitvavo",  # it has only spot markets
     native="market",
     base="base",
     quote="quote",
@@ -209,11 +209,11 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     limits=ExchangeLimits(
-        topics=100,  # ours: each costs a point for its book
-        # Of 1000 points a minute for REST and sockets together; one too many blocks for 15 min.
+        topics=100,  # our choice: the book of each costs a point
+        # Of 1000 points a minute for REST and sockets together; exceeding it blocks for 15 min.
         messages=(Limit(600, 60.0, Scope.ADDRESS),),
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
-        fetches=(Limit(100, 60.0, Scope.ADDRESS),),  # only the instruments
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
+        fetches=(Limit(100, 60.0, Scope.ADDRESS),),  # only for the instrument list
     ),
-    snapshot_s=60.0,  # the books of all markets are 45 s of requests at the pace above
+    snapshot_s=60.0,  # the books of all markets take 45 s of requests at the rate above
 )

@@ -8,11 +8,12 @@ Confirmed:
     channel: 2026-10-01, page: change log, nothing newer of this channel
     sequence: 2026-07-24, page: of `full` alone; barter-rs enforces it on every book
 
-Sequencing: `u` of each delta is the last `u + 1`; a snapshot replaces the book whenever it comes,
-and `u` 1 is one too (the service restarted). One without levels is no book: the page of
-`orderbook.full` (https://bybit-exchange.github.io/docs/v5/websocket/public/full-ob) has `u` 1 with
-empty sides for a delisting, an auction and a change of the tick. It counts as halted, and the book
-is subscribed again later. To resync, unsubscribe and subscribe.
+Sequencing: `u` of each delta is the last `u + 1`. A snapshot replaces the book whenever it arrives;
+a frame with `u` 1 is a snapshot too (the service restarted). A snapshot without levels is not a
+book: the page of `orderbook.full`
+(https://bybit-exchange.github.io/docs/v5/websocket/public/full-ob) has `u` 1 with empty sides for a
+delisting, an auction and a change of the tick. The book then counts as halted and is subscribed
+again later. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -23,18 +24,18 @@ Frames:
     {"success":false,"ret_msg":"Invalid symbol :[orderbook.200.XY]","req_id":"1","op":"subscribe"}
     {"success":true,"ret_msg":"pong","conn_id":"2324","op":"ping"}
 
-The time of a frame is `ts`, when it was made: what the other exchanges give too. `cts`, when the
-matching engine produced its data, is a little earlier and compares with the times of trades.
+The time of a frame is `ts`, when it was made, as with the other exchanges. `cts`, when the matching
+engine produced its data, is a little earlier and comparable with the times of trades.
 
 A book that does not change is silent: only `orderbook.1` is repeated after 3 s. A refusal may lack
 `req_id`.
 
-Doubted: that `u` rises by 1 in this channel, which the page states for `full` alone; barter-rs
-requires it in every book, and no gap was recorded. A leap would count as a gap, at the cost of a
-snapshot.
+The page states only for `full` that `u` rises by 1. barter-rs requires it of every book, and no gap
+was recorded in this channel. A jump would count as a gap, at the cost of a snapshot.
 
-Why 200: 50 levels come five times as often and are fewer than a view may show; 1000 come every
-200 ms, slower than our default interval. `seq` belongs to the engine and is not consecutive.
+Why 200 levels: 50 levels are sent five times as often and are fewer than a view may show; 1000 are
+sent every 200 ms, slower than our default interval. `seq` belongs to the engine and is not
+consecutive.
 """
 
 from collections.abc import Sequence
@@ -124,7 +125,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
         return None
     change = message.data
     if change.native != book.instrument.native:
-        raise ProtocolError(f"{message.topic} brings {short(change.native)!r}", book.instrument)
+        raise ProtocolError(f"{message.topic} contains {short(change.native)!r}", book.instrument)
     sequence = change.sequence
     if message.type == "delta" and sequence != RESTARTED:
         return book.delta(change.bids, change.asks, sequence - 1, sequence, message.ts)
@@ -133,7 +134,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
             book.restart()
             return (BookHalted(book.instrument, NO_LEVELS),)
         return book.snapshot(change.bids, change.asks, sequence, message.ts)
-    raise ProtocolError(f"{message.topic} has no type {short(message.type)!r}", book.instrument)
+    raise ProtocolError(f"{message.topic}: unknown type {short(message.type)!r}", book.instrument)
 
 
 def control(frame: bytes) -> Event:
@@ -171,7 +172,7 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
-# One frame has at most 10 arguments.
+# A request has at most 10 arguments.
 BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, names_per_request=10, key=topic)
 
 EXCHANGE: Final = Exchange(
@@ -186,7 +187,7 @@ EXCHANGE: Final = Exchange(
     interval_ms=100,
     limits=ExchangeLimits(
         topics=200,  # 6 KB of the 21,000 characters that arguments may have
-        messages=(Limit(10, 1.0),),  # ours: the page states none
+        messages=(Limit(10, 1.0),),  # our choice: undocumented
         connects=(Limit(500, 300.0, Scope.ADDRESS),),
         fetches=(Limit(600, 60.0, Scope.ADDRESS),),
     ),

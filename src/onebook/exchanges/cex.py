@@ -7,10 +7,10 @@ Confirmed:
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
         arbitrage-observatory
 
-Sequencing: each increment's `seqId` is the one before it + 1, counted for each pair; a lower one is
-a restart of the exchange. The answer to a subscription is the snapshot. Levels that leave the 20
-are removed by an increment. Repair is another subscription, which costs a point: its answer is a
-snapshot that the increments go on from.
+Sequencing: each increment's `seqId` is the one before it + 1, counted per pair; a lower number
+means that the exchange restarted. Levels that leave the 20 are removed by an increment. The answer
+to a subscription is the snapshot. To resync, subscribe again, which costs a point: the answer is a
+snapshot from which the increments continue.
 
 Frames; no request is accepted before the greeting:
 
@@ -24,21 +24,21 @@ Frames; no request is accepted before the greeting:
     {"e":"pong"}                                                            to our {"e":"ping"}
     {"e":"disconnected"}                                                    it closes then
 
-Frames name no time. A request without `oid`, one that is no JSON and one too many end the
-connection; one pair fits in a request. The page requires a message of the client every 10 s, the
-wire took 60. Public calls cost points, 100 a minute and address, those of REST and of the socket
-alike. The list of pairs comes by POST and has no state: pairs that are being delisted stay in it,
-and some have no bid. There are no derivatives.
+Frames have no time. A request without `oid`, a message that is not JSON, and exceeding the limit
+each end the connection; a request can have only one pair. The page requires a message from the
+client every 10 s; in practice 60 s were accepted. Public calls cost points, 100 a minute and
+address, shared by REST and the socket. The list of pairs is requested by POST and has no state:
+pairs that are being delisted stay in it, and some have no bid. There are no derivatives.
 
-Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory, 3,369 increments without a gap;
-twice a second subscription of a pair, answered by a snapshot of its last `seqId`).
-ccxt watches the older socket, ws.cex.io, which asks for a login now, and reads the same list.
+A wire probe of 2026-09 agrees (nemanull/arbitrage-observatory: 3,369 increments without a gap; two
+second subscriptions of a pair, each answered by a snapshot with its last `seqId`). ccxt uses the
+older socket, ws.cex.io, which now requires a login, and reads the same list.
 
-Compared in 2026-11: other clients of 2026 use the same socket and a ping each 5 s; their
+Checked in 2026-11: other clients of 2026 use the same socket and a ping every 5 s. Their
 `get_order_book` is not needed.
 
-Unconfirmed: the words of the error for one request too many; that pings cost no point (a
-connection that sent one each 5 s for 110 s was not refused).
+Unconfirmed: the words of the error for one request too many; that pings cost no point (a connection
+that sent one every 5 s for 110 s was not refused).
 """
 
 from collections.abc import Sequence
@@ -209,11 +209,11 @@ EXCHANGE: Final = Exchange(
     interval_ms=1000,
     timed=False,
     limits=ExchangeLimits(
-        topics=30,  # so many were seen on one; ours, as the pace below fills it in 15 s at best
-        messages=(Limit(20, 1.0),),  # ours
-        requests=(Limit(90, 60.0, Scope.ADDRESS),),  # of 100 points, some left for REST
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours
-        # The list costs one point of the same 100; it is counted as 20 here, as everywhere.
+        topics=30,  # as many as were seen; our choice: the rate below fills it in 15 s at best
+        messages=(Limit(20, 1.0),),  # our choice
+        requests=(Limit(90, 60.0, Scope.ADDRESS),),  # of 100 points; the rest is for REST
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice
+        # The list costs one of the same 100 points, but counts as 20 here, as everywhere.
         fetches=(Limit(40, 60.0, Scope.ADDRESS),),
     ),
     heartbeat=Heartbeat(b'{"e":"ping"}', every_s=5.0),  # of 10 s by the page

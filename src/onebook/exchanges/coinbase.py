@@ -7,9 +7,9 @@ Confirmed:
     channel, verbs, levels: 2026-08-21, third-party: JKorf Coinbase.Net
     ping, limits, sequence, depth: 2026-01, page: docs.cdp.coinbase.com, as of 2026
 
-Sequencing: the changes have neither a number nor a checksum, so only the order of the socket guards
-the book, and `heartbeat` (one a second and product) distinguishes a quiet book from a dead one; its
-`sequence` counts messages of other channels. To resync, unsubscribe and subscribe.
+Sequencing: changes have neither a number nor a checksum, so only the order of the socket protects
+the book. `heartbeat` (one a second and product) tells a quiet book from a dead one; its `sequence`
+counts messages of other channels. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -21,15 +21,14 @@ Frames:
     {"type":"heartbeat","sequence":90,"last_trade_id":20,"product_id":"BTC-USD","time":"..."}
     {"type":"error","message":"Failed to subscribe","reason":"X-Y is not a valid product"}
 
-`level2` needs a login since 2023, `level2_batch` does not. The snapshot of a busy product is one
-frame of several MB. An error fails its whole request: unanswered subscriptions are repeated.
+`level2` has required a login since 2023, `level2_batch` does not. The snapshot of a busy product is
+one frame of several MB. An error fails its whole request, so unanswered subscriptions are repeated.
 
-`coinbase_advanced` is another feed of the same books, whose frames are numbered, and the instrument
-list of both.
+`coinbase_advanced` is another feed of the same books with numbered frames. It also has the
+instrument list of both feeds.
 
-Doubted in 2026-11: whether `level2_batch` without a key stays: projects that began in 2026 use it,
-and nothing else is known; how many products a connection may have is kept far below what others
-use.
+As of 2026-11 it is unknown whether `level2_batch` stays available without a key; projects that
+began in 2026 use it. The number of products per connection is kept far below what others use.
 """
 
 from collections.abc import Sequence
@@ -133,12 +132,12 @@ def control(frame: bytes) -> Event:
         case "" if message.product_id:
             return BookFrame(message.product_id)
         case "heartbeat":
-            return Ignored(known=True)  # of a product that was left
+            return Ignored(known=True)  # of a product that was unsubscribed
     return Ignored(known=False)
 
 
 def _subscribed(channels: Any) -> list[str]:
-    """Decode the list of all subscriptions, which the exchange sends after each request."""
+    """Decode the list of all subscriptions that the exchange sends after each request."""
     listed = channels if isinstance(channels, list) else []
     books = [each for each in listed if text_in(each, "name") == CHANNEL]
     return [name for each in books for name in texts_of(each.get("product_ids"))]
@@ -150,7 +149,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 
 
 def pause(names: Sequence[str], number: int) -> object:
-    """Encode the unsubscription of books only: heartbeats continue."""
+    """Encode the unsubscription of books only; heartbeats continue."""
     return {"type": "unsubscribe", "product_ids": names, "channels": [CHANNEL]}
 
 
@@ -175,16 +174,16 @@ EXCHANGE: Final = Exchange(
     interval_ms=50,
     guard=LossDetection.ORDER,
     limits=ExchangeLimits(
-        topics=50,  # each brings its whole book and a heartbeat a second
+        topics=50,  # each adds its whole book and a heartbeat a second
         messages=(Limit(100, 1.0, Scope.ADDRESS),),
-        # 8 a second and address; connections or subscriptions is undocumented, so both.
+        # 8 a second and address; of connections or subscriptions is undocumented, so both.
         requests=(Limit(8, 1.0, Scope.ADDRESS),),
         connects=(Limit(8, 1.0, Scope.ADDRESS),),
         fetches=(Limit(300, 60.0, Scope.ADDRESS),),
     ),
     silence_max_s=5.0,
-    heartbeat_max_s=5.0,  # heartbeats of each product come every second
-    quiet_max_s=5.0,  # and for every product: nothing else shows that one of them died
+    heartbeat_max_s=5.0,  # each product sends a heartbeat every second
+    quiet_max_s=5.0,  # only the heartbeats of a product show that its book is still alive
     former_names=("coinbasepro", "coinbaseexchange", "coinbaseadvanced", "gdax"),
     channels={"advanced": ADVANCED},
 )

@@ -1,8 +1,8 @@
 """Coinbase, the Advanced Trade feed: the whole book, every change numbered, snapshot on the socket.
 
-The alternative to `coinbase` (`feeds.overrides.coinbase.channel = "advanced"`) if detecting losses
-matters more than small frames: the books are those of Coinbase Exchange, but each message of a
-connection has a number. It needs no key. Pages:
+An alternative to `coinbase` (`feeds.overrides.coinbase.channel = "advanced"`) if detecting lost
+frames matters more than small frames: the books are those of Coinbase Exchange, but each message of
+a connection has a number. It needs no key. Pages:
 https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis/websocket/websocket-channels and
 `websocket-rate-limits` beside it, and the AsyncAPI document of 2026.
 
@@ -12,12 +12,12 @@ Confirmed:
     ping, sequence: 2026-08-21, third-party: GoCryptoTrader
     limits: 2026-09, recorded: two projects, 31 products of `level2` are refused
 
-Sequencing: `sequence_num` rises by 1 with every message of a connection, whatever its channel and
-its product, from 0 on; one that is skipped may have been of any book (GoCryptoTrader counts so too;
-the page speaks of products). To resync, unsubscribe and subscribe. `heartbeats` come each second,
-of the connection.
+Sequencing: `sequence_num` starts at 0 and rises by 1 with every message of a connection, of any
+channel and product, so a skipped message may belong to any book (GoCryptoTrader counts in the same
+way; the page speaks of products). To resync, unsubscribe and subscribe. `heartbeats` of the
+connection arrive every second.
 
-Frames; a request is about one channel:
+Frames; a request has one channel:
 
     {"type":"subscribe","channel":"heartbeats"}
     {"type":"subscribe","product_ids":["BTC-USD"],"channel":"level2"}
@@ -31,25 +31,24 @@ Frames; a request is about one channel:
      "events":[{"current_time":"...","heartbeat_counter":3049}]}
     {"type":"error","message":"too many L2 streams requested in a single session"}
 
-30 products fit on a connection. Of the simulated exchange's books (130 levels a side) a snapshot is
-four times as long as in `level2_batch`, a change three times. The snapshot of BTC-USD had 5.08 MB
-in 2026, with 27,017 asks: frames may have the 10 MiB that Coinbase's own SDK allows, and a book
-keeps the best 20,000 levels of a side (`core.types.LEVELS_MAX`), with its horizon at the last of
-them. A product in USDC
-is answered with the book of the one in USD, except USDT-USDC and EURC-USDC: the others are not
-listed here.
+A connection can have 30 products. For the simulated exchange's books (130 levels a side), a
+snapshot is four times as long as in `level2_batch`, a change three times. The snapshot of BTC-USD
+had 5.08 MB in 2026, with 27,017 asks, so frames may have up to 10 MiB, as in Coinbase's own SDK. A
+book keeps the best 20,000 levels of a side (`core.types.LEVELS_MAX`), with its horizon at the last
+of them. A product in USDC is answered with the book of the same product in USD, except USDT-USDC
+and EURC-USDC: the others are not listed here.
 
-The list is that of Exchange. By its page (`get-all-known-trading-pairs` of its REST interface) no
-orders are matched while a product is `trading_disabled`, `cancel_only` or `post_only`: these are
-listed as halted. One that is `limit_only` trades.
+The list is that of Exchange. According to its page (`get-all-known-trading-pairs` of its REST
+interface), orders of a product that is `trading_disabled`, `cancel_only` or `post_only` are not
+matched; such products are listed as halted. A `limit_only` product trades.
 
-ccxt reads the same frames without looking at their numbers; nautilus_trader has the same members.
+ccxt reads the same frames but ignores their numbers; nautilus_trader reads the same fields.
 Unconfirmed: whether errors have a number; the words of the error for an unknown product and whether
-the others of its request are subscribed all the same; which limits are shared with Exchange; what
+the other products of its request are still subscribed; which limits are shared with Exchange; what
 `auction_mode` means for a book (such a product counts as trading).
 
-Compared in 2026-11: spot stays on this interface, since the move to Deribit is of international
-derivatives.
+Checked in 2026-11: spot stays on this interface, because only international derivatives move to
+Deribit.
 """
 
 from collections.abc import Sequence
@@ -96,8 +95,8 @@ from onebook.exchanges.kit import (
 CHANNEL: Final = "level2"
 DATA: Final = "l2_data"
 LEVELS: Final = LevelShape.objects("price_level", "new_quantity", "side")
-ALIAS: Final = "-USDC"  # ends products that are answered with the book of the one in USD ...
-OWN_BOOKS: Final = ("USDT-USDC", "EURC-USDC")  # ... but for these
+ALIAS: Final = "-USDC"  # suffix of products that are answered with the book of the USD product ...
+OWN_BOOKS: Final = ("USDT-USDC", "EURC-USDC")  # ... except these
 UNMATCHED: Final = ("trading_disabled", "cancel_only", "post_only")  # see above
 
 
@@ -132,13 +131,13 @@ _control = control_reader(Control)
 
 
 def data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | None:
-    """Decode a frame of books; those of unsubscribed books are counted too."""
+    """Decode a frame of books; frames of unsubscribed books are counted too."""
     message: BookMessage = _read(frame)
     for change in message.events:
         if change.product not in books and change.product not in books.left:
             return None
         if change.type not in ("update", "snapshot"):
-            raise ValueError(f"the type {short(change.type)!r} is not known")
+            raise ValueError(f"unknown type {short(change.type)!r}")
     if books.repeats(message.number):
         return NOTHING
     outputs = books.missed(message.number)
@@ -150,7 +149,7 @@ def data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Decode a control frame; one that may be of a book is not counted."""
+    """Decode a control frame; a frame that may belong to a book is not counted."""
     message = decode(_control, frame, what="a frame")
     if message.channel == DATA:
         match message.events:
@@ -192,7 +191,7 @@ INSTRUMENTS: Final = ListReader(
 
 
 def parse_own_books(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Parse `/products` without products that share the book of another."""
+    """Parse `/products`, without the products that share another product's book."""
     found = INSTRUMENTS(body, rows_max=rows_max)
     found[:] = [one for one in found if one.native in OWN_BOOKS or not one.native.endswith(ALIAS)]
     return found
@@ -222,5 +221,5 @@ ADVANCED: Final = Exchange(
         fetches=(Limit(300, 60.0, Scope.ADDRESS),),
     ),
     silence_max_s=5.0,
-    heartbeat_max_s=5.0,  # heartbeats of the connection come every second
+    heartbeat_max_s=5.0,  # the connection sends a heartbeat every second
 )

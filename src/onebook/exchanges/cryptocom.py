@@ -1,8 +1,8 @@
 """Crypto.com spot (Exchange v1): 50 levels a side every 10 ms, snapshot on the socket.
 
 Page: https://exchange-docs.crypto.com/exchange/v1/rest-ws/index.html#book-instrument_name-depth.
-Frames of 2026-09 that others recorded agree, among them those of `BTC_USD`, and ccxt's
-`watchOrderBook` follows them in the same way.
+Frames of 2026-09 recorded by others agree, including those of `BTC_USD`, and ccxt's
+`watchOrderBook` applies them in the same way.
 
 Confirmed:
 
@@ -10,12 +10,12 @@ Confirmed:
         arbitrage-observatory, BTC_USD too
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
 
-Sequencing: `pu` of each delta equals the `u` before it; ids leap by thousands. A snapshot comes
+Sequencing: `pu` of each delta equals the `u` before it; ids jump by thousands. A snapshot arrives
 about 1 s after a subscription. To resync, unsubscribe and subscribe.
 
 Frames:
 
-    {"id":1,"method":"subscribe","code":0,"channel":"book.BTC_USD.50"}                of each
+    {"id":1,"method":"subscribe","code":0,"channel":"book.BTC_USD.50"}        one per channel
     {"id":-1,"method":"subscribe","code":0,"result":{"instrument_name":"BTC_USD",
      "subscription":"book.BTC_USD.50","channel":"book","depth":50,"data":[{"asks":
      [["2749.62","0.2008","2"]],"bids":[["2749.61","0.0786","2"]],"t":1790114273395,
@@ -26,19 +26,20 @@ Frames:
     {"id":9,"method":"subscribe","code":40107,"message":"Maximum subscriptions exceeded"}
     {"id":1790114291578,"method":"public/heartbeat","code":0}
 
-Every 30 s comes `public/heartbeat`: the page requires an answer with the same id within 5 s, a
-client that never answers is dropped at the third. A book that does not change sends an empty update
-with `u == pu` about every 5 s: its heartbeat. A level that leaves the 50 is removed by a delta. 150
-levels are sent as whole books only, twice a second. The time of a frame is `t`, when it was sent.
+The exchange sends `public/heartbeat` every 30 s. The page requires an answer with the same id
+within 5 s; a client that never answers is disconnected at the third. A book that does not change
+sends an empty update with `u == pu` about every 5 s as its heartbeat. A level that leaves the 50 is
+removed by a delta. 150 levels are available only as whole books, twice a second. The time of a
+frame is `t`, when it was sent.
 
-`cs` is a checksum whose rule is unpublished and not read. The page requires a `nonce`; requests
-without one were accepted. It advises to wait 1 s after connecting, because the first calendar
-second has only its share of the 100 messages: few are sent at once.
+`cs` is a checksum whose rule is unpublished, so it is ignored. The page requires a `nonce`, but
+requests without one were accepted. It advises waiting 1 s after connecting, because the first
+calendar second has only its share of the 100 messages; we send few at once instead.
 
-Of the page's codes 42901 (TOO_MANY_REQUESTS) means too many requests; 40801 (REQUEST_TIMEOUT) and
-50001 (ERR_INTERNAL) pass, as 9010001 (maintenance) does, which ccxt knows.
+Of the page's codes, 42901 (TOO_MANY_REQUESTS) means too many requests. 40801 (REQUEST_TIMEOUT) and
+50001 (ERR_INTERNAL) are temporary, as is 9010001 (maintenance), which ccxt lists.
 
-Compared in 2026-11: the page's list of breaking changes has none of `book` after 2025-12-17, and
+Checked in 2026-11: the page's list of breaking changes has none of `book` after 2025-12-17, and
 three clients agree.
 
 Unconfirmed: how many connections an address may open; what an empty side looks like.
@@ -87,7 +88,7 @@ TOO_MANY: Final = 42901
 UNAVAILABLE: Final = (40801, 50001, 9010001)  # timed out, internal error, maintenance
 
 
-# Members are in the order of the wire: msgspec looks for each behind the one before it.
+# Members are in wire order: msgspec looks for each behind the one before it.
 class SideLevels(Struct, frozen=True, gc=False):
     """Both sides of a delta."""
 
@@ -160,7 +161,7 @@ def _changed(book: Chain, item: Item) -> Outputs:
     """Apply a delta; one without levels is a heartbeat of its book."""
     levels = item.update
     if levels is NO_CHANGE:
-        raise ValueError("it has no levels")
+        raise ValueError("no levels")
     bids, asks = levels.bids, levels.asks
     if item.u == item.pu == book.last and bids == asks == ABSENT:
         return (Alive(book.instrument),)
@@ -169,7 +170,7 @@ def _changed(book: Chain, item: Item) -> Outputs:
 
 def _replaced(book: Chain, item: Item) -> Outputs:
     if item.bids is ABSENT or item.asks is ABSENT:
-        raise ValueError("it lacks a side")
+        raise ValueError("a side is missing")
     return book.snapshot(item.bids, item.asks, item.u, item.t)
 
 
@@ -181,7 +182,7 @@ def control(frame: bytes) -> Event:
     if message.method == "unsubscribe":
         return Ignored(known=True)
     if message.code:
-        words = f"{message.message} {message.channel}".strip()  # or it names none
+        words = f"{message.message} {message.channel}".strip()  # the channel may be absent
         return RequestRejected(words, code=message.code)
     if text_in(message.result, "channel").startswith("book"):
         return BookFrame(text_in(message.result, "subscription"))
@@ -234,12 +235,12 @@ EXCHANGE: Final = Exchange(
     depth=DEPTH,
     interval_ms=10,
     limits=ExchangeLimits(
-        topics=200,  # of 400
+        topics=200,  # of 400 allowed
         messages=(Limit(10, 1.0),),  # of 100; see above
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
         fetches=(Limit(100, 1.0, Scope.ADDRESS),),
     ),
-    heartbeat_max_s=65.0,  # two of its own heartbeats
-    silence_max_s=15.0,  # three of its pings
-    quiet_max_s=20.0,  # four of the empty updates of an unchanged book
+    heartbeat_max_s=65.0,  # two heartbeats of the exchange
+    silence_max_s=15.0,  # three pings of the exchange
+    quiet_max_s=20.0,  # four empty updates of an unchanged book
 )

@@ -9,7 +9,7 @@ Confirmed:
     limits: never: general knowledge
 
 Sequencing: each change's `prev_change_id` is the `change_id` before it; a snapshot has none and
-comes only after a subscription. To resync, unsubscribe and subscribe.
+is sent only after a subscription. To resync, unsubscribe and subscribe.
 
 Frames (JSON-RPC 2.0):
 
@@ -21,31 +21,32 @@ Frames (JSON-RPC 2.0):
     {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params","data":{
      "reason":"value must be a list","param":"channels"}}}
     {"jsonrpc":"2.0","method":"heartbeat","params":{"type":"heartbeat"}}
-     or "type":"test_request", to be answered by a `public/test` request
+     or "type":"test_request", which must be answered by a `public/test` request
 
-We request heartbeats (`public/set_heartbeat`, every 10 s at the least); an
-unanswered `test_request` ends the connection. On a busy connection only the test requests come
-(wire probe of 2026-09-23, nemanull/arbitrage-observatory, on derivatives, which share the socket).
-The result of a request lists the channels that were accepted, `[]` where none was; another request
-for an open channel is accepted and brings no snapshot. A request too many (10028) ends the
-connection too; a subscription costs 3,000 of 30,000 credits, of which 10,000 come back in a second.
-Other errors that nautilus_trader repeats a request after are known by their words: maintenance
-(11051), an internal error (11094), unavailable (13028), timed out (13888).
-Rows with `is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged
-already. `raw` needs a login, `agg2` comes about every second.
+We request heartbeats (`public/set_heartbeat`, at least 10 s apart); an unanswered `test_request`
+closes the connection. On a busy connection only the test requests arrive (wire probe of 2026-09-23,
+nemanull/arbitrage-observatory, on derivatives, which share the socket). The result of a request
+lists the accepted channels, `[]` if none. A second request for an open channel is accepted but
+sends no snapshot. Exceeding the request limit (10028) also closes the connection; a subscription
+costs 3,000 of 30,000 credits, of which 10,000 are restored per second. Other errors after which
+nautilus_trader repeats a request are recognized by their words: maintenance (11051), an internal
+error (11094), unavailable (13028), timed out (13888). Rows with `is_cbe_routed` are left out: their
+orders are matched at Coinbase, whose books are already merged. `raw` needs a login; `agg2` is sent
+about every second.
 
-`platform_state` (its page: https://docs.deribit.com/subscriptions/platform/platform_state) says
-when maintenance begins and ends, `{"maintenance":true}`: no book is shown meanwhile. By the help
-centre no client can communicate during a planned one. It also says which price index is locked,
-`{"price_index":"sol_usdc","locked":true}`, which changes no book here.
+`platform_state` (its page: https://docs.deribit.com/subscriptions/platform/platform_state)
+announces the start and end of maintenance, `{"maintenance":true}`, during which books are not
+shown. According to the help centre, clients cannot communicate at all during a planned one. It also
+announces locked price indexes, `{"price_index":"sol_usdc","locked":true}`, which do not affect
+books here.
 
-ccxt watchOrderBook agrees on frames (without checking the ids), nautilus_trader on frames.
+ccxt's watchOrderBook (which does not check the ids) and nautilus_trader agree on frames.
 Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; whether
 a lock of a price index stops orders of the spot pair of that name.
 
-Doubted in 2026-11: how much is left here: most spot pairs, BTC_USDC among them, are matched at
-Coinbase Exchange (flagged `is_cbe_routed`, 2026-08) and are left out, because their orders are in
-Coinbase's books.
+As of 2026-11 few books are left here: most spot pairs, including BTC_USDC, are matched at Coinbase
+Exchange (flagged `is_cbe_routed`, 2026-08) and left out, because their orders are in Coinbase's
+books.
 """
 
 from collections.abc import Sequence
@@ -87,19 +88,19 @@ from onebook.model import Instrument
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
 PLATFORM: Final = "platform_state"
-TOO_MANY: Final = (10028, 10047, 10066)  # requests in a time, of one kind, at once
-UNAVAILABLE: Final = (10040, 10041)  # retry, settlement: others say so in their words
+TOO_MANY: Final = (10028, 10047, 10066)  # requests per time, of one kind, at once
+UNAVAILABLE: Final = (10040, 10041)  # retry, settlement; others are recognized by their words
 
 
 def _rpc(method: str, number: int, params: object) -> object:
     return {"jsonrpc": "2.0", "id": number, "method": f"public/{method}", "params": params}
 
 
-# Requests of books are numbered from 1, others 0.
+# Requests of books are numbered from 1; all others have the number 0.
 TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 
 
-# Members are in the order of the wire: msgspec looks for each behind the one before it.
+# Members are in wire order: msgspec looks for each behind the one before it.
 class WholeBook(Struct, gc=False, kw_only=True, tag_field="type", tag="snapshot"):
     """A whole book."""
 
@@ -173,7 +174,7 @@ def control(frame: bytes) -> Event:
 
 
 def _platform(params: Any) -> Event:
-    """Decode a notification of the platform; locks of price indices change nothing."""
+    """Decode a notification of the platform; locks of price indexes are ignored."""
     match params:
         case {"data": {"maintenance": bool(maintenance)}}:
             return Trading(open=not maintenance, reason="maintenance of the platform")
@@ -225,10 +226,10 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=100,
     limits=ExchangeLimits(
-        topics=100,  # ours: of 500 channels in one request
+        topics=100,  # our choice, of 500 channels in one request
         messages=(Limit(20, 1.0, Scope.ADDRESS),),
         requests=(Limit(3, 1.0, Scope.ADDRESS),),  # of 3.3, and of 10 at once
-        connects=(Limit(1, 1.0, Scope.ADDRESS),),  # ours: the page states none
+        connects=(Limit(1, 1.0, Scope.ADDRESS),),  # our choice: undocumented
         fetches=(Limit(1, 1.0, Scope.ADDRESS),),
         connections=32,
     ),

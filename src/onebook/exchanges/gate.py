@@ -1,10 +1,10 @@
 """Gate spot: 400 levels a side every 100 ms, snapshot on the socket.
 
-Page: https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api. The page's mirrors of
-2025 and 2026 agree, and so does a recorded delta of 2026-06 (U 38149401423, u 38149401433).
+Page: https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api. Mirrors of the page from
+2025 and 2026 agree, as does a delta recorded in 2026-06 (U 38149401423, u 38149401433).
 
 Sequencing: `U` of each delta is the last `u + 1`; a frame with `full` replaces the book whenever it
-comes. To resync, unsubscribe and subscribe: a stream that is subscribed already is refused.
+arrives. To resync, unsubscribe and subscribe: a second subscription of a stream is refused.
 
 Frames:
 
@@ -14,24 +14,24 @@ Frames:
      "u":73777715212,"b":[["104024.5","1.03"]],"a":[["104027.2","0"]]},"time_ms":1747054612925}
     {"time":1747054611,"id":1,"channel":"spot.obu","event":"subscribe",
      "payload":["ob.BTC_USDT.400"],"result":{"status":"success"}}
-    the same with "error":{"code":2,"message":"Alert sub ob.BTC_USDT.400"} where it is repeated
+    the same with "error":{"code":2,"message":"Alert sub ob.BTC_USDT.400"} if it is repeated
     {"time":1770600979,"time_ms":1770600979609,"channel":"spot.system","event":"update","result":{
      "type":"upgrade","msg":"The connection will soon be closed for a service upgrade. Please
      reconnect."}}
 
 The time of a frame is `t`, when the book was made; `time_ms`, when it was sent, is up to 0.2 s
-later. A side without changes may be absent. The server pings by the WebSocket protocol, so that
-`spot.ping` is not needed. Requests carry one stream each: a client reports that of several in one
-request only some were subscribed.
+later. A side without changes may be absent. The server sends pings of the WebSocket protocol, so
+`spot.ping` is not needed. Each request has one stream, because a client reports that only some of
+several streams in one request were subscribed.
 
-Each request names its time, which must be within 60 s of its own. tardis-node sends milliseconds
-there and is served, so the rule is not enforced on public channels. On the testnet the first
-snapshot comes before the answer to the subscription (since 2026-03-31): both orders are read. The
-EU host has no `spot.obu` (ccxt issue 29016, 2026-06-26).
+Each request contains its time, which must be within 60 s of the exchange's. tardis-node sends
+milliseconds there and is served, so the rule is not enforced on public channels. On the testnet the
+first snapshot has been sent before the answer to the subscription since 2026-03-31: both orders are
+accepted. The EU host has no `spot.obu` (ccxt issue 29016, 2026-06-26).
 
 Since 2026-08-31 there are unified order books: orders and trades of a pair such as BTC_USD may
-settle in USDC, so that a `_USD` and a `_USDC` pair may be one book under two names, as at OKX. No
-member of the list says so: both are listed here as the exchange lists them, and the second is
+settle in USDC, so a `_USD` and a `_USDC` pair may be one book under two names, as at OKX. No field
+of the list says so. Both are therefore listed here as the exchange lists them, and the second is
 marked `shared_book` while their levels are equal (docs/explanation/identity.md).
 
 Confirmed:
@@ -40,14 +40,13 @@ Confirmed:
     channel, verbs, depth: 2026-10-23, third-party: ccxt 4.5.90
     sequence: 2026-06-26, recorded: one delta, U 38149401423, u 38149401433
     ping: 2026-09-27, page: System API, pings of the protocol
-    limits: never: ours, the page states none of connections and requests
+    limits: never: our choice, the page states none for connections and requests
 
-Unconfirmed: whether a `_USD` pair and the `_USDC` pair of its coin are one book; what is said to an
-unknown pair here
-("unknown currency pair: X" on other channels; on futures it is accepted and silent) and to too many
-requests; whether a level that leaves
-the 400 is always sent as removed; limits of connections and requests: Gate said in 2022 that there
-are none, and advised 100 connections.
+Unconfirmed: whether a `_USD` pair and the `_USDC` pair of its coin are one book; the answer to an
+unknown pair here ("unknown currency pair: X" on other channels; on futures it is accepted and
+silent) and to too many requests; whether a level that leaves the 400 is always sent as removed;
+limits of connections and requests: Gate said in 2022 that there are none, and advised 100
+connections.
 """
 
 from collections.abc import Sequence
@@ -93,7 +92,7 @@ SYSTEM: Final = "spot.system"
 UPGRADE: Final = "upgrade"
 DEPTH: Final = 400
 REPEATED: Final = "Alert sub"
-UNAVAILABLE: Final = 3  # an error of the server
+UNAVAILABLE: Final = 3  # a server error
 NO_CHANGE: Final = Raw(NO_LEVELS)
 
 
@@ -146,7 +145,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     if change.full:
         return book.snapshot(change.bids, change.asks, change.final, change.at)
     if not 0 < change.first <= change.final:
-        raise ValueError(f"the ids {change.first} to {change.final} are no range")
+        raise ValueError(f"the ids {change.first} to {change.final} are not a range")
     return book.delta(change.bids, change.asks, change.first - 1, change.final, change.at)
 
 
@@ -176,7 +175,7 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Encode a request to subscribe or unsubscribe streams, with its sending time in seconds."""
+    """Encode a request to subscribe or unsubscribe streams, with the sending time in seconds."""
     rest = {"id": number, "channel": CHANNEL, "event": verb, "payload": names}
     return Dated(lambda now_ms: {"time": now_ms // 1_000, **rest})
 
@@ -207,10 +206,10 @@ EXCHANGE: Final = Exchange(
     depth=DEPTH,
     interval_ms=100,
     limits=ExchangeLimits(
-        topics=100,  # ours: a client that reads too slowly is disconnected
-        messages=(Limit(50, 1.0),),  # ours: the page states none
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
-        fetches=(Limit(100, 10.0, Scope.ADDRESS),),  # of 200 for each path
+        topics=100,  # our choice: a client that reads too slowly is disconnected
+        messages=(Limit(50, 1.0),),  # our choice: undocumented
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
+        fetches=(Limit(100, 10.0, Scope.ADDRESS),),  # of 200 per path
         connections=100,
     ),
     former_names=("gateio",),

@@ -9,8 +9,8 @@ Confirmed:
     channel, sequence: 2026-09-22, third-party: hummingbot
 
 Sequencing: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
-after a subscription is the whole book and has `U == u`; nothing else marks it. A change that ends
-at the same `u` may follow: the book has it. To resync, unsubscribe and subscribe.
+after a subscription is the whole book; its only distinction is `U == u`. A change that ends at the
+same `u` may follow and is already part of the book. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -19,22 +19,22 @@ Frames:
     {"id":"1","status":200}                  between the snapshots of its request, or after them
     {"id":"1","status":400,"error":{"code":-1013,"msg":"Invalid stream name: xy@depth@100ms"}}
 
-The address asks for snapshots (`snapshot=-1`: all levels). One unknown name fails the whole
-request. A symbol's frames of `@depth` and of `@depth@100ms` look the same: only one of them is
+A parameter of the address requests snapshots (`snapshot=-1`: all levels). One unknown name fails
+the whole request. Frames of `@depth` and `@depth@100ms` look the same, so only one of the two is
 subscribed. The server pings every 20 s; a book that does not change is silent. In the list of
-symbols `quote_increment` is the step of prices and `tick_size` that of amounts.
+symbols, `quote_increment` is the step of prices and `tick_size` that of amounts.
 
 Recorded on this channel in 2026-09 (ziyangliu-666/FastMM): BTC/USD, 4,658 levels with asks up to
 9e12, and perpetuals; each `U` was the `u` before it, and the best levels of the perpetuals were
-those of `bookTicker`. hummingbot reads this channel by the same rule since 2026-09; ccxt has the
-archived v2 socket. Recorders of Gemini's prediction markets, on the same address in 2026-09, write
-`SUBSCRIBE` in capitals, take the first frame for the whole book too, and read the same weights and
-300 connections in five minutes from `conninfo`.
+those of `bookTicker`. hummingbot has used this channel by the same rule since 2026-09; ccxt uses
+the archived v2 socket. Recorders of Gemini's prediction markets, on the same address in 2026-09,
+write `SUBSCRIBE` in capitals, also take the first frame as the whole book, and read the same
+weights and 300 connections in five minutes from `conninfo`.
 
-Doubted in 2026-11: that the first frame has `U == u` (tardis-node takes any; hummingbot has our
-rule): another one is ignored, because it may be a late frame of the subscription before. hummingbot
-takes a `U` of the last `u + 1` for no gap; here it is one, because the states overlap and such a
-frame hides the loss of a step.
+As of 2026-11 clients disagree on two rules. Here the first frame must have `U == u`, as in
+hummingbot (tardis-node accepts any): another frame is ignored because it may be a late one of the
+previous subscription. hummingbot accepts a `U` of the last `u + 1`. Here it is a gap: states
+overlap, so such a frame would hide a lost one.
 
 Unconfirmed: that a subscription brings a snapshot again after an unsubscription; the words of -1003
 (too many requests); how many streams a connection may have (20 were seen).
@@ -102,7 +102,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
         return None
     first, final, last = message.first, message.final, book.last
     if last is None:
-        if first != final:  # a late frame of the subscription before
+        if first != final:  # a late frame of the previous subscription
             return NOTHING
         return book.snapshot(message.bids, message.asks, final, message.at)
     previous = last if first <= last < final else first
@@ -129,7 +129,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 INSTRUMENTS: Final = ListReader(
     "gemini",
     native="symbol",
-    spell=str.lower,  # as frames have it; the list has capitals
+    spell=str.lower,  # frames have lower case, the list has capitals
     base="base_currency",
     quote="quote_currency",
     spot={"product_type": ("spot", None)},
@@ -153,8 +153,8 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=100,
     limits=ExchangeLimits(
-        topics=50,  # ours: the page states none
-        messages=(Limit(10, 1.0),),  # ours: 7,000 weights in 10 s, the weight of a request unknown
+        topics=50,  # our choice: undocumented
+        messages=(Limit(10, 1.0),),  # our choice: 7,000 weights in 10 s, weight per request unknown
         connects=(Limit(300, 300.0, Scope.ADDRESS),),
         fetches=(Limit(120, 60.0, Scope.ADDRESS),),
     ),

@@ -1,7 +1,7 @@
 """HitBTC spot, API v3: the whole book in real time, snapshot on the socket, numbered deltas.
 
-Page: https://api.hitbtc.com/#subscribe-to-full-order-book (not read but in the sentences that a
-profile of the exchange quotes: the rest is from a recording, wire probes, ccxt and cryptofeed)
+Page: https://api.hitbtc.com/#subscribe-to-full-order-book (not read except for the sentences quoted
+by a profile of the exchange: the rest is from a recording, wire probes, ccxt and cryptofeed)
 
 Confirmed:
 
@@ -9,8 +9,8 @@ Confirmed:
         arbitrage-observatory, of perpetuals
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
 
-Sequencing: each update's `s` is one more than that of the frame before it; a snapshot comes only
-after a subscription.
+Sequencing: each update's `s` is the one before it + 1; a snapshot is sent only after a
+subscription.
 
 Frames (recorded from FMFW, the same engine, in 2021: 869 updates of ten symbols without a gap):
 
@@ -21,25 +21,26 @@ Frames (recorded from FMFW, the same engine, in 2021: 869 updates of ten symbols
      "a":[["0.0008842","94.00"],["0.0008844","0"]],"b":[]}}}                      "0" removes
     {"error":{"code":2003,"message":"Unknown channel","description":"..."},"id":16}
 
-`a` are asks. The answer to a request lists all symbols of the channel on this socket: unknown ones
-are missing there without an error (for which the page has code 2001). A second subscription of a
-symbol brings no second snapshot. The server pings on the protocol level every 30 s and closes with
-4002 where no pong came for 60 s; there is no other heartbeat, so a silent book proves nothing.
-cryptofeed (FMFW) follows `s` in the same way; ccxt reads the same members and does not look at `s`.
+`a` are asks. The answer to a request lists all symbols of the channel on this socket. Unknown
+symbols are missing from it, without an error (although the page has code 2001 for this). A second
+subscription of a symbol does not send a second snapshot. The server sends protocol pings every 30 s
+and closes with 4002 if no pong arrives for 60 s. There is no other heartbeat, so silence does not
+prove that a book is dead. cryptofeed (FMFW) applies `s` in the same way; ccxt reads the same fields
+but ignores `s`.
 
-Agreeing: wire probes of HitBTC itself, of perpetuals (spot comes on the same socket) in 2026-09
-(nemanull/arbitrage-observatory): no gap in 17,719 updates, books equal to those of REST, 50 symbols
-in a request, one snapshot each, empty where the book is, updates without a level that count in `s`,
-404 for an unknown method, and code 1 without an `id` for what is no JSON. Probes of the same engine
-at FMFW and Changelly PRO in the same month agree.
+Wire probes of HitBTC in 2026-09 agree, of perpetuals (spot uses the same socket;
+nemanull/arbitrage-observatory): no gap in 17,719 updates, books equal to those of REST, 50 symbols
+in a request, one snapshot each (empty if the book is), updates without a level that count in `s`,
+404 for an unknown method, and code 1 without an `id` for a message that is not JSON. Probes of the
+same engine at FMFW and Changelly PRO in the same month agree.
 
-Doubted in 2026-11: frames with `data` in place of `snapshot`, which ccxt 4.5.90 reads: they are of
-the channels of partial books. One of `orderbook/full` is damage to its book, because nothing says
-whether it is whole.
+As of 2026-11 ccxt 4.5.90 also reads frames with `data` in place of `snapshot`; they belong to the
+channels of partial books. Such a frame of `orderbook/full` invalidates its book, because it does
+not say whether it is whole.
 
 Unconfirmed: that an unsubscription and another subscription on the same socket bring a new snapshot
-(where they do not, the feed opens another connection); what the answer to an unsubscription lists,
-which is not read; how many symbols a socket or a request may have (50 were seen).
+(otherwise the feed opens another connection); what the answer to an unsubscription lists, which is
+not read; how many symbols a socket or a request may have (50 were seen).
 """
 
 from collections.abc import Sequence
@@ -118,7 +119,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     whole = message.update is None
     changes = message.snapshot if whole else message.update
     if not changes:
-        raise ValueError("it has neither a snapshot nor an update")
+        raise ValueError("neither a snapshot nor an update")
     if len(changes) == 1:  # nearly always
         ((name, one),) = changes.items()
         return _followed(books[name], one, whole=whole) if name in books else None
@@ -187,10 +188,10 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=0,
     limits=ExchangeLimits(
-        topics=100,  # ours: each is a whole book in real time
-        messages=(Limit(10, 1.0),),  # and a burst of ten more
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
-        fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only the instruments
+        topics=100,  # our choice: each is a whole book in real time
+        messages=(Limit(10, 1.0),),  # plus a burst of ten
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
+        fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only for the instrument list
         connections=100,
     ),
     snapshot_s=20.0,  # the whole books of a full socket

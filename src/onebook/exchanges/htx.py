@@ -8,14 +8,15 @@ Confirmed:
     channel, verbs, sequence, levels, depth: 2026-08-22, third-party: tardis-node 18.2.0
     channel, verbs: 2026-10-23, third-party: ccxt 4.5.90
     ping: 2026-09, recorded: arbitrage-observatory, of contracts
-    limits: never: ours, but `req` once in 100 ms
+    limits: never: our choice, but `req` once in 100 ms
 
-Sequencing: deltas are held from the acknowledgement on, the whole book is requested, and the first
-delta after it has its `seqNum` as `prevSeqNum`, as each later one has that of the delta before. A
-delta is the difference of two windows, so a whole book from between the two is requested again.
+Sequencing: deltas are buffered from the acknowledgement until the requested whole book arrives. The
+first delta after it has its `seqNum` as `prevSeqNum`, and each later delta that of the delta
+before. A delta is the difference of two windows, so if the whole book falls between the two, it is
+requested again.
 
-Frames, each a binary message in gzip; the page's numbers are JSON numbers, small and large ones
-with an exponent:
+Frames, each a binary message in gzip; numbers are JSON numbers, small and large ones with an
+exponent:
 
     {"id":"1","status":"ok","subbed":"market.btcusdt.mbp.150","ts":1489474081631}
     {"ch":"market.btcusdt.mbp.150","ts":1573199608679,"tick":{"seqNum":100020146795,
@@ -24,26 +25,27 @@ with an exponent:
      "bids":[[618.37,71.594]],"asks":[[650.59,14.909733438479636]]}}             the whole book
     {"status":"error","ts":1586323747018,"id":"2","err-code":"bad-request",
      "err-msg":"invalid mbp.150.symbol linkusdt"}
-    {"ping":1492420473027}                        every 5 s, to be answered by the same as `pong`
+    {"ping":1492420473027}                        every 5 s, to be answered with the same `pong`
 
-ccxt watchOrderBook agrees (topic, `req` on the socket, `prevSeqNum` equal to the last `seqNum`).
+ccxt's watchOrderBook agrees (topic, `req` on the socket, `prevSeqNum` equal to the last `seqNum`).
 The `seqNum` of a whole book is that of one of the updates (announced for 2020-06-18). A side that
-did not change is empty; without any change an update with two empty sides comes every 100 ms: a
-heartbeat of that book, and no data. The page announces the end of both, without a date: then an
-unchanged side is absent, and an unchanged book is silent. So a frame with neither side counts as
-one with two empty sides; a silent book is compared with the answer to another `req` every
-300 s, and the pings show that the connection is served. Renamed sides would be
-seen there: that answer must have both. 400 levels have no `req` by the page; a level that leaves
-the 150 is sent as 0 (frames printed in 2023).
-Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` beside `16.08`: together
-they would need more digits than a book holds (`DIGITS_MAX`). So amounts, and only they, are cut
-toward zero at the 8th decimal; what is above zero and below 10^-8 is shown as 10^-8. Of the ten
-books recorded in 2021 one has amounts of 9 digits before the point and of 11 behind it: a cut at
-the 12th decimal would not hold it.
+did not change is empty. If nothing changed, an update with two empty sides is sent every 100 ms: a
+heartbeat of that book. The page announces the end of both, without a date: an unchanged side will
+be absent, and an unchanged book silent. Therefore a frame without sides counts as one with two
+empty sides, a silent book is compared with the answer to another `req` every 300 s, and pings prove
+that the connection is alive. That answer must have both sides, which would reveal renamed members.
+According to the page 400 levels have no `req`. A level that leaves the 150 is sent as 0 (frames
+printed in 2023).
+
+Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` beside `16.08`, which need
+more digits than a book can hold (`DIGITS_MAX`). Amounts, but not prices, are therefore cut toward
+zero at the 8th decimal; amounts above zero but below 10^-8 become 10^-8. One of the ten books
+recorded in 2021 has amounts with 9 digits before the point and amounts with 11 behind it, so a cut
+at the 12th decimal would not be enough.
 
 Unconfirmed: the close after two unanswered pings (the page) or four (other products); how many
 topics a socket may have; the limit of frames other than `req`, which is one every 100 ms; that a
-display name in the list is the name that others use for the coin; the age limit of a connection.
+display name in the list is the usual name of the coin; the age limit of a connection.
 """
 
 from collections.abc import Sequence
@@ -190,7 +192,7 @@ def _failed(message: Control) -> Event:
     if words == NOT_SUBSCRIBED:
         return Ignored(known=True)
     if isinstance(message.id, str) and not message.id.isdecimal():
-        # Requests for a book have its topic as their id.
+        # The id of a request for a book is its topic.
         return SeedRefused(message.id, words, message.err_code)
     return RequestRejected(words, message.id, code=message.err_code)
 
@@ -245,12 +247,12 @@ EXCHANGE: Final = Exchange(
     interval_ms=100,
     frames=FrameForm.COMPRESSED,
     limits=ExchangeLimits(
-        topics=50,  # each is ten frames a second; the page warns of many
+        topics=50,  # each sends ten frames a second; the page advises against many
         messages=(Limit(1, 0.15),),  # `req` once in 100 ms
         connects=(Limit(60, 60.0, Scope.ADDRESS),),
-        fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only the instruments
+        fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only for the instrument list
     ),
-    heartbeat_max_s=15.0,  # three of the server's pings
-    snapshot_s=60.0,  # the books of a full socket are a hundred requests at the pace above
+    heartbeat_max_s=15.0,  # three pings of the server
+    snapshot_s=60.0,  # the books of a full socket are a hundred requests at the rate above
     former_names=("huobi", "huobipro"),
 )

@@ -1,4 +1,4 @@
-"""Hyperliquid spot: the best 5 levels a side each half second, or 20 each five seconds, whole.
+"""Hyperliquid spot: whole books, the best 5 levels a side every 500 ms, or 20 every 5 s.
 
 Pages: https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
 (`l2Book`), `info-endpoint/spot` (`spotMeta`), `rate-limits-and-user-limits` beside it.
@@ -9,13 +9,13 @@ Confirmed:
         arbitrage-observatory
     channel, verbs: 2026-08-21, third-party: JKorf HyperLiquid.Net, `fast` with 5 levels
 
-Sequencing: every frame has the whole book, so a lost frame does no harm; nothing is numbered. The
-usual channel is `fast`: since 2026-06 the other one, `slow` here (`feeds.overrides.hyperliquid.
-channel`), comes each 5 s, although the page, which has their levels (5 if fast, 20 if slow), still
-says half a second; a book that old stands across those of other exchanges
-(nemanull/arbitrage-observatory, 2026-09-24: 5.4 s and 0.54 s at the median, 20 and 5 levels in each
-of 2,314 and 21,503 frames, none crossed; spot shares the socket). Frames of both are alike, so that
-a connection has one of them. ccxt follows `slow`.
+Sequencing: every frame has the whole book, so a lost frame does no harm; frames have no numbers.
+The default channel is `fast`. Since 2026-06 the other channel, here called `slow`
+(`feeds.overrides.hyperliquid.channel`), is sent every 5 s, although the page (which has the levels
+of both: 5 for fast, 20 for slow) still says half a second; a book that old crosses those of other
+exchanges (nemanull/arbitrage-observatory, 2026-09-24: medians of 5.4 s and 0.54 s, 20 and 5 levels
+in each of 2,314 and 21,503 frames, none crossed; spot shares the socket). Frames of both channels
+look alike, so a connection subscribes to only one of them. ccxt uses `slow`.
 
     {"method":"subscribe","subscription":{"type":"l2Book","coin":"@107","fast":true}}
     {"channel":"subscriptionResponse","data":{"method":"subscribe","subscription":{"type":"l2Book",
@@ -26,21 +26,22 @@ a connection has one of them. ccxt follows `slow`.
     {"channel":"pong"}                                                to our {"method":"ping"}
 
 The first frame of a connection may be the text `Websocket connection established.`. Both clients of
-the exchange drop it: hyperliquid-python-sdk by these words, hyperliquid-rust-sdk as no object.
+the exchange ignore it: hyperliquid-python-sdk by its words, hyperliquid-rust-sdk because it is not
+an object.
 
-A request names one coin. An unchanged book is sent again with a new `time`. An unknown coin ends
-the connection, and with it all other books, without a message: only listed pairs are requested.
+A request has one coin. An unchanged book is sent again with a new `time`. An unknown coin closes
+the connection, and with it all other books, without a message, so only listed pairs are requested.
 
-The list is a POST to `/info`, of `{"type":"spotMeta"}`. A pair is called `PURR/USDC` or `@107`, its
-coins are indexes into `tokens`, and their names are given by their deployers: those that bring a
-coin of another chain have names of their own (UBTC), which `currencies` translates. A price has at
-most 5 significant figures and 8 less `szDecimals` decimals; the latter is the step that is stated.
+The list is a POST of `{"type":"spotMeta"}` to `/info`. A pair is called `PURR/USDC` or `@107`, and
+its coins are indexes into `tokens`. Deployers choose the names of coins: a coin bridged from
+another chain has a different name (UBTC), which `currencies` translates. A price has at most 5
+significant figures and 8 minus `szDecimals` decimals; the latter is used as the step.
 
-Doubted in 2026-11: whether an unsubscription must repeat `fast`: it does, because it then has the
-words of its subscription.
+As of 2026-11 it is unclear whether an unsubscription must repeat `fast`; we repeat it, so that its
+members equal those of the subscription.
 
-Unconfirmed: the answer to too many messages; that the greeting still comes (the recordings above
-do not name it).
+Unconfirmed: the answer to too many messages; that the greeting is still sent (the recordings above
+do not mention it).
 """
 
 from collections.abc import Sequence
@@ -85,7 +86,7 @@ LEVELS: Final = LevelShape.objects("px", "sz")
 REPEATED: Final = "Already subscribed"
 LEFT: Final = "Already unsubscribed"
 GREETING: Final = b"Websocket connection established."  # not JSON
-DECIMALS: Final = 8  # of a price, less those of the amounts of its coin
+DECIMALS: Final = 8  # of a price, minus those of the amounts of its coin
 
 
 class Sides(Struct, gc=False, array_like=True):
@@ -185,7 +186,7 @@ def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
 
 
 def _tokens(rows: Sequence[Raw]) -> dict[int, Token]:
-    """Decode the coins; skips invalid rows."""
+    """Decode the coins; invalid rows are skipped."""
     tokens = {}
     for row in rows:
         try:
@@ -239,7 +240,7 @@ SLOW: Final = Exchange(
     interval_ms=5000,
     guard=LossDetection.WHOLE,
     limits=ExchangeLimits(
-        topics=100,  # of 1000 an address, on 10 connections
+        topics=100,  # of 1000 per address, on 10 connections
         messages=(Limit(2_000, 60.0, Scope.ADDRESS),),
         connects=(Limit(30, 60.0, Scope.ADDRESS),),
         fetches=(Limit(1_200, 60.0, Scope.ADDRESS),),

@@ -2,8 +2,8 @@
 
 Pages: https://github.com/independentreserve/websockets/blob/master/orderbook-snapshot.md (the book
 and how to keep it), the README beside it (heartbeats, errors) and, for the list,
-https://www.independentreserve.com/features/api (REST). ccxt watchOrderBook agrees; so do frames
-that were recorded in 2026-09.
+https://www.independentreserve.com/features/api (REST). ccxt's watchOrderBook and frames recorded in
+2026-09 agree.
 
 Confirmed:
 
@@ -11,11 +11,11 @@ Confirmed:
     sequence: 2026-10-23, third-party: ccxt 4.5.90, the unsigned checksum
     limits: 2026-09-22, recorded: arbitrage-observatory, about 40 pairs on a socket
 
-Sequencing: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
-after it: bids, then asks, price and volume with eight decimals, without the point and without
-zeros before it, unsigned. Levels pushed out of the depth are not deleted by the exchange, so the
-book is cut there (`Exchange.truncate`). Another snapshot may come at any time, as after a change
-of currency rates, and replaces the book. To resync, unsubscribe and subscribe.
+Sequencing: no numbers, but every frame has the unsigned CRC-32 of the ten best levels after it:
+bids, then asks, each price and volume with eight decimals, without the point and leading zeros. The
+exchange does not delete levels that leave the depth, so the book is truncated there
+(`Exchange.truncate`). Another snapshot may arrive at any time, for example after a change of
+currency rates, and replaces the book. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -23,21 +23,21 @@ Frames:
     {"Channel":"orderbook/100/eth/usd","Event":"OrderBookSnapshot","Time":1676150558254,"Data":{
      "Bids":[{"Price":2198.09,"Volume":0.16143952}],"Offers":[{"Price":2201.25,"Volume":15}],
      "Crc32":1519697650}}                                  then "OrderBookChange"; volume 0 removes
-    {"Event":"Heartbeat","Time":1676156208182}             about one a second where nothing is sent
+    {"Event":"Heartbeat","Time":1676156208182}             about every second if otherwise idle
     {"Event":"Error","Data":"...","Time":1676157556223}    an unknown code in a request
 
-A level that changes is removed and added in the same frame, in this order. The depth is in the
-address. A code in a frame is in small letters, and btc where xbt is asked for. Pairs that are no
-market are acknowledged and silent. Changes may come before the snapshot. The exchange drops changes
-for a client whose queue is full (the page names 1,000 messages a connection), which the next
-checksum shows: beyond about 40 pairs on a socket they failed. Each coin has one book, shown in four
-currencies: its list names coins, and only US dollars are followed, which most others have too.
+A level that changes is removed and then added in the same frame. The address contains the depth.
+Codes in frames are in lower case, and btc where xbt was requested. Pairs without a market are
+acknowledged and silent. Changes may arrive before the snapshot. The exchange drops changes for a
+client whose queue is full (the page names 1,000 messages a connection), which the next checksum
+reveals: beyond about 40 pairs on a socket, checksums failed. Each coin has one book, shown in four
+currencies. The list has coins only; we use the US dollar, as most other exchanges do.
 
-A book can be crossed by levels that REST does not show, with a checksum that agrees (seen in AUD):
-it is not shown then. Unconfirmed: how `Subscriptions` spells the pairs of this channel (both ways
-seen elsewhere are read); the text of an `Error`; every limit, as no page states any.
+A book can be crossed, with a valid checksum, by levels that REST does not show (seen in AUD); it is
+then not shown. Unconfirmed: how `Subscriptions` spells the pairs of this channel (both spellings
+seen elsewhere are read); the text of an `Error`; every limit, since no page states any.
 
-Compared in 2026-11: ccxt 4.5.90 compares the checksum without a sign now, as is done here.
+Checked in 2026-11: ccxt 4.5.90 now compares the checksum as unsigned, as here.
 """
 
 from collections.abc import Sequence
@@ -152,7 +152,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
     elif message.event == "OrderBookSnapshot":
         outputs = book.snapshot(change.bids, change.asks, message.at)
     else:
-        raise ProtocolError(f"a book has no event {short(message.event)!r}", book.instrument)
+        raise ProtocolError(f"unknown event {short(message.event)!r} of a book", book.instrument)
     return outputs and each_of(outputs, Verify(book.instrument, CHECKSUM, change.checksum))
 
 

@@ -9,9 +9,9 @@ Confirmed:
     channel, levels: 2026-07-10, third-party: tardis-node records v2 since then
     limits: 2026-01, page: docs.kraken.com, as of 2026
 
-Sequencing: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
-after it; levels pushed out of the 100 are not deleted by the exchange, so the book is truncated
-there (`Exchange.truncate`). To resync, unsubscribe and subscribe.
+Sequencing: no numbers, but every frame has the CRC-32 of the ten best levels after it. The exchange
+does not delete levels that leave the 100, so the book is truncated there (`Exchange.truncate`). To
+resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -24,16 +24,15 @@ Frames:
      "checksum":3310070434,"timestamp":"..."}]}               then "type":"update"; qty 0 removes
     {"channel":"heartbeat"}                                  of the connection, one a second
     {"channel":"status","type":"update","data":[{"system":"online","api_version":"v2"}]}
-    {"Error":"Exceeded msg rate"}                            too many requests: ask again later
+    {"Error":"Exceeded msg rate"}                            too many requests: repeat later
 
-Heartbeats are promised where nothing else is sent, and were recorded each second under load too
-(90 in 90 s).
-`system` other than online (maintenance, cancel_only, post_only) means that no order is matched:
-https://docs.kraken.com/exchange/api-reference/spot-websocket-v2/status. Prices are JSON numbers
-whose literal digits count for the checksum.
+Heartbeats are promised if nothing else is sent, and were recorded every second under load too (90
+in 90 s). A `system` other than online (maintenance, cancel_only, post_only) means that orders are
+not matched: https://docs.kraken.com/exchange/api-reference/spot-websocket-v2/status. Prices are
+JSON numbers whose digits, as sent, enter the checksum.
 
-Compared in 2026-11: ccxt and tardis-node (which reads v2 since 2026-07-10) agree on host and
-frames; the host `ws-l3` of a newer client is for level 3 alone.
+Checked in 2026-11: ccxt and tardis-node (which has used v2 since 2026-07-10) agree on host and
+frames; the host `ws-l3` of a newer client is for level 3 only.
 """
 
 from collections.abc import Sequence
@@ -123,7 +122,7 @@ def _follow(book: Unnumbered, kind: str, item: Item) -> Outputs:
     elif kind == "snapshot":
         outputs = book.snapshot(item.bids, item.asks, item.timestamp)
     else:
-        raise ProtocolError(f"book has no type {short(kind)!r}", book.instrument)
+        raise ProtocolError(f"book: unknown type {short(kind)!r}", book.instrument)
     return outputs and each_of(outputs, Verify(book.instrument, CHECKSUM, item.checksum))
 
 
@@ -147,12 +146,12 @@ def control(frame: bytes) -> Event:
     if message.success:
         return Accepted([symbol_of([message.result])])
     if message.error.startswith("Already subscribed"):
-        return Ignored(known=True)  # two requests crossed; the feed asks again without a snapshot
+        return Ignored(known=True)  # two requests crossed; without a snapshot the feed repeats it
     return RequestRejected(f"{message.symbol} {message.error}".lstrip())
 
 
 def _status(data: Any) -> Event:
-    """Decode the state of the trading engine; an unreadable one changes nothing."""
+    """Decode the state of the trading engine; an unreadable one is ignored."""
     match data:
         case [{"system": str(system)}]:
             return Trading(open=system == "online", reason=short(system))
@@ -200,11 +199,11 @@ EXCHANGE: Final = Exchange(
     guard=LossDetection.CHECKSUM,
     limits=ExchangeLimits(
         topics=100,
-        messages=(Limit(5, 1.0),),  # ours: the page states none
-        # Beyond 150 the address is shut out; no faster than every 5 s after maintenance.
+        messages=(Limit(5, 1.0),),  # our choice: undocumented
+        # Beyond 150 the address is blocked; after maintenance at most one every 5 s.
         connects=(Limit(150, 600.0, Scope.ADDRESS), Limit(1, 5.0, Scope.ADDRESS)),
         fetches=(Limit(30, 60.0, Scope.ADDRESS),),
     ),
     silence_max_s=5.0,
-    heartbeat_max_s=5.0,  # heartbeats come every second
+    heartbeat_max_s=5.0,  # heartbeats arrive every second
 )

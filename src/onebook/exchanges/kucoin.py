@@ -6,8 +6,8 @@ https://www.kucoin.com/docs-new/change-log (limits: the entry of 2026-02-09).
 
 Sequencing: the first change of each delta (`O`) is the last one before it (`C`) + 1. The page lets
 a delta reach back too (`O` <= last < `C`); none is known. A snapshot has `O` = `C` and replaces the
-book whenever it comes. Levels that leave the best 500 are removed by a delta. Repair is unsubscribe
-and subscribe.
+book whenever it arrives. Levels that leave the best 500 are removed by a delta. To resync,
+unsubscribe and subscribe.
 
 Frames, JSON in binary frames; no request is accepted before the welcome:
 
@@ -143,7 +143,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
         return book.delta(change.bids, change.asks, _previous(book, change), change.final, at)
     if message.type == "snapshot":
         return book.snapshot(change.bids, change.asks, change.final, at)
-    raise ProtocolError(f"{TOPICS[0]} has no type {short(message.type)!r}", book.instrument)
+    raise ProtocolError(f"{TOPICS[0]}: unknown type {short(message.type)!r}", book.instrument)
 
 
 def _previous(book: Chain, change: BookMessage) -> int:
@@ -197,7 +197,7 @@ EXCHANGE: Final[Exchange] = replace(
     interval_ms=10,
     limits=replace(
         CLASSIC.limits,
-        topics=100,  # of 200
+        topics=100,  # of 200 allowed
         messages=(Limit(95, 10.0),),  # of 100: pings do not wait for the limit
         connects=(Limit(30, 60.0, Scope.ADDRESS),),
         connections=512,

@@ -4,18 +4,19 @@ The fallback of `kucoin` (`feeds.overrides.kucoin.channel = "classic"`). Pages:
 https://www.kucoin.com/docs-new/3470068w0 (order book),
 https://www.kucoin.com/docs-new/websocket-api/base-info/introduction (token, ping, errors).
 
-Each connection needs a token, an address and a ping interval of its own, which
-`POST /api/v1/bullet-public` gives:
+Each connection has its own token, address and ping interval, which `POST /api/v1/bullet-public`
+returns:
 
     {"code":"200000","data":{"token":"2neAiuYv","instanceServers":[{"pingInterval":18000,
      "endpoint":"wss://ws-api-spot.kucoin.com/","pingTimeout":10000,"encrypt":true,
      "protocol":"websocket"}]}}
 
-Sequencing: deltas are held from the acknowledgement on, the REST body drops those with
-`sequenceEnd` <= `sequence`, then each `sequenceStart` is the last `sequenceEnd` + 1. A row with a
-price of 0 has no level, it only uses up a number. Rows of the first delta that are not newer than
-the body, which the page drops, are applied: they have the amount of the body, or a newer row of
-their frame replaces it (each of 3,853 recorded frames has one row).
+Sequencing: deltas are buffered from the acknowledgement until the REST body arrives, those with
+`sequenceEnd` <= `sequence` are dropped, and from then on each `sequenceStart` is the last
+`sequenceEnd` + 1. A row with a price of 0 has no level, it only uses up a number. The page drops
+rows of the first delta that are not newer than the body. Here they are applied, which has the same
+result: they have the amount of the body, or a newer row of their frame replaces it (each of 3,853
+recorded frames has one row).
 
 Frames; no request is accepted before the welcome:
 
@@ -31,13 +32,13 @@ Frames; no request is accepted before the welcome:
 REST body, `/api/v1/market/orderbook/level2_100`: {"code":"200000","data":{"time":1619378326628,
 "sequence":"1613277183892","bids":[["242.649","5"]],"asks":[["242.7","1"]]}}
 
-100 levels a side are the most that is given without a key, so the book ends there and is seeded
-again before the price comes near. ccxt keeps the same book. `symbol` keeps a coin's first name
-for ever (BCHSV-USDT), the currencies of a row follow a renaming (BSV).
+Without a key at most 100 levels a side are available, so the book ends there and is reseeded before
+the price approaches its end. ccxt keeps the same book. `symbol` always keeps a coin's first name
+(BCHSV-USDT), the currencies of a row follow a renaming (BSV).
 
-KuCoin wrote on 2026-06-03 that classic accounts may go on with this API, and still extended its
-list on 2026-09-21. That it ends on 2026-12-31, as a secondary source said, is probably a misreading
-(see `kucoin`).
+KuCoin wrote on 2026-06-03 that classic accounts may continue to use this API, and still extended
+its list on 2026-09-21. A secondary source said that it ends on 2026-12-31, which is probably a
+misreading (see `kucoin`).
 
 Confirmed:
 
@@ -48,7 +49,7 @@ Confirmed:
     limits: never: general knowledge, 100 messages in 10 s and 300 to 400 topics
 
 Unconfirmed: whether an unknown symbol is still refused (seen in 2019), or accepted and silent, as
-on the futures' socket in 2026; if it is refused, that the others of its request are then not
+on the futures' socket in 2026; if it is refused, that the other symbols of its request are not
 subscribed either; that a request may have the 100 symbols that are sent here.
 """
 
@@ -260,7 +261,7 @@ BOOKS: Final = BookChannel(
 CLASSIC: Final = Exchange(
     name="kucoin",
     display="KuCoin",
-    ws_url="wss://ws-api-spot.kucoin.com/",  # as a rule; the answer has the address
+    ws_url="wss://ws-api-spot.kucoin.com/",  # usually; the answer has the address
     rest_url="https://api.kucoin.com",
     instruments_path="/api/v2/symbols",
     parse_instruments=INSTRUMENTS,
@@ -269,13 +270,13 @@ CLASSIC: Final = Exchange(
     depth=0,
     interval_ms=0,
     limits=ExchangeLimits(
-        topics=100,  # of 400: a lost socket must not cost minutes of REST budget
+        topics=100,  # of 400 allowed: a lost socket must not cost minutes of REST budget
         messages=(Limit(100, 10.0),),
         connects=(Limit(30, 60.0, Scope.ADDRESS),),
         fetches=(Limit(1_800, 30.0, Scope.ADDRESS),),  # of 2000
         connections=800,
     ),
-    heartbeat=Heartbeat(PING, every_s=18.0),  # closed after 60 s without
-    silence_max_s=30.0,  # a healthy socket answers each ping; data is promised only on a change
-    snapshot_s=60.0,  # the books of a full socket are 7 s of the REST budget
+    heartbeat=Heartbeat(PING, every_s=18.0),  # the exchange closes after 60 s without one
+    silence_max_s=30.0,  # a healthy socket answers each ping; data arrives only on a change
+    snapshot_s=60.0,  # the books of a full socket use 7 s of the REST budget
 )

@@ -7,12 +7,12 @@ Confirmed:
 
     channel, verbs, ping, sequence, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
     channel, levels: 2026-07, page: index.html
-    limits: never: ours, the page states none of the socket
+    limits: never: our choice, the page states none of the socket
 
-Sequencing: every frame has the whole book, so a lost frame does no harm. A subscription is answered
-by the first frame of its book alone, or by an error.
+Sequencing: every frame has the whole book, so a lost frame does no harm. The only answer to a
+subscription is the first frame of its book, or an error.
 
-Frames; numbers are JSON numbers, the time is Beijing's (UTC+8) and names no zone:
+Frames; numbers are JSON numbers, times are Beijing's (UTC+8) without a zone:
 
     {"action":"subscribe","subscribe":"depth","depth":"100","pair":"btc_usdt"}
     {"depth":{"asks":[[0.0252,0.5833]],"bids":[[0.025135,3.962]]},"count":100,"type":"depth",
@@ -20,14 +20,15 @@ Frames; numbers are JSON numbers, the time is Beijing's (UTC+8) and names no zon
     {"action":"ping","ping":"0ca8f854-7ba7-4341-9d86-d3327e52804e"}      to be answered in a minute
     {"SERVER":"V2","message":"Missing parameter ['pair']","status":"error","TS":"..."}
 
-Pings go both ways; the answer to ours proves a socket. ccxt 4.5.90 and GoCryptoTrader read the same
-frames; ccxt notes that protocol pings are not answered reliably, so ours is the JSON one. The time
-zone follows from the page's own example (`2018-08-03T17:32:00` is 1533288720) and from a frame that
-ccxt quotes. The perpetuals' socket is another product; a wire probe of 2026-09 found that its books
-of quiet pairs stand still. The list of pairs has no state and no perpetuals.
+Both sides send pings; the answer to ours proves that a socket is alive. ccxt 4.5.90 and
+GoCryptoTrader read the same frames; ccxt notes that protocol pings are not answered reliably, so
+ours is the JSON one. The time zone follows from the page's own example (`2018-08-03T17:32:00` is
+1533288720) and from a frame that ccxt quotes. The perpetuals' socket is another product; in a wire
+probe of 2026-09 its books of quiet pairs stood still. The list of pairs has no state and no
+perpetuals.
 
-Doubted in 2026-11: whether the client must ping, which one client denies because the server does:
-both are done, since a ping too many costs nothing.
+As of 2026-11 one client says that only the server needs to ping. We do both, since an unnecessary
+ping does no harm.
 
 Unconfirmed, as no recording of this socket is known: that a subscription brings the book at once
 and not with its next change; how often books and pings are sent; the words of the refusal of an
@@ -182,12 +183,12 @@ EXCHANGE: Final = Exchange(
     depth=DEPTH,
     guard=LossDetection.WHOLE,
     limits=ExchangeLimits(
-        topics=50,  # ours, as all that follow but the last
+        topics=50,  # our choice, as are the limits below except the last
         messages=(Limit(10, 1.0),),
         connects=(Limit(60, 60.0, Scope.ADDRESS),),
-        fetches=(Limit(150, 10.0, Scope.ADDRESS),),  # of 200
+        fetches=(Limit(150, 10.0, Scope.ADDRESS),),  # of 200 allowed
     ),
     heartbeat=Heartbeat(b'{"action":"ping","ping":"onebook"}', every_s=15.0),
-    silence_max_s=35.0,  # two of them without an answer
+    silence_max_s=35.0,  # two pings without an answer
     snapshot_s=30.0,
 )

@@ -12,34 +12,35 @@ Confirmed:
     levels: 2026-06-17, page: websocket-proto
     limits: 2025-08-08, page: spot_v3_en
 
-Sequencing: deltas are held from the acknowledgement on, the REST body drops those with
-`toVersion <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `fromVersion` is
-the last `toVersion + 1`. (Rule 6 of the page omits the 1; a body that ends where a delta starts
-joins.)
+Sequencing: deltas are buffered from the acknowledgement until the REST body arrives, those with
+`toVersion <= lastUpdateId` are dropped, the first one kept contains `lastUpdateId + 1`, and from
+then on each `fromVersion` is the last `toVersion + 1`. (Rule 6 of the page omits the 1; a body that
+ends where a delta starts joins.)
 
 Binary messages are a `PushDataV3ApiWrapper`: channel = 1, symbol = 3, sendTime = 6 (ms), and in 313
 a `PublicAggreDepthsV3Api`: asks = 1 and bids = 2 (price = 1, quantity = 2; "0" removes),
-eventType = 3, fromVersion = 4, toVersion = 5. A side without changes is absent. A push without its
-313 is no data (tardis-node skips it, at two places): a change that it should have had is seen as a
-gap at the next one.
+eventType = 3, fromVersion = 4, toVersion = 5. A side without changes is absent. A push without
+field 313 is ignored (tardis-node also skips it, in two places): if it should have had a change, the
+next push reveals the gap.
 
-Text messages are JSON; a refusal has the code 0 too, and an unknown pair is "blocked":
+Text messages are JSON; a refusal also has code 0, and an unknown pair is "blocked":
 
     {"id":1,"code":0,"msg":"spot@public.aggre.depth.v3.api.pb@100ms@BTCUSDT"}
     {"id":1,"code":0,"msg":"Not Subscribed successfully! [spot@...@NONO].  Reason: Blocked! "}
     {"id":0,"code":0,"msg":"PONG"}
 
 REST body, `/api/v3/depth`: {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":[["0.0026","100"]]};
-tardis-node reads a `timestamp` (ms) beside them. A limit above 2000 is cut to 2000 without a word
-(seen by others; the page says 5000), so 1000 are requested: a side that is not full must be the
-whole side. Numbers are padded there and trimmed in deltas.
+tardis-node reads a `timestamp` (ms) beside them. A limit above 2000 is silently cut to 2000 (seen
+by others; the page says 5000), so 1000 are requested: a side with fewer levels is then a whole
+side. Numbers are padded in the body and trimmed in deltas.
 
-A connection without a subscription ends after 30 s, one without data or ping after 60 s, any after
-24 h. Requests carry one pair each, so that each answer is about one. An answer names the channel
-also where it is to an unsubscription: its number distinguishes them.
+The exchange closes a connection without a subscription after 30 s, one without data or ping after
+60 s, and any connection after 24 h. Requests have one pair each, so that each answer concerns one
+pair. The answer to an unsubscription also contains the channel, so answers are distinguished by
+their number.
 
-Doubted in 2026-11: pairs whose `isSpotTradingAllowed` is false, though their books exist: they are
-left out, because no order by API can meet these books and leveraged tokens are among them.
+As of 2026-11 some pairs have books although their `isSpotTradingAllowed` is false. They are left
+out, because orders by API cannot trade against these books and leveraged tokens are among them.
 
 Unconfirmed: whether a server sends id 0 to a numbered request (then the channel counts); the answer
 to too many requests; whether an unsubscription makes room for another of the 30; how many
@@ -117,7 +118,7 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     versions = _versions(levels)
     first, final = int(versions.first), int(versions.final)
     if not 0 < first <= final <= SEQUENCE_MAX:
-        raise ValueError(f"the versions {first} to {final} are no range")
+        raise ValueError(f"the versions {first} to {final} are not a range")
     return book.delta(first, final, levels, NO_LEVELS, push.sent_ms)
 
 
@@ -154,7 +155,7 @@ INSTRUMENTS: Final = ListReader(
     base="baseAsset",
     quote="quoteAsset",
     spot={"isSpotTradingAllowed": (True,), "permissions": ("SPOT",)},
-    trading={"status": ("1",)},  # 2 is paused, 3 offline
+    trading={"status": ("1",)},  # 2: paused, 3: offline
     halted={"tradeSideType": (4, "4")},  # neither side may trade
     tick_decimals="quoteAssetPrecision",
     lot_decimals="baseAssetPrecision",
@@ -180,15 +181,15 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=100,
     limits=ExchangeLimits(
-        topics=30,  # all that it takes
-        messages=(Limit(50, 1.0),),  # of 100; over it is a disconnect, repeated a ban
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
-        # Of 500 for each path; its firewall was seen to shut out an address at 20 a second.
+        topics=30,  # the maximum
+        messages=(Limit(50, 1.0),),  # of 100; beyond it we are disconnected, repeatedly banned
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
+        # Of 500 per path; its firewall has blocked an address at 20 a second.
         fetches=(Limit(100, 10.0, Scope.ADDRESS),),
     ),
-    holds={403: 600.0},  # of the same firewall; ours: the duration is undocumented
+    holds={403: 600.0},  # from the same firewall; our choice: the duration is undocumented
     heartbeat=Heartbeat(b'{"method":"PING"}', every_s=20.0),
-    silence_max_s=30.0,  # our pings are answered; data is promised only on a change
-    snapshot_s=300.0,  # the books of twenty full sockets are two minutes of the REST budget
-    lifetime_s=86_000.0,  # it ends connections after 24 h
+    silence_max_s=30.0,  # our pings are answered; data arrives only on a change
+    snapshot_s=300.0,  # the books of twenty full sockets use two minutes of the REST budget
+    lifetime_s=86_000.0,  # it closes connections after 24 h
 )

@@ -2,8 +2,8 @@
 
 Page: https://www.okx.com/docs-v5/en/#order-book-trading-market-data-ws-order-book-channel
 
-Sequencing: each update's `prevSeqId` equals the `seqId` before it (which may fall at maintenance);
-a snapshot comes only after a subscription, so repair is unsubscribe and subscribe.
+Sequencing: each update's `prevSeqId` equals the `seqId` before it (ids may fall at maintenance). A
+snapshot is sent only after a subscription: to resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -15,15 +15,15 @@ Frames:
     {"event":"notice","code":"64008","msg":"The connection will soon be closed ..."}
     pong                                                             to our text `ping`
 
-An update with empty sides and `prevSeqId == seqId` comes after about 60 s without a change: a
-heartbeat of that instrument. Code 60014 means too many requests; passing errors (50001, 50004,
-50005, 50013, 50026, 60016 and 63999 by ccxt's table) are known by their words. `checksum` has been
-0 since 2026 and is checked only where it is not; recordings of 2022 have it and no ids, so that ids
-are all -1 there and chain trivially. `books-l2-tbt` (10 ms) needs a login of a VIP account.
+After about 60 s without a change, a book sends an update with empty sides and `prevSeqId == seqId`
+as its heartbeat. Code 60014 means too many requests. Temporary errors (50001, 50004, 50005, 50013,
+50026, 60016 and 63999 in ccxt's table) are recognized by their words. `checksum` has been 0 since
+2026 and is checked only if it is not 0. Recordings of 2022 have a checksum but no ids; every id is
+then -1 and matches the one before. `books-l2-tbt` (10 ms) needs the login of a VIP account.
 
-The address has no port: 8443, which most clients still name, is closed since 2026-10-31 (the page's
-changelog of 2026-09-30; its addresses answer on 443). Since 2026-09-30 USD and USDC share a book,
-which is listed as USDC (`BTC-USDC`); the USD pair it replaced is not listed any more.
+The address has no port: 8443, which most clients still use, has been closed since 2026-10-31 (the
+page's changelog of 2026-09-30; its addresses answer on 443). Since 2026-09-30 USD and USDC share a
+book, which is listed as USDC (`BTC-USDC`); the USD pair that it replaced is no longer listed.
 
 Confirmed:
 
@@ -82,7 +82,7 @@ class Arg(Struct, gc=False, rename="camel", tag_field="channel", tag=CHANNEL):
     inst_id: str = ""
 
 
-# Members are in the order of the wire: msgspec looks for each behind the one before it.
+# Members are in wire order: msgspec looks for each behind the one before it.
 class Item(Struct, gc=False, rename="camel"):
     """A snapshot or a delta."""
 
@@ -171,7 +171,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 INSTRUMENTS: Final = ListReader(
     "okx",
     rows="data",
-    native="instId",  # rows before their opening may have empty currencies
+    native="instId",  # rows of instruments that have not opened may have empty currencies
     separator="-",
     answered={"code": ("0", None)},
     spot={"instType": ("SPOT", None)},
@@ -181,7 +181,7 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
-# 100 names are about 5 KB of the 64 KB that arguments may have.
+# 100 names take about 5 KB of the 64 KB allowed for arguments.
 BOOKS: Final = BookChannel(
     data, control, *verbs(request), Chain, names_per_request=100, too_many=(TOO_FREQUENT,)
 )
@@ -197,13 +197,13 @@ EXCHANGE: Final = Exchange(
     depth=400,
     interval_ms=100,
     limits=ExchangeLimits(
-        topics=100,  # each repair is two of 480 requests an hour
-        messages=(Limit(4, 1.0),),  # ours: the page states none
+        topics=100,  # each resync is two of 480 requests an hour
+        messages=(Limit(4, 1.0),),  # our choice: undocumented
         requests=(Limit(480, 3_600.0),),  # subscribe, unsubscribe and login together
         connects=(Limit(3, 1.0, Scope.ADDRESS),),
         fetches=(Limit(300, 60.0, Scope.ADDRESS),),
     ),
-    heartbeat=Heartbeat(b"ping", every_s=10.0),  # 30 s without is closed
+    heartbeat=Heartbeat(b"ping", every_s=10.0),  # closed after 30 s without one
     silence_max_s=15.0,  # a healthy socket answers each ping
     quiet_max_s=130.0,  # two of the heartbeats that an unchanged book sends about every 60 s
     former_names=("okex", "okex5", "myokx"),

@@ -7,16 +7,15 @@ Confirmed:
 
     channel, verbs, ping, sequence, levels, depth: 2026-09-22, recorded: arbitrage-observatory
     channel, depth: 2026-06, third-party: a survey of the page
-    limits: never: ours, the page states none
+    limits: never: our choice, the page states none
 
-Sequencing: no numbers and no checksum, only the order of the socket. A full book (`true`) comes
-after a subscription, again about every 60 s while the market changes, and replaces what was there:
-a lost change is repaired within a minute where the market is busy. Levels that leave the 100 are
-removed by a change. A subscription replaces the one before it on its connection
-(`ExchangeLimits.topics` is 1, and the supervisor opens one for each market); repair is to subscribe
-again.
+Sequencing: no numbers and no checksum, only the order of the socket. A full book (`true`) is sent
+after a subscription and again about every 60 s while the market changes, and replaces the book, so
+in a busy market a lost change is repaired within a minute. Levels that leave the 100 are removed by
+a change. A subscription replaces the previous one of its connection (`ExchangeLimits.topics` is 1,
+and the supervisor opens a connection for each market). To resync, subscribe again.
 
-Frames, JSON-RPC; blanks stand after colons and commas:
+Frames, JSON-RPC, with blanks after colons and commas:
 
     {"method":"depth.subscribe","params":["BTC_USDT",100,"0"],"id":3}     "0": levels are not merged
     {"error": null, "result": {"status": "success"}, "id": 3}
@@ -25,23 +24,23 @@ Frames, JSON-RPC; blanks stand after colons and commas:
     {"method": "depth.update", "params": [false, {"asks": [["19509.81", "0"]]}, "BTC_USDT"],
      "id": null}                                   "0" removes; an unchanged side is absent
     {"error": {"code": 1, "message": "invalid argument"}, "result": null, "id": 11}
-    {"error": {"code": 7, "message": "invalid format"}, "result": null}     what is no JSON
+    {"error": {"code": 7, "message": "invalid format"}, "result": null}     if it is not JSON
     {"error": null, "result": "pong", "id": 0}                              to our `server.ping`
 
-Frames name no time. Unknown markets are accepted and stay silent, and so does one that does not
-change. A socket is closed 60 s (the page: 100) after the exchange last sent a frame, so that pings
-keep it. The list of markets has no state and no derivatives.
+Frames have no time. Unknown markets are accepted and stay silent, as does a market that does not
+change. The exchange closes a socket 60 s (the page: 100) after it last sent a frame, so pings keep
+it open. The list of markets has no state and no derivatives.
 
-Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory: a book kept from these frames
-equalled REST in its 20 best levels, and differed from the next full book in up to 5 of 200), ccxt
-4.5.90, which merges levels unless `interval` is 0.
+A wire probe of 2026-09 agrees (nemanull/arbitrage-observatory: a book kept from these frames
+equalled REST in its 20 best levels, and differed from the next full book in up to 5 of 200), as
+does ccxt 4.5.90, which merges levels unless `interval` is 0.
 
-Compared in 2026-11: a survey of the page in 2026-06 has the same intervals (a full book each 60 s,
-changes each second) and limits.
+Checked in 2026-11: a survey of the page in 2026-06 has the same intervals (a full book every 60 s,
+changes every second) and limits.
 
 Unconfirmed: that a second subscription of the same market brings a full book, as one of another
-market does; that a side without any level is absent from a full book or empty; how many connections
-an address may have or open (12 at once were seen); the words for one request too many.
+market does; whether a side without any level is absent from a full book or empty; how many
+connections an address may have or open (12 at once were seen); the words for one request too many.
 """
 
 from collections.abc import Sequence
@@ -106,7 +105,7 @@ class Update(Struct, gc=False, tag_field="method", tag=UPDATE):
 
 
 class Steps(Struct, frozen=True):
-    """The steps of prices and amounts; 0 if there is none."""
+    """The steps of prices and amounts; 0 if unknown."""
 
     tick_size: str = ""
     step_size: str = ""
@@ -140,7 +139,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
         return None
     bids, asks = message.sides.bids, message.sides.asks
     if bids is ABSENT and asks is ABSENT:
-        raise ValueError("it has neither bids nor asks")
+        raise ValueError("neither bids nor asks")
     return (book.snapshot if message.full else book.delta)(bids, asks)
 
 
@@ -160,7 +159,7 @@ def control(frame: bytes) -> Event:
 
 
 def subscribe(names: Sequence[str], number: int) -> object:
-    """Encode the subscription of a book, which replaces the one of the connection."""
+    """Encode the subscription of a book, which replaces the previous one of the connection."""
     return {"method": "depth.subscribe", "params": [names[0], LEVELS, NOT_MERGED], "id": number}
 
 
@@ -202,10 +201,10 @@ EXCHANGE: Final = Exchange(
     timed=False,
     limits=ExchangeLimits(
         topics=1,
-        messages=(Limit(5, 1.0),),  # ours, as are the next two
+        messages=(Limit(5, 1.0),),  # our choice, as are the next two
         connects=(Limit(60, 60.0, Scope.ADDRESS),),
         fetches=(Limit(60, 60.0, Scope.ADDRESS),),
-        connections=200,  # ours: more than there are markets
+        connections=200,  # our choice: more than there are markets
     ),
     heartbeat=Heartbeat(b'{"method":"server.ping","params":[],"id":0}', every_s=15.0),
     silence_max_s=35.0,  # two pings without an answer

@@ -8,9 +8,9 @@ Confirmed:
     channel, verbs, sequence, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
     ping, limits: 2026-09-22, recorded: arbitrage-observatory, of perpetuals
 
-Sequencing: by the order of the socket. `sequence` only grows, by any number, so a lost delta is not
-detected; a snapshot of each book every minute repairs it. Another subscription of a book brings
-another snapshot. One book cannot be unsubscribed: `orderbook.unsubscribe` ends all.
+Sequencing: only the order of the socket. `sequence` rises by any number, so a lost delta is not
+detected; a snapshot of each book every minute repairs it. Another subscription of a book sends
+another snapshot. A single book cannot be unsubscribed: `orderbook.unsubscribe` ends all.
 
 Frames:
 
@@ -22,20 +22,22 @@ Frames:
     the same with "type":"incremental"; an amount of 0 removes a level
     {"error":null,"id":0,"result":"pong"}                              to our `server.ping`
 
-A price is an integer of 10^-8 (`priceScale` of the pair), an amount one of 10^-`valueScale` of the
-base currency; `/public/products` states both. Pairs with unlisted currencies are skipped:
-a guessed scale would make every amount wrong. `timestamp` is in nanoseconds.
+A price is an integer in units of 10^-8 (`priceScale` of the pair), an amount in units of
+10^-`valueScale` of the base currency; `/public/products` states both. Pairs whose currencies are
+not listed are skipped, because a guessed scale would make every amount wrong. `timestamp` is in
+nanoseconds.
 
-A level that leaves the 30 is removed in recordings, which is undocumented, so the book is truncated
-to 30 after each change. A silent client is dropped after 30 s, however busy its connection. ccxt
-reads the same frames, takes 8 where a currency has no scale, and cuts when it shows a book.
+In recordings a level that leaves the 30 is removed, but the page does not say so: the book is
+therefore truncated to 30 after each change. A silent client is disconnected after 30 s, however
+busy its connection. ccxt reads the same frames, assumes 8 if a currency has no scale, and truncates
+a book when showing it.
 
 Recorded in 2026-09 on perpetuals, which share the socket (nemanull/arbitrage-observatory): the
-errors, a snapshot each 60 s, books equal to it, 101 subscriptions on a connection where the page
-allows 20. Recordings of spot are of 2021. Unconfirmed: the answer to too many requests.
+errors, a snapshot every 60 s, books equal to it, 101 subscriptions on a connection although the
+page allows 20. Recordings of spot are from 2021. Unconfirmed: the answer to too many requests.
 
-Doubted in 2026-11: names that begin with `s`, of which some are perpetuals (tardis-node, 2026-05
-and -07): the list's `type` decides here.
+As of 2026-11 some names that begin with `s` are perpetuals (tardis-node, 2026-05 and -07), so the
+`type` in the list decides.
 """
 
 from collections.abc import Sequence
@@ -150,12 +152,12 @@ _currency = msgspec.json.Decoder(Currency).decode
 
 @cache
 def shape(price_scale: int, amount_scale: int) -> LevelShape:
-    """Return the shape of these scales, one object each: the core compares shapes by identity."""
+    """Return the level shape of these scales, cached: the core compares shapes by identity."""
     return LevelShape.rows(price_scale=price_scale, amount_scale=amount_scale)
 
 
 def track(instrument: Instrument) -> Unnumbered:
-    """Make the strategy of a book whose integers have the scales of its instrument."""
+    """Make the sequencing strategy of a book, with the scales of its instrument."""
     levels = shape(*instrument.scales)
     return Unnumbered(instrument, snapshot_shape=levels, delta_shape=levels)
 
@@ -171,7 +173,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
         return book.delta(sides.bids, sides.asks, message.timestamp)
     if message.type == SNAPSHOT:
         return book.snapshot(sides.bids, sides.asks, message.timestamp)
-    raise ValueError(f"a frame of type {message.type!r}")
+    raise ValueError(f"unknown type {message.type!r}")
 
 
 def control(frame: bytes) -> Event:
@@ -195,14 +197,14 @@ def unsubscribe(names: Sequence[str], number: int) -> object:
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Parse `/public/products`; skips rows that are not spot."""
+    """Parse `/public/products`; rows that are not spot are skipped."""
     lists = decode(_body, body, what="the products", items_max=rows_max).data
     listed = partial(_listed, _scales(lists.currencies))
     return instruments_of(lists.products, Listing, listed, rows_max=rows_max)
 
 
 def _scales(rows: Sequence[Raw]) -> dict[str, int]:
-    """Decode the scale of each currency; skips invalid rows."""
+    """Decode the scale of each currency; invalid rows are skipped."""
     scales = {}
     for row in rows:
         try:
@@ -256,10 +258,10 @@ EXCHANGE: Final = Exchange(
         topics=20,
         messages=(Limit(20, 1.0),),
         connects=(Limit(200, 300.0, Scope.ADDRESS),),
-        fetches=(Limit(10, 1.0, Scope.ADDRESS),),  # ours: only the list is fetched
+        fetches=(Limit(10, 1.0, Scope.ADDRESS),),  # our choice: only for the instrument list
         connections=5,
     ),
     heartbeat=Heartbeat(b'{"id":0,"method":"server.ping","params":[]}', 5.0),
     silence_max_s=15.0,  # three heartbeats without an answer, as the page advises
-    quiet_max_s=150.0,  # each book has a snapshot a minute
+    quiet_max_s=150.0,  # each book gets a snapshot a minute
 )

@@ -8,8 +8,8 @@ Confirmed:
     ping: 2026-09-23, recorded: arbitrage-observatory, of futures v3
     limits: never: the page, whose date is not known
 
-Sequencing: `lastId` of each update is the `id` before it; every snapshot starts anew, and an update
-that comes before the first one is ignored. To resync, unsubscribe and subscribe.
+Sequencing: `lastId` of each update is the `id` before it. Every snapshot starts a new chain, and an
+update before the first snapshot is ignored. To resync, unsubscribe and subscribe.
 
 Frames:
 
@@ -21,16 +21,16 @@ Frames:
     {"event":"error","message":"Already subscribed"}          and "Not subscribed": no refusals
     {"event":"pong"}                                          to our {"event":"ping"}
 
-Agreeing: a wire probe of 2026-09-23 of futures v3, the newer engine of this family
+A wire probe of 2026-09-23 of futures v3, the newer engine of this family, agrees
 (nemanull/arbitrage-observatory: no gap in 112,000 updates, a level that leaves the 20 is removed, a
-client that sends nothing is dropped after 30 s, however busy its socket); ccxt follows the same
-channel and compares no ids, and knows the error "Platform in maintenance mode".
+client that sends nothing is disconnected after 30 s, however busy its socket). ccxt uses the same
+channel without comparing ids, and lists the error "Platform in maintenance mode".
 
 `ts` is when a frame was sent, `createTime` when its record was made. A book that does not change
 is silent: unconfirmed beyond the page, which promises nothing else.
 
-Doubted in 2026-11: whether the exchange itself is in good health, on which no source of November
-2026 has a word: its books are judged by their silence like all others.
+As of 2026-11 no source says whether the exchange itself is in good health. Its books are judged by
+their silence, like all others.
 """
 
 from collections.abc import Sequence
@@ -111,7 +111,7 @@ def _follow(book: Chain, kind: str, item: Item) -> Outputs:
         return book.delta(item.bids, item.asks, item.last_id, item.id, item.ts)
     if kind == "snapshot":
         return book.snapshot(item.bids, item.asks, item.id, item.ts)
-    raise ProtocolError(f"{CHANNEL} has no action {short(kind)!r}", book.instrument)
+    raise ProtocolError(f"{CHANNEL}: unknown action {short(kind)!r}", book.instrument)
 
 
 data: Final = items_reader(_read, CHANNEL, _follow)
@@ -161,11 +161,11 @@ EXCHANGE: Final = Exchange(
     interval_ms=0,
     limits=ExchangeLimits(
         topics=100,
-        messages=(Limit(20, 1.0),),  # of 500
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        messages=(Limit(20, 1.0),),  # of 500 allowed
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
         connections=2_000,
         fetches=(Limit(600, 60.0, Scope.ADDRESS),),
     ),
-    heartbeat=Heartbeat(b'{"event":"ping"}', every_s=20.0),  # 30 s without is closed, busy or not
-    silence_max_s=30.0,  # a healthy socket answers each ping; data is promised only on a change
+    heartbeat=Heartbeat(b'{"event":"ping"}', every_s=20.0),  # closed 30 s after the last one
+    silence_max_s=30.0,  # a healthy socket answers each ping; data arrives only on a change
 )

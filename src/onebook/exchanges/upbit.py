@@ -1,16 +1,16 @@
 """Upbit spot (Korea): the best 30 levels a side, whole in every frame.
 
 Pages: https://docs.upbit.com/kr/reference/websocket-orderbook and `websocket-guide`, `rate-limits`,
-`list-market-pairs` beside it. sg-, id- and th-api.upbit.com are other exchanges.
+`list-market-pairs` beside it. sg-, id- and th-api.upbit.com belong to other exchanges.
 
 Confirmed:
 
     channel, verbs, ping, limits, sequence, levels, depth: 2026-09-22, recorded:
         arbitrage-observatory
 
-Sequencing: every frame has the whole book, so a lost frame does no harm; the first is the snapshot
-that answers a request, and nothing else does. A request replaces all before it: it names every
-book of the connection, brings a snapshot of each, and there is no other way to unsubscribe.
+Sequencing: every frame has the whole book, so a lost frame does no harm. The only answer to a
+request is the first frame, the snapshot. Each request replaces the one before, so it must list
+every book of the connection and gets a snapshot of each; there is no other way to unsubscribe.
 
 Frames, JSON in binary messages; in the `SIMPLE` format members have short names:
 
@@ -21,11 +21,11 @@ Frames, JSON in binary messages; in the `SIMPLE` format members have short names
     {"status":"UP"}                                                          to a text `PING`
 
 `lv` is 0: levels are not grouped. A side with fewer levels than the other is padded with zeros.
-Unknown codes are silent, the others of their request are served. Recordings of 2021 have 15 levels.
-A socket without traffic for 60 s (the page: 120) is closed; our protocol pings are traffic.
-ccxt watchOrderBook agrees: each frame replaces the book, each request names all codes.
+Unknown codes are silent, the other codes of their request are served. Recordings of 2021 have 15
+levels. A socket without traffic for 60 s (the page: 120) is closed; our protocol pings count as
+traffic. ccxt's watchOrderBook agrees: each frame replaces the book, each request lists all codes.
 
-Compared in 2026-11: 1, 5, 15 and 30 levels are served since 2025-07, and the default of 30 is
+Checked in 2026-11: 1, 5, 15 and 30 levels have been available since 2025-07; the default of 30 is
 requested.
 
 Unconfirmed: that the error for too many requests says so in its name.
@@ -64,7 +64,7 @@ REALTIME: Final = "REALTIME"
 UNITS: Final = LevelShape.objects(
     "bp", "bs", skip_zero_price=True, asks=LevelShape.objects("ap", "as", skip_zero_price=True)
 )
-TOPICS: Final = 50  # ours: each is up to ten frames of 2 KB a second; 855 were served
+TOPICS: Final = 50  # our choice: each sends up to ten frames of 2 KB a second; 855 were served
 
 
 class BookMessage(Struct, gc=False, tag_field="ty", tag=CHANNEL):
@@ -88,7 +88,7 @@ class Control(Struct):
 def channel(
     form: str, book_type: type[Struct], control_type: type[Struct], units: LevelShape
 ) -> BookChannel:
-    """Make the channel of one frame format, whose types have the attributes of those above."""
+    """Make the book channel of one frame format; the types have the attributes of those above."""
     read: Any = msgspec.json.Decoder(book_type).decode
     read_control: Any = control_reader(control_type)
 
@@ -118,7 +118,7 @@ def channel(
 
 
 INSTRUMENTS: Final = ListReader(
-    "upbit",  # spot alone, without steps and without a state
+    "upbit",  # the list is of spot only, with neither steps nor states
     native="market",
     separator="-",
     quote_first=True,

@@ -9,12 +9,12 @@ Confirmed:
     limits: 2026-09-01, page: docs.whitebit.com, with the new address
 
 Sequencing: each update's `past_update_id` equals the `update_id` before it, which counts all
-changes of a market and leaps. A full book has no `past_update_id` and replaces what was there; it
-comes after a subscription and whenever nothing changed for 10 s, which makes it the heartbeat of
-its book. Repair is another subscription, which brings one as well. The page cuts the book to the
-limit after each update. Frames without `update_id` are followed too, unchained (the order of the
-socket is all that guards them): two clients saw them, and an older page
-(`whitebit-exchange/api-docs`) has no other. The next frame with an id takes up the chain.
+changes of a market and jumps. A full book has no `past_update_id` and replaces the book. It is sent
+after a subscription and after every 10 s without a change, as the heartbeat of its book. To resync,
+subscribe again, which sends a full book. The page cuts the book to the limit after each update.
+Frames without `update_id` are also applied, protected only by the order of the socket: two clients
+saw them, and an older page (`whitebit-exchange/api-docs`) has no others. The next frame with an id
+resumes the chain.
 
 Frames:
 
@@ -29,18 +29,18 @@ Frames:
     {"id":0,"result":"pong","error":null}                              to our `ping`
 
 The fourth parameter of a subscription keeps the other markets of the socket; each request has one
-market. Code 7 means too many requests; 2, 3 and 5 (internal error, service unavailable, service
-timeout) pass. A
-client that sends nothing for 60 s is dropped, one that sends no JSON at once. The host is the one
-that stays after 2027-03-01; ccxt has the older one, the same request and frames, and does not look
-at the ids. The book is that without RPI orders, which orders by API cannot meet.
+market. Code 7 means too many requests. Codes 2, 3 and 5 (internal error, service unavailable,
+service timeout) are temporary. A client that sends nothing for 60 s is disconnected, one that sends
+invalid JSON at once. The host is the one that remains after 2027-03-01. ccxt has the older host,
+the same request and frames, and ignores the ids. The book excludes RPI orders, which orders by API
+cannot match.
 
-Agreeing: a wire probe of 2026-09-22 (nemanull/arbitrage-observatory), most of it on perpetuals,
-which share the socket: no gap in 54,000 updates, full books that are chained on to, another
-subscription of a market brings one full book; a level that leaves the window was announced.
+A wire probe of 2026-09-22 agrees (nemanull/arbitrage-observatory), mostly of perpetuals, which
+share the socket: no gap in 54,000 updates, updates chain on to full books, another subscription of
+a market sends one full book, and a level that leaves the window was removed by an update.
 
-Doubted in 2026-11: whether a subscription without the fourth parameter replaces the others (JKorf
-sends none): ours has it, because the page says that it keeps them.
+As of 2026-11 it is unclear whether a subscription without the fourth parameter replaces the others
+(JKorf sends none). Ours has it, because the page says that it keeps them.
 
 Unconfirmed: that `depth_unsubscribe` may name one market (WhiteBit.Net of JKorf does; the page has
 an empty list, for all; only a removal sends it); that a side without any level is absent from a
@@ -127,7 +127,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     change = params.book
     bids, asks, at = change.bids, change.asks, round(change.at * MICROSECONDS)
     if bids is ABSENT and asks is ABSENT:
-        raise ValueError("it has neither bids nor asks")
+        raise ValueError("neither bids nor asks")
     if params.full:
         repeated = book.last is not None
         outputs = book.snapshot(bids, asks, change.sequence, at)
@@ -136,7 +136,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     if UNKNOWN in (change.sequence, last):
         previous = UNKNOWN if last is None else last
     if previous is None:
-        raise ValueError("it does not name the state before it")
+        raise ValueError("past_update_id is missing")
     return book.delta(bids, asks, previous, change.sequence, at)
 
 
@@ -156,7 +156,7 @@ def control(frame: bytes) -> Event:
 
 
 def subscribe(names: Sequence[str], number: int) -> object:
-    """Encode the subscription of a book; the others of the socket stay."""
+    """Encode the subscription of a book, which keeps the others of the socket."""
     params = [names[0], LEVELS, NO_GROUPING, True]
     return {"id": number, "method": "depth_subscribe", "params": params}
 
@@ -193,10 +193,10 @@ EXCHANGE: Final = Exchange(
     interval_ms=100,
     truncate=True,
     limits=ExchangeLimits(
-        topics=100,  # ours: at the pace below a full socket is subscribed in 30 s
+        topics=100,  # our choice: at the rate below a full socket is subscribed in 30 s
         messages=(Limit(180, 60.0),),  # 200 on the older page; 12,000 in 10 s on the newer one
-        connects=(Limit(300, 60.0, Scope.ADDRESS),),  # of 1000
-        fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only the instruments
+        connects=(Limit(300, 60.0, Scope.ADDRESS),),  # of 1000 allowed
+        fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only for the instrument list
     ),
     heartbeat=Heartbeat(b'{"id":0,"method":"ping","params":[]}', every_s=15.0),  # of 60 s
     silence_max_s=25.0,  # a pong is due within 10 s

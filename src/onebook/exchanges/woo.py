@@ -173,7 +173,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 
 
 def quiet(instrument: Instrument) -> QuietBook:
-    """Make the strategy of a book: a REST body starts it if no frame arrives."""
+    """Make the sequencing strategy of a book: REST starts it if no frame arrives."""
     query = f"symbol={quote(instrument.native)}&maxLevel={DEPTH}&rpi=true"
     return QuietBook(Fetch(instrument, f"/v3/public/orderbook?{query}"), body_shape=LEVELS)
 
@@ -184,7 +184,7 @@ INSTRUMENTS: Final = ListReader(
     native="symbol",
     base="baseAsset",
     quote="quoteAsset",
-    not_spot_name="PERP_",  # those of spot begin with SPOT_
+    not_spot_name="PERP_",  # spot names begin with SPOT_
     trading={"status": ("TRADING",)},
     tick="quoteTick",
     lot="baseTick",
@@ -212,7 +212,7 @@ EXCHANGE: Final = Exchange(
         fetches=(Limit(10, 1.0, Scope.ADDRESS),),
         connections=100,
     ),
-    silence_max_s=30.0,  # our pings are answered; data is promised only on a change
-    snapshot_s=15.0,  # without a frame by then, the book is fetched by REST
+    silence_max_s=30.0,  # our pings are answered; data arrives only on a change
+    snapshot_s=15.0,  # a book without a frame by then is fetched by REST
     former_names=("woox",),
 )

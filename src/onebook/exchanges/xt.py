@@ -9,9 +9,10 @@ Confirmed:
     channel, verbs, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
     ping, limits: 2026-09-22, recorded: arbitrage-observatory, of futures
 
-Sequencing: as for Binance. The body drops deltas with `i <= lastUpdateId`, the first kept contains
-`lastUpdateId + 1`, then each `fi` is the last `i + 1`. A hummingbot connector that keeps this rule
-counted no gap in 430 deltas (2026-09-23); ccxt subscribes to the same stream and checks no number.
+Sequencing: as for Binance. Deltas with `i <= lastUpdateId` of the REST body are dropped, the first
+one kept contains `lastUpdateId + 1`, and from then on each `fi` is the last `i + 1`. A hummingbot
+connector with this rule counted no gap in 430 deltas (2026-09-23); ccxt subscribes to the same
+stream without checking numbers.
 
 Frames:
 
@@ -26,21 +27,21 @@ REST: {"rc":0,"mc":"SUCCESS","ma":[],"result":{"timestamp":1678169975184,
  "lastUpdateId":1675333221812,"bids":[["22444.51","0.129"]],"asks":[["22446.19","0.095"]]}}; a
 refusal is HTTP 200 with `rc` 1 and without a result. Deltas have no time, the body has one.
 
-A socket without our ping is closed, however busy: after 60 s by the page, after 30 s on the wire of
-futures (nemanull/arbitrage-observatory, 2026-09-23), so it is pinged every 15 s. There a delisted
-pair was acknowledged and stayed silent, another request for a stream was accepted again, and 200
-streams in one request and 400 on one socket were served.
+A socket without our ping is closed, however busy: after 60 s according to the page, after 30 s on
+the futures' socket (nemanull/arbitrage-observatory, 2026-09-23), so it is pinged every 15 s. On
+that socket a delisted pair was acknowledged and stayed silent, a second request for a stream was
+accepted again, and 200 streams in one request and 400 on one socket were served.
 
-Doubted in 2026-11: the interval, since futures got an argument for it: spot has none, and the
-page's 100 ms agree.
+As of 2026-11 streams of futures have an argument for the interval. Those of spot have none; the
+page states 100 ms.
 
 Unconfirmed on spot: the two errors, which were recorded on futures; whether a request with one
-unknown pair is refused as a whole (it is taken for that: the others are asked for again, which
-changes nothing where they were accepted); how many streams a request may have (50 are sent); the
-answer to too many requests.
+unknown pair is refused as a whole (this is assumed: the others are requested again, which changes
+nothing if they were accepted); how many streams a request may have (50 are sent); the answer to too
+many requests.
 
-The pages require that `permessage-deflate` is offered in the handshake, so it is. A client reports
-that servers which do not grant it fall behind.
+The pages require the handshake to offer `permessage-deflate`, so it does. A client reports that
+servers which do not grant it fall behind.
 """
 
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ from onebook.exchanges.kit import (
 TOPIC: Final = "depth_update"
 PONG: Final = b"pong"
 ONLINE: Final = "ONLINE"
-SEED_LEVELS: Final = 500  # the most that a body has
+SEED_LEVELS: Final = 500  # the maximum of a body
 
 
 class Change(Struct, gc=False):
@@ -150,7 +151,7 @@ def request(names: Sequence[str], number: int, *, method: str) -> object:
 
 
 INSTRUMENTS: Final = ListReader(
-    "xt",  # spot alone
+    "xt",  # the list is of spot only
     rows="result.symbols",
     native="symbol",
     base="baseCurrency",
@@ -182,13 +183,13 @@ EXCHANGE: Final = Exchange(
     interval_ms=100,
     timed=False,
     limits=ExchangeLimits(
-        topics=100,  # ours; 400 were served on futures
-        messages=(Limit(5, 1.0),),  # ours: the page states none
-        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        topics=100,  # our choice; 400 were served on futures
+        messages=(Limit(5, 1.0),),  # our choice: undocumented
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # our choice: undocumented
         fetches=(Limit(10, 1.0, Scope.ADDRESS),),
     ),
     heartbeat=Heartbeat(b"ping", 15.0),
     frames=FrameForm.DEFLATED,
     silence_max_s=30.0,
-    snapshot_s=60.0,  # the books of a full socket are 20 s of the REST budget
+    snapshot_s=60.0,  # the books of a full socket use 20 s of the REST budget
 )

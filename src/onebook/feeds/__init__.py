@@ -1,8 +1,8 @@
 """Live connections to exchanges: opens them, keeps them up, and applies their frames to books.
 
-`catalogue` holds the instruments, `supervisor` decides which feeds exist, `feed` owns one socket,
-and `session` is the sans-I/O state machine of one connection. `ccxt` connects the exchanges without
-a connector of ours.
+`catalogue` holds the instruments, `supervisor` decides which feeds exist, `feed` keeps one
+connection open, and `session` is its sans-I/O state machine. `ccxt` connects exchanges without a
+connector.
 """
 
 from onebook.feeds.catalogue import Catalogue, read_list

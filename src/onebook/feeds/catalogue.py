@@ -62,9 +62,9 @@ async def read_list(
         rest: Fetches the pages.
         settings: Currency codes of the operator.
         limits: The bounds.
-        page_s: Total timeout of one page, waits and retries included.
-        library: ccxt, for exchanges without a native connector.
-        parsing: Held while a page is parsed, so that the lists of a start are parsed one by one.
+        page_s: Total timeout of one page, including waits and retries.
+        library: ccxt, for exchanges without a connector.
+        parsing: Held while a page is parsed, so that only one list is parsed at a time.
 
     Raises:
         ExchangeFailed: A page could not be fetched.
@@ -87,7 +87,7 @@ async def read_list(
             )
         bodies.append(body)
         bytes_left -= len(body)
-        # Megabytes of JSON: parsed in a thread, not in the loop of the books.
+        # Megabytes of JSON: parsed in a thread, not in the event loop of the books.
         async with parsing or nullcontext():
             page = await asyncio.to_thread(
                 exchange.parse_instruments, body, rows_max=limits.list_rows_max
@@ -128,7 +128,7 @@ class Catalogue:
 
     `via` maps exchanges to the library that provides them; `library` reads their lists. `on_gone`
     is called with a delisted instrument and the reason, `on_back` with one that is traded again,
-    `on_read` with an exchange after an attempt to read its list.
+    `on_read` with an exchange after each attempt to read its list.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class Catalogue:
         return list(self._listed.get(exchange, {}).values())
 
     def loaded(self, exchange: str) -> bool:
-        """Return whether the list of `exchange` was ever read."""
+        """Return whether the list of `exchange` has ever been read."""
         return exchange in self._listed
 
     def unread(self) -> set[str]:
@@ -242,11 +242,11 @@ class Catalogue:
         return self._exchanges.keys() - self._listed.keys()
 
     def problem(self, exchange: str) -> str:
-        """Return the error of the last attempt to read the list, "" if it succeeded."""
+        """Return the error of the last attempt to read the list; "" if it succeeded."""
         return self._broken.get(exchange, "")
 
     async def first_read(self, timeout_s: float = START_S) -> bool:
-        """Wait until every list was read or failed once; return whether all were read."""
+        """Wait until each list was read or failed once; return whether all were read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for tried in self._tried.values():
@@ -270,7 +270,7 @@ class Catalogue:
         If two natives have the same symbol, the traded one is used, else the first.
 
         Returns:
-            The instruments left out for that reason.
+            The instruments that were left out because their symbol was taken.
         """
         known = self._known.setdefault(name, {})
         before = set(self._listed.get(name, {}).values())
@@ -382,7 +382,7 @@ class Catalogue:
         return -len(self._trading[symbol]), symbol
 
     def _similar(self, base: str) -> list[str]:
-        """Return at most `CANDIDATES_MAX` symbols with a similar base; clients call it."""
+        """Return symbols with a similar base, at most `CANDIDATES_MAX`, because clients call it."""
         near = [
             other for other in self._by_letter.get(base[:1], ()) if abs(len(other) - len(base)) <= 1
         ]
@@ -391,14 +391,14 @@ class Catalogue:
 
 
 def traded(instrument: Instrument) -> bool:
-    """Return whether it is traded now."""
+    """Return whether an instrument is traded now."""
     return instrument.status is InstrumentStatus.TRADING
 
 
 def follow(instrument: Instrument, new: Instrument) -> None:
     """Copy the fields of `new` to `instrument`.
 
-    The only place that changes a frozen value: its holders compare it by identity and need its
+    The only function that changes a frozen value: its holders compare it by identity and need the
     current fields.
     """
     for field in ("tick", "lot", "status", "scales"):

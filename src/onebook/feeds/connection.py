@@ -1,8 +1,8 @@
-"""The socket of one exchange connection: frames and time go to its session, effects come back.
+"""The socket of one exchange connection: passes frames and time to its session, executes effects.
 
-picows does the framing and leaves parts of RFC 6455 to us: fragments are joined here, control
-frames answered, reserved bits refused. `session.py` decides what a message means; nothing is
-awaited between a frame and the books.
+picows does the framing but leaves parts of RFC 6455 to its user: this module joins fragments,
+answers control frames and rejects reserved bits. `session.py` decides what a message means; nothing
+is awaited between a frame and the books.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ from onebook.model import Reason
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
-# picows logs every step of every socket; the relevant ones are logged here, once.
+# picows logs every step of every socket; this module logs the relevant ones once.
 socket_log = logging.getLogger("onebook.feeds.socket")
 socket_log.setLevel(logging.CRITICAL)
 
 DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 TICK_S: Final = 0.1  # interval between ticks of a session; queued frames are sent on ticks
 FETCHES_MAX: Final = 4  # concurrent snapshot requests of one connection
-RECEIVE_BYTES_MAX: Final = 256 << 10  # kernel buffer: the most data read and processed in one go
+RECEIVE_BYTES_MAX: Final = 256 << 10  # kernel buffer: the most data read and processed at once
 CLOSE_S: Final = 2.0  # time limit of the close handshake
 READ_BUFFER_BYTES: Final = 64 << 10
 DEFLATE: Final = (("Sec-WebSocket-Extensions", PERMESSAGE_DEFLATE),)
@@ -54,10 +54,10 @@ ORDINARY: Final = (0, 1000, 1001)  # codes without information; 0: a close frame
 
 
 def _formattable(record: logging.LogRecord) -> bool:
-    """Whether a log record holds an exception, if any, rather than an exception's class.
+    """Return whether a log record's `exc_info` is an exception, not an exception class.
 
-    aiofastnet 1.2 calls the event loop's exception handler with the class ConnectionResetError
-    if the peer ends a TLS handshake. `logging` cannot format a class and would print its own
+    aiofastnet 1.2 calls the event loop's exception handler with the class ConnectionResetError if
+    the peer ends a TLS handshake. `logging` cannot format a class and would print its own
     traceback; the feed logs the failure anyway.
     """
     return not (record.exc_info and isinstance(record.exc_info[1], type))
@@ -67,19 +67,19 @@ logging.getLogger("asyncio").addFilter(_formattable)
 
 
 class FrameRecorder(Protocol):
-    """Records the traffic of connections, such as `feeds.recording`; `t` is monotonic seconds."""
+    """Records the traffic of connections, like `feeds.recording`; `t` is in monotonic seconds."""
 
     def opened(self, url: str, t: float) -> None:
-        """A connection is open."""
+        """Record that a connection was opened."""
 
     def frame_in(self, url: str, t: float, frame: bytes) -> None:
-        """A message arrived."""
+        """Record a message that arrived."""
 
     def frame_out(self, url: str, t: float, frame: bytes) -> None:
-        """A text frame was sent."""
+        """Record a text frame that was sent."""
 
     def http(self, url: str, t: float, body: bytes) -> None:
-        """A REST body arrived."""
+        """Record a REST body that arrived."""
 
 
 class Link(Protocol):
@@ -92,7 +92,7 @@ class Link(Protocol):
 
         Raises:
             NotReached: The exchange is unreachable.
-            OSError, picows.WSError: The same.
+            OSError, picows.WSError: The exchange is unreachable.
         """
 
     def execute(self, now: float) -> None:
@@ -102,11 +102,11 @@ class Link(Protocol):
         """Tick the session until the connection is closed."""
 
     async def release(self) -> None:
-        """Close it and end its tasks."""
+        """Close the connection and end its tasks."""
 
 
 class NotReached(Exception):
-    """An exchange is unreachable: a state of `stats`, and the problem in words."""
+    """An exchange is unreachable; has the new state of `stats`, and the problem as text."""
 
     def __init__(self, trouble: str, problem: str) -> None:
         super().__init__(problem)
@@ -117,9 +117,9 @@ class NotReached(Exception):
 class ExchangeConnection(WSListener):
     """One socket and its session, from the handshake to the end.
 
-    Unfragmented messages without reserved bits take the fast path of
-    `on_ws_frame`; all other frames go to `unusual`. After a budget of frames reading is paused
-    until the next tick, because all feeds share one event loop.
+    Unfragmented messages without reserved bits take the fast path of `on_ws_frame`; all other
+    frames go to `unusual`. After a budget of frames, reading is paused until the next tick, because
+    all feeds share one event loop.
 
     Args:
         exchange: Its facts.
@@ -130,7 +130,7 @@ class ExchangeConnection(WSListener):
         limits: Limits and waits.
         stats: Counters of the exchange.
         recorder: Records the traffic.
-        clock: The time of frames.
+        clock: Returns the time of frames.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class ExchangeConnection(WSListener):
         self._recorder = recorder
         self._url = exchange.ws_url  # in recordings: an issued address may contain a token
         self._parts = bytearray()
-        self._deflated = False  # whether the message that is joined is compressed by RFC 7692
+        self._deflated = False  # whether the message being joined is compressed by RFC 7692
         self._inflater: MessageInflater | None = None
         self._transport: WSTransport | None = None
         self._timer: asyncio.TimerHandle
@@ -182,8 +182,8 @@ class ExchangeConnection(WSListener):
         """
         timeout_s = self._limits.connect_timeout_s
         deflated = self._exchange.frames is FrameForm.DEFLATED
-        # Cancelling does not close a socket during the upgrade, but picows' own timeout does, so
-        # it is the shorter one.
+        # Cancellation does not close a socket during the upgrade, but picows' own timeout does, so
+        # picows gets the shorter timeout.
         async with asyncio.timeout(timeout_s):
             await ws_connect(
                 lambda: self,
@@ -244,14 +244,14 @@ class ExchangeConnection(WSListener):
         self.unusual(transport, frame)
 
     def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
-        """Join a fragment, answer a control frame, or refuse a frame that is not allowed."""
+        """Join a fragment, answer a control frame, or reject an invalid frame."""
         if self.session.ended is not None:
             return  # read before the socket was closed
         kind = frame.msg_type
         if frame.rsv2 or frame.rsv3 or (frame.rsv1 and not self._may_be_deflated(kind)):
             self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
         elif frame.payload_size > self.bytes_max:
-            # picows closes such a connection only later, and may deliver the frame before.
+            # picows closes such a connection only later, and may deliver the frame first.
             self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
         elif kind in DATA or kind == WSMsgType.CONTINUATION:
             self._part(frame)
@@ -265,7 +265,7 @@ class ExchangeConnection(WSListener):
             self._count_noise()
 
     def _may_be_deflated(self, kind: WSMsgType) -> bool:
-        """Whether a first frame has rsv1 for a compressed message (RFC 7692 section 6)."""
+        """Return whether a first frame has rsv1 for a compressed message (RFC 7692 section 6)."""
         return self._inflater is not None and kind in DATA
 
     def pause(self, transport: WSTransport) -> None:
@@ -279,14 +279,14 @@ class ExchangeConnection(WSListener):
             self._transport.underlying_transport.resume_reading()
 
     def _count_noise(self) -> None:
-        """Count a frame without data; too many end the connection."""
+        """Count a frame without data; too many of them end the connection."""
         now = self.monotonic()
         self.session.received_control(now)
         if self.session.ended is not None:
             self.execute(now)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """The socket is closed: mark its books as stale."""
+        """Mark the books as stale, because the socket is closed."""
         handshake = transport.close_handshake
         sent = None if handshake is None else handshake.sent
         if sent is not None and sent.code == WSCloseCode.MESSAGE_TOO_BIG:  # picows refused it
@@ -336,8 +336,8 @@ class ExchangeConnection(WSListener):
         if not self.gone.is_set():
             await self._await_close()
 
-    # A callback instead of a sleeping task: many idle feeds tick some hundred times a second. On
-    # whole tenths of a second, so that all of them wake the loop together.
+    # A callback instead of a sleeping task, because many idle feeds tick hundreds of times a
+    # second. Ticks are on whole tenths of a second, so that all of them wake the loop together.
     def _tick_later(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(next_tick(loop.time(), TICK_S), self._tick)
@@ -448,7 +448,7 @@ class ExchangeConnection(WSListener):
         self._transport.disconnect()
 
     def _spares(self, fetch: Fetch) -> bool:
-        """Whether a deferrable request would delay no other."""
+        """Return whether a deferrable request would delay no other request."""
         if len(self._tasks) >= FETCHES_MAX:
             return False
         return self._rest.spares(self._exchange.rest_url + fetch.path, fetch.weight)

@@ -58,10 +58,10 @@ class Feed:
         stats: Counters of the exchange.
         quotas: The exchange's limits, shared by its feeds.
         recorder: Records all frames and bodies.
-        library: ccxt, for an exchange without a native connector.
-        tls: Shared, because creating one reads every certificate of the machine.
-        clock: Times its waits.
-        jitter: A number in [0, 1) for each wait.
+        library: ccxt, for an exchange without a connector.
+        tls: Shared, because creating a TLS context reads every certificate of the machine.
+        clock: Times the waits.
+        jitter: Returns a number in [0, 1) for each wait.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Feed:
         return list(self._instruments)
 
     def add(self, instruments: Sequence[Instrument]) -> None:
-        """Add instruments, on the open connection if there is one."""
+        """Add instruments, on the open connection if any."""
         self._instruments.update(dict.fromkeys(instruments))
         if self._connection is not None:
             now = self._clock.monotonic()
@@ -116,7 +116,7 @@ class Feed:
             self._connection.execute(now)
 
     def remove(self, instruments: Sequence[Instrument]) -> None:
-        """Remove these instruments."""
+        """Remove instruments."""
         for instrument in instruments:
             self._instruments.pop(instrument, None)
         if self._connection is not None:
@@ -175,10 +175,10 @@ class Feed:
             await connection.release()
 
     async def _addressed(self) -> Exchange:
-        """Return the exchange's facts with the address that it issues for one connection.
+        """Return the exchange's facts with the address that it issues for this connection.
 
         Raises:
-            ExchangeFailed: It does not answer.
+            ExchangeFailed: The exchange does not answer.
             ProtocolError: The response contains no usable address.
         """
         exchange = self.exchange
@@ -255,7 +255,7 @@ class Feed:
         return max(self._backoff.next_s(), self._held_through_ccxt(trouble))
 
     def _rejected(self, response: WSUpgradeResponse | None) -> float:
-        """Return the wait that a rejected handshake calls for (429, Retry-After)."""
+        """Return the wait required by a rejected handshake (429, Retry-After)."""
         assert response is not None
         status = int(response.status)
         holds = self.exchange.holds
@@ -266,7 +266,7 @@ class Feed:
         asked_s = retry_after_s(response.headers.get("Retry-After"), self._clock.wall_ms() / 1_000)
         if asked_s is None:
             asked_s = holds.get(status, MAINTENANCE_S) * (1.0 + self._jitter())
-        # All feeds of the exchange wait, then reconnect one after the other.
+        # All feeds of the exchange wait, then reconnect one after another.
         self._quotas.connects.hold(self._clock.monotonic() + asked_s)
         return max(wait_s, asked_s)
 
@@ -283,7 +283,7 @@ class Feed:
     def _held_through_ccxt(self, trouble: str) -> float:
         """Pause all ccxt clients of the exchange after a rate limit error or maintenance.
 
-        ccxt passes on no Retry-After, which `_rejected` reads of a socket's handshake.
+        ccxt does not pass on Retry-After, which `_rejected` reads from a socket's handshake.
         """
         if trouble == OFFLINE or not self.exchange.via:
             return 0.0

@@ -1,6 +1,6 @@
 """Limits and waits of feeds that are the same in every installation.
 
-An operator's settings are in `config/settings.py`. `onebook exchanges check` and tests pass
+Limits that operators set are in `config/settings.py`. `onebook exchanges check` and tests pass
 shorter limits; a value that never varies is a constant beside its use.
 """
 
@@ -10,35 +10,35 @@ from msgspec import Struct
 
 
 class FeedLimits(Struct, frozen=True, kw_only=True):
-    """Limits of one feed; `_s` are seconds."""
+    """Limits of one feed; `_s` is in seconds."""
 
     # Connections
     connect_timeout_s: float = 10.0  # TCP, TLS and WebSocket handshakes together
     reconnect_base_s: float = 1.0  # bound of the first wait; full jitter, doubling
     reconnect_max_s: float = 60.0  # unless the exchange requests a longer wait
     frame_bytes_max: int = 4 << 20  # of one message; an exchange's facts may allow more
-    frames_per_tick_max: int = 5_000  # in 0.1 s of one connection; then reading pauses
+    frames_per_tick_max: int = 5_000  # per 0.1 s and connection; then reading pauses
     stable_s: float = 60.0  # without a failure, until the retries of a connection or book restart
     send_queue_max: int = 4_096  # frames that wait for the exchange's message rate limit
-    faults_max: int = 3  # frames a minute that cannot be understood, before a reconnect
+    faults_max: int = 3  # invalid frames a minute, before a reconnect
     noise_per_s: float = 100.0  # control frames and messages without data, sustained
-    noise_burst: int = 2_000  # and at once, before the connection is closed
+    noise_burst: int = 2_000  # the same at once, before the connection is closed
 
     # Resyncs of one instrument
     resync_base_s: float = 1.0  # bound of the second wait; full jitter, doubling; the first is 0
     resync_max_s: float = 30.0
     resync_tries_max: int = 5  # before the whole connection is reopened
-    retry_offline_s: float = 300.0  # after a refusal; also the longest wait for a failing snapshot
+    retry_offline_s: float = 300.0  # after a refusal; also the maximum wait for a failing snapshot
     slow_down_s: float = 10.0  # first pause after a rate limit error; doubles with each further one
     slow_down_max_s: float = 300.0  # before jitter of up to the same length
-    fetch_total_s: float = 120.0  # one snapshot request, waits and retries included
+    fetch_total_s: float = 120.0  # one snapshot request, including waits and retries
 
     # Refetched snapshots of live books
     reseed_levels: int = 600  # refetch below this many levels before the horizon; 0: by distance
     reseed_min_s: float = 10.0  # between two refetches
     probe_first_s: float = 5.0  # of silence after subscribing, until a check over REST
     probe_quiet_s: float = 300.0  # of silence of an established stream, until a check over REST
-    dead_stream_s: float = 10.0  # that a stream may lag behind a REST snapshot
+    dead_stream_s: float = 10.0  # maximum lag of a stream behind a REST snapshot
 
     # Silence
     silent_min_s: float = 5.0  # of all its books, before a busy connection counts as dead

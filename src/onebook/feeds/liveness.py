@@ -1,7 +1,7 @@
 """Liveness of one connection: when it last delivered, and whether its silence is a fault.
 
-Pure: times come in, verdicts go out. A pong proves that the socket works, a heartbeat that the
-exchange serves us, and only data that a busy book is up to date.
+Pure: times in, verdicts out. A pong proves that the socket works, a heartbeat that the exchange
+serves us, and only data that a busy book is up to date.
 """
 
 from collections.abc import Collection, Iterable
@@ -46,13 +46,13 @@ class Liveness:
         self._limits = limits
 
     def opened(self, now: float) -> None:
-        """Begin to count."""
+        """Start counting."""
         self.received_at = self.alive_at = self._pinged_at = now
         if self._exchange.heartbeat is not None:
             self._beat_at = now + self._exchange.heartbeat.every_s
 
     def alive(self, watch: Watch | None, now: float) -> None:
-        """Note a heartbeat of the exchange; with a `watch`, of one instrument."""
+        """Record a heartbeat of the exchange; with a `watch`, of one instrument."""
         self.alive_at = now
         if watch is not None:
             watch.alive_at = now
@@ -78,7 +78,7 @@ class Liveness:
         return due
 
     def withheld(self, now: float) -> None:
-        """Note a frame of a book that is out of sync: it is not shown, but counts as data."""
+        """Record a frame of a book that is out of sync; it is not shown but counts as data."""
         self._withheld_at = now
 
     def check(self, watches: Collection[Watch], now: float) -> str | None:
@@ -95,7 +95,7 @@ class Liveness:
         return NO_DATA if silent_s >= self._limit_s(watches) else None
 
     def _observed(self, watches: Iterable[Watch], now: float) -> float:
-        """Update the cadences; returns when a live book last changed, 0 without one."""
+        """Update the cadences; returns when a live book last changed, 0 if none did."""
         data_at, whole = 0.0, True
         gone_s = self._limits.cadence_evidence_s
         for watch in watches:
@@ -120,10 +120,10 @@ class Liveness:
         return data_at
 
     def _limit_s(self, watches: Iterable[Watch]) -> float:
-        """Return after how much silence the connection is dead.
+        """Return after how many seconds of silence the connection is dead.
 
-        The cadence of all books together does not count while one of them is out of sync: then each
-        of the others is judged by its own.
+        The cadence of all books together does not apply while one of them is out of sync: each of
+        the others is then judged by its own cadence.
         """
         cadences = [watch.cadence for watch in watches if watch.was_live]
         if self._measured:
@@ -141,7 +141,7 @@ class Liveness:
         ]
 
     def is_quiet(self, watch: Watch, now: float) -> bool:
-        """Whether one live book is silent for too long; a false alarm raises its limit."""
+        """Return whether a live book is silent for too long; a false alarm raises its limit."""
         book = watch.book
         if now - max(book.updated_at, watch.alive_at) > self._exchange.quiet_max_s:
             return True

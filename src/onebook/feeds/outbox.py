@@ -1,7 +1,7 @@
 """Effects of a session, and the queue in which its frames wait for the exchange's rate limits.
 
-Pure: frames and requests come in, effects that may be executed now are returned by `drain`. The
-queue is bounded; urgent frames go first.
+Pure: frames and requests in; `drain` returns the effects that may be executed now. The queue is
+bounded; urgent frames go first.
 """
 
 from collections import deque
@@ -21,11 +21,11 @@ class Transmit(NamedTuple):
 
 
 class SendPing(NamedTuple):
-    """Send a WebSocket ping: nothing was received for a while."""
+    """Send a WebSocket ping, because nothing was received for a while."""
 
 
 class Request(NamedTuple):
-    """GET this and pass the body to `fetched`, or call `fetch_failed`."""
+    """Request this by GET and pass the body to `fetched`, or call `fetch_failed`."""
 
     fetch: Fetch
 
@@ -51,9 +51,9 @@ class Outbox:
 
     Args:
         quotas: The exchange's rate limits; those per address are shared.
-        frames_max: The most frames that may wait.
-        wake: Called when `drain` has something new.
-        wall_ms: Unix milliseconds, for frames that contain their sending time.
+        frames_max: Maximum number of waiting frames.
+        wake: Called when `drain` has new effects.
+        wall_ms: Returns Unix milliseconds, for frames that contain their sending time.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Outbox:
         self._urgent: list[Effect] = []
         self._fetches: list[Fetch] = []
         self._messages, self._requests = quotas.of_connection()
-        self.held_until = 0.0  # no frame is sent before, after a rate limit error
+        self.held_until = 0.0  # after a rate limit error, no frame is sent before this time
 
     @property
     def waiting(self) -> bool:
@@ -90,12 +90,12 @@ class Outbox:
         return True
 
     def urge(self, effect: Effect) -> None:
-        """Send something ahead of the queue, regardless of the limits."""
+        """Send an effect ahead of the queue, regardless of the limits."""
         self._urgent.append(effect)
         self._wake()
 
     def sent(self, now: float) -> None:
-        """Count a message that was sent outside the queue: a pong."""
+        """Count a message sent outside the queue: a pong."""
         self._messages.take(1, now)
 
     def request(self, fetch: Fetch) -> None:
@@ -129,7 +129,7 @@ class Outbox:
         """Return the effects that are due; frames beyond the limits wait for the next call."""
         effects: list[Effect] = []
         if self._urgent:
-            # They are sent at once and delay the queue: exchanges count pings as frames.
+            # Urgent frames are sent at once and delay the queue: exchanges count pings as frames.
             self._messages.take(len(self._urgent), now)
             effects, self._urgent = self._urgent, []
         while self._frames and self._may_send(now):

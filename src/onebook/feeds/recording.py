@@ -4,12 +4,12 @@ The format is that of cryptofeed's raw data files, so that recordings of others 
 
     wss://url <-> 1618678132.35               a connection was opened
     wss://url <- 1618678132.35: {json}        the client sent a frame
-    1618678132.35: payload                    a frame came, text or a bytes literal `b'...'`
-    https://url -> 1618678132.35: body        a REST body came; ` header: {json}` may follow it
+    1618678132.35: payload                    a frame arrived: text, or a bytes literal `b'...'`
+    https://url -> 1618678132.35: body        a REST body arrived; ` header: {json}` may follow
 
-Blank lines are skipped; a REST body may stand on lines of its own. A text that would not survive
-as one line is written as a bytes literal, and read as binary with the same bytes. Reading is
-pure; `Recorder` writes, and knows no clock: times are Unix seconds once `epoch_s` is added.
+Blank lines are skipped; a REST body may span several lines. Text that would not survive as one line
+is written as a bytes literal, and read as binary with the same bytes. Reading is pure. `Recorder`
+writes; it has no clock, and adds `epoch_s` to its times to get Unix seconds.
 """
 
 import ast
@@ -23,9 +23,9 @@ from typing import Final, NamedTuple, Self, TextIO
 from urllib.parse import urlsplit
 
 RECORDING_BYTES_MAX: Final = 1 << 30
-FILE_CHARACTERS_MAX: Final = 4 << 30  # of a file that is read
-LINE_CHARACTERS_MAX: Final = 160 << 20  # the longest REST body, each byte of it escaped, and more
-TIME_MAX_S: Final = 32_503_680_000.0  # of the year 3000; times in milliseconds are beyond it
+FILE_CHARACTERS_MAX: Final = 4 << 30  # longest file that is read
+LINE_CHARACTERS_MAX: Final = 160 << 20  # more than the longest REST body with each byte escaped
+TIME_MAX_S: Final = 32_503_680_000.0  # the year 3000; times in milliseconds are above it
 BUFFER_CHARACTERS_MAX: Final = 1 << 16
 EXCERPT_CHARACTERS: Final = 60
 
@@ -37,14 +37,14 @@ _RECEIVED: Final = re.compile(rf"{_TIME}: ?(?P<payload>.*)")
 _HEADER: Final = " header: "
 _LITERALS: Final = ("b'", 'b"')
 _ESCAPE: Final = r"""\\(?:[\\'"abfnrtv]|x[0-9a-fA-F]{2}|[0-3]?[0-7]{1,2})"""
-# One literal as `repr` writes it: Python's parser, which reads it, meets nothing else.
+# One literal in the form that `repr` writes, so that Python's parser gets nothing else.
 _LITERAL: Final = re.compile(
     rf"b'(?:[\t !-&(-\[\]-~]++|{_ESCAPE})*+'|b\"(?:[\t !#-\[\]-~]++|{_ESCAPE})*+\""
 )
 
 
 class RecordingError(ValueError):
-    """A file that is not a recording; the message has the line."""
+    """A file that is not a recording; the message includes the line."""
 
 
 class ConnectionOpened(NamedTuple):
@@ -72,7 +72,7 @@ class Received(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The exchange answered a REST request; `header` is JSON text, "" where none was recorded."""
+    """The exchange answered a REST request; `header` is JSON text, "" if not recorded."""
 
     at: float
     url: str
@@ -87,14 +87,14 @@ def parse(lines: Iterable[str], *, name: str = "recording") -> Iterator[Entry]:
     """Read a recording line by line.
 
     Args:
-        lines: Text lines, with or without their ends.
-        name: What errors call it, such as the file's name.
+        lines: Text lines, with or without line endings.
+        name: Name of the recording in errors, such as the file name.
 
     Raises:
-        RecordingError: A line that does not match the format.
+        RecordingError: A line does not match the format.
     """
-    body: Fetched | None = None  # a REST answer whose body may go on in the next lines
-    rest: list[Fetched] = []  # of the body
+    body: Fetched | None = None  # a REST response whose body may continue on the next lines
+    rest: list[Fetched] = []  # the continuation of the body
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\r\n")
         if not line.strip():
@@ -105,7 +105,7 @@ def parse(lines: Iterable[str], *, name: str = "recording") -> Iterator[Entry]:
                 rest.append(_continued(body, line))
                 continue
             if entry is None:
-                raise ValueError("none of the forms of a recording")
+                raise ValueError("not a line of a recording")
         except ValueError as error:
             where = f"{name}, line {number}"
             raise RecordingError(f"{where}: {error}: {line[:EXCERPT_CHARACTERS]!r}.") from None
@@ -122,7 +122,7 @@ def read(path: Path) -> list[Entry]:
     """Read a recording from disk.
 
     Raises:
-        RecordingError: There is no such file, or it is no recording.
+        RecordingError: The file does not exist, or is not a recording.
     """
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
@@ -134,7 +134,7 @@ def read(path: Path) -> list[Entry]:
 
 
 def _bounded(file: TextIO, name: str) -> Iterator[str]:
-    """The lines of a file, none of which is too long."""
+    """Yield the lines of a file; raises if a line or the file is too long."""
     left = FILE_CHARACTERS_MAX
     while line := file.readline(LINE_CHARACTERS_MAX + 1):
         left -= len(line)
@@ -146,7 +146,7 @@ def _bounded(file: TextIO, name: str) -> Iterator[str]:
 
 
 def _entry(line: str) -> Entry | None:
-    """The entry of one line; None where it can only be the rest of a body."""
+    """Parse one line; None if it can only be the continuation of a body."""
     if found := _RECEIVED.fullmatch(line):
         return Received(_time(found["at"]), *_payload(found["payload"]))
     if found := _SENT.fullmatch(line):
@@ -167,7 +167,7 @@ def _time(text: str) -> float:
 
 
 def _url(text: str) -> str:
-    """An address that can be taken apart."""
+    """Check that an address can be parsed."""
     parts = urlsplit(text)
     if not parts.hostname or parts.port == 0:
         raise ValueError("an address without a host")
@@ -175,13 +175,13 @@ def _url(text: str) -> str:
 
 
 def _continued(body: Fetched, line: str) -> Fetched:
-    """The next part of a body."""
+    """Return a line as a continuation of a body."""
     text, header = _headed(line)
     return body._replace(body=_payload(text)[0], header=header)
 
 
 def _joined(body: Fetched, rest: Sequence[Fetched]) -> Fetched:
-    """A body with what stood on lines of its own, and the last header."""
+    """Join a body with its continuation lines, and keep the last header."""
     if not rest:
         return body
     parts = [each.body for each in rest]
@@ -191,7 +191,7 @@ def _joined(body: Fetched, rest: Sequence[Fetched]) -> Fetched:
 
 
 def _headed(text: str) -> tuple[str, str]:
-    """Cut the header off a body; what only looks like one belongs to the body."""
+    """Split a body from its header; text that only looks like a header stays in the body."""
     body, mark, header = text.rpartition(_HEADER)
     if not mark:
         return text, ""
@@ -203,7 +203,7 @@ def _headed(text: str) -> tuple[str, str]:
 
 
 def _payload(text: str) -> tuple[bytes, bool]:
-    """The bytes of a payload, and whether they were written as a literal."""
+    """Return the bytes of a payload, and whether it was a bytes literal."""
     if not text.startswith(_LITERALS):
         return text.encode(), False
     if not _LITERAL.fullmatch(text):
@@ -213,7 +213,7 @@ def _payload(text: str) -> tuple[bytes, bool]:
 
 
 def _text(payload: bytes, *, binary: bool) -> str:
-    """A payload as one line."""
+    """Format a payload as one line."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:
@@ -223,15 +223,15 @@ def _text(payload: bytes, *, binary: bool) -> str:
 
 
 class Recorder:
-    """Writes what a feed receives and sends to a file, until `bytes_max` is reached.
+    """Writes the received and sent frames of a feed to a file, until `bytes_max` is reached.
 
-    A disk that is full ends the recording, not the feed: `problem` says why, and the file ends with
-    the last line that fitted.
+    A full disk ends the recording, not the feed: `problem` has the reason, and the file ends with
+    the last complete line.
 
     Args:
         path: The file; it must not exist yet.
-        bytes_max: The file never grows beyond this.
-        epoch_s: Added to every time: what the feed's clock was short of Unix time.
+        bytes_max: Maximum size of the file.
+        epoch_s: Added to every time: Unix time minus the feed's clock.
         failed: Called with `problem`, once.
     """
 
@@ -261,7 +261,7 @@ class Recorder:
 
     @property
     def ended(self) -> bool:
-        """Whether it writes no more: the file or the disk is full."""
+        """Whether the recording has ended, because the file or the disk is full."""
         return self.full or bool(self.problem)
 
     def __enter__(self) -> Self:
@@ -276,20 +276,20 @@ class Recorder:
         self.close()
 
     def opened(self, url: str, t: float) -> None:
-        """A connection was opened."""
+        """Record that a connection was opened."""
         self._write(f"{url} <-> {self._epoch_s + t!r}")
 
     def frame_out(self, url: str, t: float, frame: bytes) -> None:
-        """The client sent a frame."""
+        """Record a frame that the client sent."""
         self._write(f"{url} <- {self._epoch_s + t!r}: {_text(frame, binary=False)}")
 
     def frame_in(self, url: str, t: float, frame: bytes, *, binary: bool = False) -> None:
-        """A frame arrived."""
+        """Record a frame that arrived."""
         self.frames += 1
         self._write(f"{self._epoch_s + t!r}: {_text(frame, binary=binary)}")
 
     def http(self, url: str, t: float, body: bytes) -> None:
-        """A REST body arrived."""
+        """Record a REST body that arrived."""
         self._write(f"{url} -> {self._epoch_s + t!r}: {_text(body, binary=False)}")
 
     def flush(self) -> None:

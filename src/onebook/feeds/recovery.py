@@ -1,7 +1,7 @@
 """Resyncs the instruments of a connection that are not live, by the table in `subscriptions`.
 
 Pure: changes the health of books and sends requests through `resync`. A book is invalidated at once
-and requested again alone, after the frame that invalidated it has been read to its end.
+and requested again, without the other books, after the whole frame has been processed.
 """
 
 from collections import deque
@@ -25,9 +25,9 @@ from onebook.feeds.subscriptions import (
 )
 from onebook.model import Health, Instrument, Reason
 
-UNAVAILABLE_MAX: Final = 5  # pauses in a row until an error counts as one about an instrument
+UNAVAILABLE_MAX: Final = 5  # consecutive pauses until the error is attributed to an instrument
 # Seconds after which an error that names no instrument is attributed to the requests that are still
-# unanswered. Exchanges answer in tens of milliseconds, not always in order.
+# unanswered. Exchanges answer within tens of milliseconds, not always in order.
 UNNAMED_WAIT_S: Final = 1.0
 
 CHECKSUMS: Final = "too many wrong checksums"
@@ -48,14 +48,14 @@ class Recovery:
     """Resyncs the instruments of one connection that are not live.
 
     Args:
-        books: Their health is set here.
-        outbox: Tells how long a queued request waits.
+        books: The health of their books is set here.
+        outbox: Knows how long a queued request will wait.
         limits: Limits and waits.
         stats: Counters of the exchange.
         snapshot_s: Seconds a subscription may take to deliver its first book.
-        jitter: A number in [0, 1) for each wait.
-        resync: Requests some instruments again, in as few requests as possible.
-        end: Ends the connection, for a reason and its detail.
+        jitter: Returns a number in [0, 1) for each wait.
+        resync: Requests instruments again, in as few requests as possible.
+        end: Ends the connection, with a reason and its detail.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Recovery:
     ) -> None:
         self.watches: dict[Instrument, Watch] = {}
         self.broken: list[Watch] = []  # to be requested again after this frame
-        self.halted: str | None = None  # why the exchange matches no orders
+        self.halted: str | None = None  # why the exchange does not match orders
         self.over = False  # the connection has ended: no resyncs
         self._books = books
         self._outbox = outbox
@@ -84,7 +84,7 @@ class Recovery:
         self._end = end
         self._slowed = 0  # pauses of requests since it last acknowledged something
         self._isolated: deque[Watch] = deque()  # to be requested one by one
-        self._isolating: Watch | None = None  # the one of them whose request is unanswered
+        self._isolating: Watch | None = None  # the one whose request is unanswered
         self._unnamed_error: UnnamedError | None = None  # the oldest one
 
     def adopt(self, instruments: Iterable[Instrument], cadences: Cadences, now: float) -> None:
@@ -95,7 +95,7 @@ class Recovery:
             self.watches[instrument] = Watch(book, now + self._snapshot_s, cadences.of(instrument))
 
     def added(self, instruments: Iterable[Instrument], now: float) -> None:
-        """Note instruments that were subscribed on the open connection."""
+        """Record instruments that were subscribed on the open connection."""
         watches = [self.watches[instrument] for instrument in instruments]
         self.requested(watches, now)
         if self.halted is not None:
@@ -110,7 +110,7 @@ class Recovery:
                 watch.at = due_at
 
     def finish(self, reason: Reason, detail: str, now: float) -> None:
-        """The connection has ended: its books are not live any more."""
+        """Invalidate all books, because the connection has ended."""
         self.over = True
         for watch in self._all():
             if watch.book.health is Health.LIVE:
@@ -126,7 +126,7 @@ class Recovery:
     # Outputs of the connector
 
     def acknowledged(self, instrument: Instrument, now: float) -> None:
-        """A subscription was accepted: its snapshot is due."""
+        """Wait for the snapshot of an accepted subscription."""
         watch = self.watches.get(instrument)
         if watch is None:
             return
@@ -138,7 +138,7 @@ class Recovery:
         self._request_answered(watch, now)
 
     def renewed(self, instrument: Instrument, now: float) -> None:
-        """The subscription of a live book was requested anew: its acknowledgement is due."""
+        """Wait for the acknowledgement of a live book that was subscribed again."""
         watch = self.watches.get(instrument)
         if watch is not None and watch.phase is Phase.LIVE:
             watch.at = now + self._snapshot_s + self._outbox.wait_s(now)
@@ -151,7 +151,7 @@ class Recovery:
             self.invalidate(watch.instrument, Reason.NO_SNAPSHOT, now)
 
     def filled(self, instrument: Instrument, now: float) -> Watch | None:
-        """A snapshot arrived; returns the instrument whose book it made live."""
+        """Record that a snapshot arrived; returns the instrument whose book it made live."""
         watch = self.watches.get(instrument)
         if watch is None:
             return None
@@ -166,13 +166,13 @@ class Recovery:
         return watch if watch.phase is LIVE_PHASE else None
 
     def refused(self, instrument: Instrument, words: str, now: float) -> None:
-        """The exchange refused a book: retry it much later."""
+        """Retry a book that the exchange refused, much later."""
         watch = self.watches.get(instrument)
         if watch is not None:
             self.retry_later(watch, Reason.REFUSED, now, detail=words)
 
     def not_traded(self, instrument: Instrument, words: str, now: float) -> None:
-        """The exchange does not trade an instrument now: retry it much later."""
+        """Retry an instrument that the exchange does not trade now, much later."""
         watch = self.watches.get(instrument)
         if watch is not None:
             if watch.book.health is Health.LIVE:
@@ -180,14 +180,14 @@ class Recovery:
             self.retry_later(watch, Reason.HALTED, now, detail=words)
 
     def snapshot_failed(self, instrument: Instrument, words: str, now: float) -> None:
-        """The request for a snapshot failed: repeat it with backoff."""
+        """Repeat a failed snapshot request with backoff."""
         watch = self.watches.get(instrument)
         if watch is not None:
-            watch.fetches = max(0, watch.fetches - 1)  # it was not an unusable snapshot
+            watch.fetches = max(0, watch.fetches - 1)  # it does not count as an unusable snapshot
             self.invalidate(instrument, Reason.SNAPSHOT_FAILED, now, detail=words)
 
     def unnamed(self, words: str, now: float) -> None:
-        """Note an error that concerns one of the unanswered requests."""
+        """Record an error that concerns one of the unanswered requests."""
         self._stats.unnamed_errors += 1
         asked = [watch for watch in self.watches.values() if watch.phase is Phase.REQUESTED]
         if asked and self._unnamed_error is None:
@@ -195,9 +195,9 @@ class Recovery:
             self._unnamed_error = UnnamedError(words, now + UNNAMED_WAIT_S, asking)
 
     def resolve_unnamed(self, now: float) -> None:
-        """Find the instrument that an error concerns: request the unanswered ones one by one.
+        """Find the instrument that an error concerns by requesting the unanswered ones singly.
 
-        The error that follows such a request concerns its instrument.
+        An error after such a request concerns its instrument.
         """
         error = self._unnamed_error
         if error is None or now < error.at:
@@ -224,11 +224,11 @@ class Recovery:
     ) -> None:
         """Pause requests, then repeat the unacknowledged ones, or only those `about` some books.
 
-        Other queued frames are sent after the pause: unsubscriptions, requests for the
-        snapshots of accepted subscriptions.
+        Other queued frames are sent after the pause: unsubscriptions, and snapshot requests of
+        accepted subscriptions.
 
-        An error during a pause answers an earlier message, so it does not extend the pause. If
-        the exchange stays `unavailable`, or answers so to a request for one instrument, the
+        An error during a pause answers an earlier message, so it does not extend the pause. If the
+        exchange stays `unavailable`, or gives this answer to a request for one instrument, the
         instrument itself may be the cause.
         """
         if about:
@@ -257,15 +257,15 @@ class Recovery:
     def _invalidate_renewed(self, reason: Reason, words: str, now: float) -> None:
         """Invalidate the books whose renewed subscription may have been refused.
 
-        The previous one may have ended too: Phemex can only unsubscribe from all.
+        The previous subscription may also have ended: Phemex can only unsubscribe from all.
         """
         for watch in self._all():
             if watch.phase is Phase.LIVE and watch.at != NEVER:
                 self.invalidate(watch.instrument, reason, now, detail=words)
 
     def _failed(self, instruments: Iterable[Instrument], words: str, now: float) -> None:
-        """Postpone the books that an error concerns; one that fails repeatedly is refused."""
-        jitter = self._jitter()  # one for all: they are requested again together
+        """Postpone the books that an error concerns; a book that fails repeatedly is refused."""
+        jitter = self._jitter()  # the same for all, so that they are requested again together
         for watch in [self.watches[each] for each in instruments if each in self.watches]:
             if watch.phase is Phase.POSTPONED:
                 continue
@@ -309,7 +309,7 @@ class Recovery:
                     self.broken.append(watch)
 
     def halt(self, watch: Watch, now: float) -> None:
-        """Invalidate a book, because the exchange matches no orders."""
+        """Invalidate a book, because the exchange does not match orders."""
         if watch.book.health is Health.LIVE:
             self._stats.invalidations[Reason.MAINTENANCE] += 1
         watch.move(Cause.HALT)
@@ -327,7 +327,7 @@ class Recovery:
         """Invalidate a book, and schedule its resync."""
         watch = self.watches.get(instrument)
         if watch is None or self.over or watch.phase in (Phase.OFFLINE, Phase.HALTED):
-            return  # already hidden, and retried at its own deadline
+            return  # already invalid, and retried at its own deadline
         self._stats.invalidations[reason] += 1
         self._books.set_health(instrument, Health.STALE, reason, now, detail=detail)
         watch.reason = reason
@@ -351,7 +351,7 @@ class Recovery:
     def give_up(self, watch: Watch, now: float) -> None:
         """Retry the instrument much later if the connection serves others, else reconnect.
 
-        Levels that cannot be stored are a fault of the instrument: a new connection would not help.
+        Levels that cannot be stored are a fault of the instrument; reconnecting would not help.
         """
         if watch.reason is Reason.LEVELS:
             self.retry_later(watch, Reason.LEVELS, now)
@@ -380,7 +380,7 @@ class Recovery:
             self.invalidate(watch.instrument, Reason.NO_SNAPSHOT, now)
 
     def repair(self, now: float) -> None:
-        """Request the invalidated books again, after their frame was read to its end."""
+        """Request the invalidated books again, after their whole frame has been processed."""
         broken, self.broken = self.broken, []
         if self.over:
             return
@@ -395,7 +395,7 @@ class Recovery:
     def _plan(self, watch: Watch, now: float) -> None:
         limits = self._limits
         if watch.reason is Reason.SNAPSHOT_FAILED:
-            # Concerns this book alone, and another connection would get the same answer.
+            # Only this book is affected, and another connection would get the same answer.
             tries, wait_max_s = watch.failures, limits.retry_offline_s
             watch.failures += 1
         elif watch.tries >= limits.resync_tries_max:
@@ -437,7 +437,7 @@ class Recovery:
                 self._request([watch], now)
 
     def _request_answered(self, watch: Watch, now: float) -> None:
-        """If this was the isolated request, send the next one."""
+        """Send the next isolated request if this was the answer to the last one."""
         if watch is self._isolating:
             self._isolating = None
             self._request_isolated(now)

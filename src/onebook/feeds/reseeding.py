@@ -1,7 +1,7 @@
 """Decides when to refetch the snapshot of a live book: near its horizon, or on a silent stream.
 
-`Reseeds` decides: it takes a book and its connector's position in the stream, and is pure;
-`Reseeding` executes. Changes in a body that is newer than the stream must follow on the stream;
+`Reseeds` decides, from a book and its connector's position in the stream, and is pure; `Reseeding`
+executes. If a REST body is newer than the stream, the stream must deliver the same changes soon;
 otherwise the stream is dead, even if the socket is open.
 """
 
@@ -18,7 +18,7 @@ from onebook.feeds.recovery import Ending, Recovery
 from onebook.feeds.subscriptions import Watch
 from onebook.model import Health, Instrument, Reason
 
-RESEED_TOTAL_S: Final = 15.0  # one request, waits and retries included
+RESEED_TOTAL_S: Final = 15.0  # one request, including waits and retries
 RESEED_TRIES_MAX: Final = 3  # unanswered requests on the socket, before the book is stale
 SEED_SHARE: Final = 0.75  # of a small seed's levels, if that is less than `reseed_levels`
 REACH_SHARE: Final = 0.25  # of the distance to the horizon that the seed had
@@ -32,11 +32,11 @@ Execute = Callable[[Callable[[], Iterable[Output]], float], None]
 
 
 class ReseedNeed(Enum):
-    """Action that a live book needs."""
+    """The action that a live book needs."""
 
     FINE = auto()
     RESEED = auto()
-    UNANSWERED = auto()  # a request on the socket
+    UNANSWERED = auto()  # a request on the socket got no answer
     DEAD = auto()
 
 
@@ -59,8 +59,8 @@ class Seed:
     def __init__(self) -> None:
         self.reaches: tuple[tuple[int, float] | None, ...] = (None, None)
         self.filled_at = 0.0
-        self.next_at = 0.0  # no body is requested earlier
-        self.retry_at = 0.0  # nor a probe after a failed one
+        self.next_at = 0.0  # no body is requested before
+        self.retry_at = 0.0  # no probe is sent before, after a failed one
         self.owed_by = NEVER  # deadline of the stream to reach the body's state
         self.pending = False  # a body was requested
         self.due_at = NEVER  # deadline of its arrival
@@ -83,7 +83,7 @@ class Reseeds:
         self._seeds: dict[Instrument, Seed] = {}
 
     def filled(self, book: LiveBook, now: float) -> None:
-        """Note the reach of a fresh book."""
+        """Record the reach of a new book."""
         seed = self._seed(book.instrument)
         seed.pending = False
         seed.unanswered = 0
@@ -95,7 +95,7 @@ class Reseeds:
             seed.owed_by = now + self._limits.dead_stream_s
 
     def requested(self, instrument: Instrument, now: float) -> None:
-        """Note that a body was requested."""
+        """Record that a body was requested."""
         seed = self._seed(instrument)
         seed.pending = True
         seed.due_at = NEVER
@@ -106,19 +106,19 @@ class Reseeds:
         self._seed(instrument).due_at = due_at
 
     def unanswered(self, instrument: Instrument) -> int:
-        """Count an unanswered request; return how many there were in a row."""
+        """Count an unanswered request; return the number of consecutive ones."""
         seed = self._seed(instrument)
         seed.unanswered += 1
         return seed.unanswered
 
     def defer(self, instrument: Instrument, now: float) -> None:
-        """Note that no body will arrive for now; such a probe is inconclusive."""
+        """Record that no body will arrive for now, which makes a probe inconclusive."""
         seed = self._seed(instrument)
         seed.pending = seed.probed = False
         seed.next_at = seed.retry_at = now + RETRY_S
 
     def is_pending(self, instrument: Instrument) -> bool:
-        """Whether a body for a live book was requested."""
+        """Return whether a body for a live book was requested."""
         seed = self._seeds.get(instrument)
         return seed is not None and seed.pending
 
@@ -190,7 +190,7 @@ class Reseeding:
         recovery: Resyncs a book whose stream is dead, or that the exchange refuses.
         outbox: Queue of requests on the socket.
         execute: Executes outputs.
-        end: Ends the connection, for a reason and its detail.
+        end: Ends the connection, with a reason and its detail.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Reseeding:
         self._end = end
 
     def filled(self, watch: Watch, now: float) -> None:
-        """Note the reach of a fresh book."""
+        """Record the reach of a new book."""
         self._reseeds.filled(watch.book, now)
 
     def forget(self, instrument: Instrument) -> None:
@@ -225,7 +225,7 @@ class Reseeding:
         if need is ReseedNeed.RESEED:
             self._reseeds.requested(instrument, now)
             self._execute(lambda: self._connector.reseed(instrument), now)
-            if not watch.fetching:  # requested on the socket: only its absence shows a failure
+            if not watch.fetching:  # requested on the socket, which reports no failure
                 due_at = now + self._outbox.wait_s(now) + RESEED_TOTAL_S
                 self._reseeds.due(instrument, due_at)
         elif need is ReseedNeed.UNANSWERED:
@@ -240,7 +240,7 @@ class Reseeding:
                 self._end_dead(watch, now)
 
     def is_pending(self, watch: Watch) -> bool:
-        """Whether a requested body is for a live book."""
+        """Return whether a requested body is for a live book."""
         return watch.book.health is Health.LIVE and self._reseeds.is_pending(watch.instrument)
 
     def arrived(self, watch: Watch, body: bytes, now: float) -> None:
@@ -257,12 +257,12 @@ class Reseeding:
             self.defer(watch, now)
 
     def defer(self, watch: Watch, now: float) -> None:
-        """Give up the requested body for now; the book stays live."""
+        """Stop waiting for the requested body; the book stays live."""
         self._connector.abandon(watch.instrument)
         self._reseeds.defer(watch.instrument, now)
 
     def _end_dead(self, watch: Watch, now: float) -> None:
-        """Resubscribing did not help: end the connection if it serves no other book."""
+        """End the connection if it serves no other book, because resubscribing did not help."""
         if self._recovery.serves_others(watch):
             self._recovery.retry_later(watch, Reason.DEAD_STREAM, now)
         else:

@@ -1,10 +1,9 @@
 """Sans-I/O state machine of one exchange connection: frames and time in, effects out.
 
-No socket and no clock: frames and monotonic seconds come in, books change at once, and effects for
-the connection wait in `drain`. One table maps each output of a connector to its handler; `received`
-is the hot path beside it. What the handlers decide is in the parts: `liveness` (silence,
-heartbeats), `recovery` (books that are not live), `reseeding` (snapshots for live books), `outbox`
-(rate limits).
+No socket and no clock: frames and monotonic seconds in; books change at once, and `drain` returns
+the effects for the connection. One table maps each output of a connector to its handler; `received`
+is the hot path beside it. The decisions are in `liveness` (silence, heartbeats), `recovery` (books
+that are not live), `reseeding` (snapshots for live books) and `outbox` (rate limits).
 """
 
 import logging
@@ -56,13 +55,13 @@ log = logging.getLogger("onebook.feeds")
 
 WATCH_S: Final = 0.25  # interval between checks of each instrument
 REFETCHES_MAX: Final = 5  # consecutive unusable snapshots before the connection is reopened
-RENEW_BEFORE_S: Final = 60.0  # before the exchange ends the connection; up to twice this, jittered
-FROZEN_MAX_S: Final = 600.0  # after a silence an identical book is rejected this long
+RENEW_BEFORE_S: Final = 60.0  # before the exchange closes the connection; jittered, up to twice
+FROZEN_MAX_S: Final = 600.0  # time for which an identical book is rejected after a silence
 
 # Details of why a connection ended.
 RENEWED: Final = "its age limit is near"
 QUEUE_FULL: Final = "too many frames wait to be sent"
-FAULTS: Final = "too many frames that cannot be understood"
+FAULTS: Final = "too many invalid frames"
 NOISE: Final = "too many messages without data"
 
 
@@ -75,10 +74,10 @@ class FeedSession:
         books: Receive the data.
         limits: Limits and waits.
         stats: Counters of the exchange, shared by its connections.
-        jitter: A number in [0, 1) for each wait.
+        jitter: Returns a number in [0, 1) for each wait.
         cadences: Cadences measured by earlier connections of the feed.
         quotas: The exchange's limits, shared by its connections.
-        wall_ms: Unix milliseconds, for requests that contain their time.
+        wall_ms: Returns Unix milliseconds, for requests that contain their time.
     """
 
     def __init__(
@@ -151,9 +150,9 @@ class FeedSession:
         return list(self._watches)
 
     def opened(self, now: float) -> None:
-        """Begin: the socket is open."""
+        """Subscribe and start the timers; the socket is open."""
         self._liveness.opened(now)
-        # Spread, because connections opened together would be renewed together.
+        # Jittered, because connections opened together would be renewed together.
         renew_before_s = RENEW_BEFORE_S * (1.0 + self._jitter())
         self._renew_at = now + max(
             self._exchange.lifetime_s - renew_before_s, self._limits.stable_s
@@ -199,24 +198,24 @@ class FeedSession:
             self._recovery.repair(now)
 
     def damaged(self, reason: str, now: float) -> None:
-        """Act on a message that cannot be decompressed: it may concern any book."""
+        """Handle a message that cannot be decompressed: it may concern any book."""
         if self.ended is None:
             self._liveness.received_at = now
             self._misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
             self._recovery.repair(now)
 
     def received_control(self, now: float) -> None:
-        """Note a control frame or a fragment: the socket works, but there is no data."""
+        """Record a control frame or a fragment, which proves the socket but not the data."""
         if self.ended is None:
             self._liveness.received_at = now
             self._count_noise(now)
 
     def ponged(self, now: float) -> None:
-        """Count a pong that was sent: exchanges count it as a message."""
+        """Count a pong that was sent, because exchanges count it as a message."""
         self._outbox.sent(now)
 
     def fetched(self, instrument: Instrument, body: bytes, now: float) -> None:
-        """Act on the body of a `Request`."""
+        """Process the body of a `Request`."""
         watch = self._answered(instrument)
         if watch is None:
             return
@@ -233,7 +232,7 @@ class FeedSession:
             self._execute(lambda: outputs, now)
 
     def fetch_failed(self, instrument: Instrument, words: str, now: float) -> None:
-        """Act on a failed `Request`."""
+        """Handle a failed `Request`."""
         watch = self._answered(instrument)
         if watch is None:
             return
@@ -248,7 +247,7 @@ class FeedSession:
             self._recovery.repair(now)
 
     def deferred(self, instrument: Instrument, now: float) -> None:
-        """Act on a deferrable `Request` that was not sent, because the budget is in use."""
+        """Handle a deferrable `Request` that was not sent because the budget is in use."""
         watch = self._answered(instrument)
         if watch is not None and self._reseeding is not None:
             self._reseeding.defer(watch, now)
@@ -261,7 +260,7 @@ class FeedSession:
             self._recovery.added(instruments, now)
 
     def remove(self, instruments: Sequence[Instrument], now: float) -> None:
-        """Remove these instruments."""
+        """Remove instruments."""
         for instrument in instruments:
             if (watch := self._watches.get(instrument)) is not None and watch.fetching:
                 self._orphans[instrument] += watch.fetching
@@ -299,7 +298,7 @@ class FeedSession:
         return self._outbox.drain(now)
 
     def closed(self, now: float, reason: Reason = Reason.DISCONNECTED, detail: str = "") -> None:
-        """End: the socket is closed, so its books are stale."""
+        """Invalidate all books, because the socket is closed."""
         if self.ended is None:
             self.ended = End(reason, detail)
         self._recovery.finish(self.ended.reason, self.ended.detail, now)
@@ -493,7 +492,7 @@ class FeedSession:
             self._recovery.finish(reason, detail, now)
 
     def _answered(self, instrument: Instrument) -> Watch | None:
-        if self._orphans[instrument]:  # it may have been added again, with requests of its own
+        if self._orphans[instrument]:  # it may have been added again, with separate requests
             self._orphans -= Counter((instrument,))
             return None
         watch = self._watches.get(instrument)

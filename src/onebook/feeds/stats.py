@@ -1,7 +1,7 @@
 """Counters and data latency of one exchange's feeds, published as metrics once a second.
 
-Latency is the age of data on arrival by the exchange's clock. It is sampled: one message in
-`session.WATCH_S` per connection, and each snapshot that makes a book live. No clock: samples carry
+Latency is the age of data on arrival by the exchange's clock. It is sampled: one message per
+`session.WATCH_S` and connection, and each snapshot that makes a book live. No clock: samples have
 monotonic times, and `publish` gets the offset to Unix time.
 """
 
@@ -52,7 +52,7 @@ class Latency:
         self._logged: set[str] = set()
 
     def sample(self, at_ms: int, now: float) -> None:
-        """Note a message that arrived at `now`, in monotonic seconds; 0 ms is no time."""
+        """Record a message that arrived at `now`, in monotonic seconds; 0 ms means no time."""
         if at_ms and not self._recorded:
             self._samples.append(now - at_ms / 1_000)
 
@@ -93,10 +93,10 @@ class ExchangeStats:
         self.name = name
         self.frames = 0
         self.reconnects = 0
-        self.unknown = 0  # messages of no known kind
+        self.unknown = 0  # messages of an unknown kind
         self.unnamed_errors = 0  # errors that name no instrument
-        self.pauses = 0  # times reading was paused because frames came too fast
-        self.slow_downs = 0  # requests of the exchange for fewer requests
+        self.pauses = 0  # times reading was paused because frames arrived too fast
+        self.slow_downs = 0  # rate limit errors of the exchange
         self.invalidations: Counter[str] = Counter()
         self.connected = 0
         self.trouble = ""
@@ -108,7 +108,7 @@ class ExchangeStats:
         self._counters += [metrics.EXCHANGE_TOPS.labels(name, each) for each in TopCounts.__slots__]
         self._published = (0,) * len(self._counters)
         self._invalidations_published: Counter[str] = Counter()
-        for reason in Reason:  # `increase` cannot see the first count of an absent sample
+        for reason in Reason:  # PromQL's `increase` ignores the first count of a new time series
             metrics.BOOK_INVALIDATIONS.labels(name, reason)
 
     @property
@@ -117,7 +117,7 @@ class ExchangeStats:
         return ACTIVE if self.connected or not self.trouble else self.trouble
 
     def forget(self) -> None:
-        """Remove the gauges of an exchange that is not in use any more; its counters stay."""
+        """Remove the gauges of an exchange that is no longer in use; its counters stay."""
         for gauge in (
             metrics.EXCHANGE_UP,
             metrics.EXCHANGE_LAST_FRAME,

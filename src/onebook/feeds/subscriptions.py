@@ -6,7 +6,7 @@ most exchanges send a book only when it changes, so silence alone proves nothing
 whose gaps never exceeded a second over many gaps is overdue after a few seconds.
 
 Pure, and without work per frame: `Cadence.observe` is called a few times a second with the time of
-the last data, so each gap is bounded from above by the time between two calls.
+the last data, so a gap is known to within the time between two calls.
 """
 
 from collections import deque
@@ -31,11 +31,11 @@ class Phase(Enum):
     BROKEN = auto()  # requested again at `at`
     POSTPONED = auto()  # requested again at `at`, because the exchange limits requests
     OFFLINE = auto()  # refused or beyond repair; requested again at `at`
-    HALTED = auto()  # the exchange matches no orders
-    ISOLATED = auto()  # queued for a request of its own
+    HALTED = auto()  # the exchange does not match orders
+    ISOLATED = auto()  # queued for a separate request
 
 
-LIVE_PHASE: Final = Phase.LIVE  # a constant: Python 3.11 looks a member of an enum up by a call
+LIVE_PHASE: Final = Phase.LIVE  # a constant, because enum access is slow in Python 3.11
 
 
 class Cause(Enum):
@@ -45,11 +45,11 @@ class Cause(Enum):
     ACKNOWLEDGE = auto()
     FILL = auto()  # a snapshot made the book live
     INVALIDATE = auto()  # the book is invalid, or its snapshot did not arrive
-    REFUSE = auto()  # the exchange refuses it, or it was given up
-    POSTPONE = auto()  # "slow down"
+    REFUSE = auto()  # the exchange refused it, or it was given up
+    POSTPONE = auto()  # a rate limit error, or the exchange is unavailable
     HALT = auto()
     RESUME = auto()
-    ISOLATE = auto()  # an error that names no instrument may be about it
+    ISOLATE = auto()  # an error without a name may concern it
 
 
 P, C = Phase, Cause
@@ -126,14 +126,14 @@ class Tally:
         self._times: deque[float] = deque(maxlen=self._count_max)
 
     def hit(self, now: float) -> bool:
-        """Count a fault; return whether that makes `count_max` within the window."""
+        """Count a fault; return whether `count_max` are reached within the window."""
         self._times.append(now)
         full = len(self._times) == self._count_max
         return full and now - self._times[0] <= self._window_s
 
 
 class Cadence:
-    """The longest recent gap between data, and how much evidence there is for it.
+    """The longest recent gap between data, and the amount of evidence for it.
 
     The longest gap covers the last one to two `CADENCE_WINDOW_S`, including silences that turned
     out to be healthy (`learn`), so that a wrong verdict is not repeated. `shared` is set if the
@@ -155,9 +155,9 @@ class Cadence:
         self.forget()
 
     def forget(self) -> None:
-        """Drop the evidence; the next data begins another."""
+        """Drop the evidence; the next data starts again."""
         self._last_at = NEVER  # before the first data
-        self._until = NEVER  # when the present window ends; NEVER before the first gap
+        self._until = NEVER  # end of the current window; NEVER before the first gap
         self._longest_s = self._older_s = 0.0
         self._count = 0
         self._observed_s = 0.0
@@ -167,7 +167,7 @@ class Cadence:
         self._last_at = data_at
 
     def observe(self, data_at: float) -> None:
-        """Note when data last arrived."""
+        """Record when data last arrived."""
         if self._last_at == NEVER:
             self.restart(data_at)
         elif data_at > self._last_at:
@@ -177,7 +177,7 @@ class Cadence:
     def learn(self, gap_s: float, now: float) -> None:
         """Count a gap."""
         if now >= self._until:
-            # After a pause of whole windows the older gaps do not count.
+            # After a pause of whole windows, older gaps do not count.
             stale = now >= self._until + CADENCE_WINDOW_S
             self._older_s = 0.0 if stale else self._longest_s
             self._longest_s = 0.0
@@ -189,7 +189,7 @@ class Cadence:
         self._observed_s += gap_s
 
     def limit_s(self, limits: FeedLimits, least_s: float) -> float:
-        """Return the silence limit in seconds; `NEVER` while the evidence is thin."""
+        """Return the silence limit in seconds; `NEVER` while there is too little evidence."""
         if self._count < limits.cadence_gaps_min:
             return NEVER
         if self._observed_s < limits.cadence_evidence_s:
@@ -198,14 +198,14 @@ class Cadence:
 
 
 class Cadences:
-    """The cadences of one feed: they outlive its connections."""
+    """The cadences of one feed, which outlive its connections."""
 
     def __init__(self) -> None:
         self._of: dict[Instrument, Cadence] = {}
         self.connection = Cadence()
 
     def of(self, instrument: Instrument) -> Cadence:
-        """Return the cadence of an instrument, a new one for a new instrument."""
+        """Return the cadence of an instrument; creates it if needed."""
         cadence = self._of.get(instrument)
         if cadence is None:
             cadence = self._of[instrument] = Cadence()
@@ -218,7 +218,7 @@ class Cadences:
             self.exclude(cadence)
 
     def exclude(self, cadence: Cadence) -> None:
-        """Restart the connection's cadence without an instrument: it may have been the busy one."""
+        """Restart the connection's cadence without an instrument, possibly its busiest one."""
         if cadence.shared:
             cadence.shared = False
             self.connection.forget()
@@ -256,14 +256,14 @@ class Watch:
         self.tries = 0  # resyncs since it was last live for `stable_s`
         self.failures = 0  # consecutive failed snapshot requests
         self.fetches = 0  # snapshots requested since it was last filled
-        self.fetching = 0  # requests under way
+        self.fetching = 0  # requests in flight
         self.postponements = 0  # by errors about it alone, since it was last acknowledged
         self.reason: Reason | None = None  # why its book was last invalidated, until it is live
         self.was_filled = False  # this connection has delivered its book before
         self.checksums = Tally(CHECKSUMS_MAX)
 
     def move(self, cause: Cause, at: float | None = None) -> None:
-        """Change the phase by the table; `at` is the new deadline, None keeps the present one.
+        """Change the phase by the table; `at` is the new deadline, None keeps the current one.
 
         Raises:
             NoTransition: The table has no such row.

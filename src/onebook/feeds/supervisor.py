@@ -34,9 +34,9 @@ from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
 
-CONNECTIONS: Final = "as many connections as the exchange takes from one address"
+CONNECTIONS: Final = "the exchange allows no more connections from one address"
 MARKS: Final = (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY, Reason.SHARED_BOOK)
-SWEEP_S: Final = 1.0  # interval between checks for idle books; counters are published too
+SWEEP_S: Final = 1.0  # interval between checks for idle books; counters are also published
 
 
 class Running(NamedTuple):
@@ -47,9 +47,9 @@ class Running(NamedTuple):
 
 
 def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[str, Exchange]:
-    """Return the exchanges an operator enabled, with other channels and addresses if configured.
+    """Return the exchanges that the operator enabled, with the configured channels and addresses.
 
-    Those through ccxt come last; the library applies their addresses.
+    Exchanges through ccxt are last; the library applies their addresses.
 
     Raises:
         ConfigError: A name is unknown, or not available through ccxt.
@@ -82,16 +82,16 @@ class Supervisor:
     """Feeds of all subscribed books.
 
     Args:
-        exchanges: Those in use: see `enabled`.
+        exchanges: The exchanges in use: see `enabled`.
         books: Receive the data.
         rest: Fetches snapshots over REST.
-        catalogue: Reports which instruments are delisted or back.
+        catalogue: Reports instruments that are delisted or traded again.
         settings: The operator's settings.
         limits: Limits and waits of feeds that are opened from now on.
         recorders: Record all frames and bodies of an exchange, by its name.
-        library: ccxt, for exchanges without a native connector.
-        clock: Times its waits.
-        jitter: A number in [0, 1) for each wait.
+        library: ccxt, for exchanges without a connector.
+        clock: Times the waits.
+        jitter: Returns a number in [0, 1) for each wait.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Supervisor:
         name = exchange.name
         self._exchanges[name] = exchange
         self.stats[name] = _stats_of(name, self._settings)
-        # Exchanges limit by address: one that is added again keeps its used quota.
+        # Exchanges limit by address: an exchange that is added again keeps its used quota.
         self._quotas.setdefault(name, Quotas(exchange.limits))
         self._surplus.setdefault(name, {})
         self._running.setdefault(name, [])
@@ -216,7 +216,7 @@ class Supervisor:
         return stats.state
 
     def active_exchanges(self) -> int:
-        """Return how many exchanges have a connection now."""
+        """Return the number of exchanges with an open connection."""
         return sum(1 for stats in self.stats.values() if stats.connected)
 
     def feeds(self, exchange: str) -> list[Feed]:
@@ -257,7 +257,7 @@ class Supervisor:
         self._books.close(instrument)
 
     def _place(self, instrument: Instrument) -> None:
-        """Assign books to feeds once all current subscriptions are known: they pack better."""
+        """Assign books to feeds after all current subscriptions are known, to pack them better."""
         if not self._unplaced:
             asyncio.get_running_loop().call_soon(self._place_all)
         self._unplaced.setdefault(instrument.exchange, {})[instrument] = None

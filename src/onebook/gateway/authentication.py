@@ -46,7 +46,7 @@ from onebook.streams import iso_us
 
 VERIFY_TIMEOUT_S: Final = 5.0  # of the database query for a key
 # `DataLimitWarning.action_required`
-USE_LESS: Final = "Ask for fewer levels or a longer interval_ms, or unsubscribe from some symbols."
+USE_LESS: Final = "Request fewer levels or a longer interval_ms, or unsubscribe from some symbols."
 USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
 
 log = logging.getLogger("onebook.gateway")
@@ -86,7 +86,7 @@ class Charges:
         return ()
 
     def warning(self, report: UsageReport) -> bytes:
-        """The message that most of an allowance is used."""
+        """Encode the warning that most of an allowance is used."""
         usage = report.data_usage
         exceeded_bytes = usage.bytes_used - usage.bytes_limit
         return encode(
@@ -132,7 +132,7 @@ class KeyPeers(Protocol):
         """Connections of a key on the other gateways."""
 
     def allowed_here(self, key_id: str, connections_max: int) -> int:
-        """How many of the key's connections this gateway may keep."""
+        """Return the number of the key's connections that this gateway may keep."""
 
 
 class AloneWithKeys:
@@ -152,10 +152,10 @@ class Authenticator:
 
     Args:
         settings: Whether replies imitate the reference service.
-        accounts: Verify keys and have their tiers.
+        accounts: Verifies keys and knows their tiers.
         connections: The connections of this node, by key.
         charges: Charge the delivered bytes before a connection changes its key.
-        clock: Where time comes from.
+        clock: Returns the time.
         peers: The connections of other gateways.
         limits: How long a connection has to answer a ping.
     """
@@ -216,7 +216,7 @@ class Authenticator:
         return self._accepted(command, key)
 
     def _accepted(self, command: VerifyKey, key: Key) -> KeyVerdict:
-        """The verdict for a key, shown by the text that the client sent, even after a rotation."""
+        """Accept a key; it is displayed with the prefix that the client sent, even if rotated."""
         shown = replace(key, prefix=command.api_key[:SHOWN_LENGTH])
         return KeyVerdict(command.message_id, shown, self._accounts.fingerprint(command.api_key))
 
@@ -227,7 +227,7 @@ class Authenticator:
         if isinstance(error, RateLimitExceeded):
             wait_s = error.retry_after_s or 1.0
             return effects.attempts_limit(error.message, wait_s, now=now, message_id=message_id)
-        # The store logs when an outage begins and ends.
+        # The store logs the start and end of an outage.
         if not isinstance(error, DatabaseUnavailable | TimeoutError):
             if not self._unavailable:
                 log.error("Cannot verify API keys: the store does not answer.", exc_info=error)
@@ -272,11 +272,11 @@ class Authenticator:
 
     @property
     def waiting(self) -> int:
-        """How many keys wait for pongs of their connections."""
+        """Number of keys that wait for pongs of their connections."""
         return len(self._pong_awaited)
 
     def answered(self) -> None:
-        """A connection answered its ping or was closed: keys at their limit check again."""
+        """Let keys at their limit check again after an answered ping or a closed connection."""
         for answer in self._pong_awaited:
             answer.set()
 
@@ -407,12 +407,12 @@ class KeyEvents:
         self._now = now
 
     def key_disabled(self, key_id: str) -> None:
-        """A key was suspended or expired: its connections end."""
+        """Close the connections of a key that was suspended or expired."""
         for connection in self._connections.of_key(key_id):
             self._refuse(connection, ApiKeyDisabled.code, "This key is suspended or expired.")
 
     def key_changed(self, key: Key, opened_by: Collection[bytes]) -> None:
-        """A key was changed and may be used.
+        """Apply a changed key that may be used.
 
         Connections from before a suspension are closed, even if it has been lifted, and so are
         those opened with a replaced text. The others get the new tier.
@@ -432,12 +432,12 @@ class KeyEvents:
                 connection.processor.key = key
 
     def allowance_exceeded(self, key_id: str) -> None:
-        """A key used up its allowance: its connections end."""
+        """Close the connections of a key that has used up its allowance."""
         for connection in self._connections.of_key(key_id):
             connection.execute(self._charges.used_up(key_id))
 
     def allowance_warned(self, key_id: str, report: UsageReport) -> None:
-        """A key used 80 % of its allowance: its connections get a warning."""
+        """Warn the connections of a key that has used 80 % of its allowance."""
         warning = (SendText(self._charges.warning(report)),)
         for connection in self._connections.of_key(key_id):
             connection.execute(warning)

@@ -11,7 +11,7 @@ from onebook.gateway.limits import (
 
 ErrorType = Literal["error", "subscription_error", "authentication_error"]
 
-# Every error code, the types it comes with, and when.
+# Every error code, its message types, and when it is sent.
 ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
     "authentication_required": (
         ("error",),

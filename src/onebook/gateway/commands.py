@@ -15,7 +15,7 @@ from onebook.streams.options import MUST_BE
 from onebook.transactions.request import TransactionsRequest
 
 NAME_SHOWN_MAX: Final = 64
-NOT_NAMED: Final = (type(None), UnsetType)  # members of a union that stand for an absent field
+NOT_NAMED: Final = (type(None), UnsetType)  # members of a union that represent an absent field
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.\w+`)?\Z", re.DOTALL)
 _FIELD = re.compile(r" - at `\$\.([A-Za-z_]+)")
@@ -205,7 +205,7 @@ class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
 class Resync(Struct, tag="resync"):
     """Get the full book of a subscription.
 
-    It is not older than the interval of the subscription, and at most one second old.
+    The book is not older than the interval of the subscription, and at most one second old.
     """
 
     symbol: Symbol
@@ -272,6 +272,7 @@ class ValidateCredentialsAction(
 
     exchange: Name
     testnet: bool | None = False
+    demo: bool | None = False
     id: Id = None
 
 

@@ -109,7 +109,7 @@ class ConnectionParts:
 class ClientConnection(asyncio.Protocol):
     """A connected client: its state, its input, its timers; `output` is the sending side.
 
-    `state` is changed by `_move` alone. `fetches` cancel its unanswered requests for books.
+    Only `_move` changes `state`. `fetches` cancel its unanswered requests for books.
     """
 
     __slots__ = (

@@ -172,10 +172,10 @@ def stream_key(
 def requested_stream(
     directory: Directory, body: commands.GetAggregatedOrderbook, subscribed: StreamKey | None
 ) -> StreamKey:
-    """The stream of a one-time request: absent options are the subscription's, else the defaults.
+    """Return the stream of a one-time request: missing options are the subscription's, or defaults.
 
     Raises:
-        CommandRefused: As of `stream_key`.
+        CommandRefused: For the reasons given at `stream_key`.
     """
     exchanges: list[str] | str = ALL
     options = ViewOptions()
@@ -189,7 +189,7 @@ def requested_stream(
 
 
 def _canonical(options: ViewOptions) -> ViewOptions:
-    """Equal options in one form; of a command, its options alone.
+    """Return the canonical form of options, without the other fields of a command.
 
     Raises:
         CommandRefused: The price step or a size is invalid.
@@ -202,7 +202,7 @@ def _canonical(options: ViewOptions) -> ViewOptions:
 def _choose(
     directory: Directory, symbol: str, requested: list[str] | str
 ) -> tuple[set[str], list[replies.Rejected]]:
-    """The requested exchanges that trade the symbol, and why the others are rejected."""
+    """Return the requested exchanges that trade the symbol, and why others are rejected."""
     try:
         selection = select([ALL] if requested == ALL else requested, directory.resolve)
         if not selection.everything and not selection.known:
@@ -231,7 +231,7 @@ def _choose(
 
 
 def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
-    """The symbol is unknown so far: some instrument lists could not be read yet."""
+    """Refuse an unknown symbol that instrument lists not read yet may contain."""
     names = sorted(unread)
     return CommandRefused(
         "exchange_unavailable",
@@ -254,7 +254,7 @@ def _none_known(directory: Directory, selection: ExchangeSelection) -> CommandRe
 
 
 def no_exchange(name: str) -> str:
-    """Message that an exchange is unknown, with the name to use instead if there is one."""
+    """Return the message for an unknown exchange, with its replacement if any."""
     return f"Unknown exchange {shown(name)}. {instead_of(name)}".rstrip()
 
 
@@ -280,7 +280,7 @@ def _shortest(group: str | None) -> str | None:
     """Return the shortest text of a price step.
 
     Raises:
-        CommandRefused: It is not a positive decimal number, or too fine.
+        CommandRefused: The step is not a positive decimal number, or is too fine.
     """
     if group is None:
         return None
@@ -303,10 +303,10 @@ def options_of(key: StreamKey) -> replies.Options:
 
 
 def _sizes(sizes: FillSizes | None) -> FillSizes | None:
-    """Check the option `fill` and put it into canonical form.
+    """Check the option `fill` and convert it to canonical form.
 
     Raises:
-        CommandRefused: There is no size, there are too many, or one is invalid.
+        CommandRefused: No size, too many, or an invalid one.
     """
     if sizes is None:
         return None

@@ -39,7 +39,7 @@ class VerifyKey(Struct, frozen=True):
 class OpenView(Struct, frozen=True):
     """Subscribe to a stream; it replaces `previous`, the stream of that view until now.
 
-    Here and below, `view` is the client's name of the view, None for the one without a name.
+    Here and below, `view` is the client's name of the view, None for the unnamed view.
     """
 
     key: StreamKey
@@ -145,7 +145,7 @@ def authentication_timeout(*, now: MessageTime) -> Effects:
     """No key arrived within the authentication timeout."""
     refusal = CommandRefused(
         "authentication_required",
-        f"No authenticate message came within {AUTHENTICATION_TIMEOUT_S:g} seconds.",
+        f"No authenticate message arrived within {AUTHENTICATION_TIMEOUT_S:g} seconds.",
         code=CloseCode.AUTHENTICATION_TIMEOUT,
     )
     payload = encode_refusal(refusal, None, now.wall_us)

@@ -210,7 +210,7 @@ class ClientOutput(Peer):
 
 
 class FrameVariant(NamedTuple):
-    """How the frames of a stream differ between its clients."""
+    """The properties in which frames of a stream differ between clients."""
 
     packed: bool
     view: str | None  # the client's name of the view

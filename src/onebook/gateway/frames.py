@@ -89,7 +89,7 @@ def frame_end(buffer: bytes, start: int, payload_max: int) -> int:
 
 
 class SharedDeflate(ServerPerMessageDeflateFactory):
-    """Accepts permessage-deflate only where one compressed frame can serve all clients."""
+    """Accepts permessage-deflate only if one compressed frame can serve all clients."""
 
     def __init__(self) -> None:
         super().__init__(server_no_context_takeover=True, client_no_context_takeover=True)

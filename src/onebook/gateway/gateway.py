@@ -33,8 +33,8 @@ from onebook.streams import Streams, iso_us
 from onebook.transactions.service import Transactions
 
 DRAIN_STEP_S: Final = 0.1
-SHUTDOWN: Final = "This node shuts down; connect again at the time given."
-ISOLATED: Final = "This node receives no books now; connect again at the time given."
+SHUTDOWN: Final = "This node is shutting down; reconnect at the given time."
+ISOLATED: Final = "This node currently receives no books; reconnect at the given time."
 
 
 class Gateway:
@@ -273,7 +273,7 @@ class Drain:
         return self.begun or self._isolated is not None
 
     def isolate(self) -> None:
-        """Stop accepting, and send the clients away over the drain time."""
+        """Stop accepting, and disconnect the clients over the drain time."""
         if self._isolated is None and not self.begun:
             leaving = self._send_away(self._settings.drain_s, ISOLATED, "the node has no books")
             self._isolated = asyncio.create_task(leaving, name="clients of an isolated gateway")

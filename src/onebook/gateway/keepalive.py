@@ -1,6 +1,6 @@
-"""Keepalive of one connection: pings that must be answered, and the progress of a slow consumer.
+"""Keepalive of one connection: pings, and the progress of a slow consumer.
 
-No I/O and no clock: the connection sends the pings and closes when one is unanswered.
+No I/O and no clock: the connection sends the pings and closes if one is not answered.
 """
 
 import random
@@ -24,7 +24,7 @@ class Keepalive:
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._unread_bytes = 0  # the write buffer of a slow consumer when it last read something
-        self.progress_at = 0.0  # when that was
+        self.progress_at = 0.0  # time of that read
         self.due_s = NEVER  # the next ping
         self.ping_at = 0.0  # when the unanswered ping was sent; 0 without one
         self.latency_ms = 0.0  # the last round trip

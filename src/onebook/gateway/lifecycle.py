@@ -24,7 +24,7 @@ class ConnectionState(Enum):
 
 
 class ConnectionEvent(Enum):
-    """What happens to a connection."""
+    """Events of a connection."""
 
     UPGRADE_DELAYED = "the answer to the upgrade request has to wait"
     UPGRADE_REFUSED = "the upgrade request was answered with an HTTP error"
@@ -41,7 +41,7 @@ class ConnectionEvent(Enum):
 
 
 class Action(Enum):
-    """What a connection does on a transition, in this order."""
+    """Actions of a connection on a transition, in this order."""
 
     REGISTER = "count it, send the first welcome and ping, start the authentication timeout"
     HOLD_INPUT = "stop reading from the socket"
@@ -59,7 +59,7 @@ class Action(Enum):
 
 
 class Transition(NamedTuple):
-    """A row of the table: the next state and what is done on the way."""
+    """A row of the table: the next state and the actions."""
 
     state: ConnectionState
     actions: tuple[Action, ...] = ()
@@ -126,7 +126,7 @@ def transition(state: ConnectionState, event: ConnectionEvent) -> Transition:
     """The row of a state and an event.
 
     Raises:
-        NoConnectionTransition: There is none.
+        NoConnectionTransition: The table has no such row.
     """
     row = TRANSITIONS.get((state, event))
     if row is None:

@@ -9,7 +9,7 @@ from onebook.model import Tier
 
 NO_TIER: Final = "none"  # not authenticated
 OTHER_CODE: Final = "other"
-# Close codes of RFC 6455 that are in use, beside our own.
+# Close codes of RFC 6455 in use, plus our own.
 USUAL_CODES: Final = frozenset((1000, 1001, 1005, 1006, 1011, *CLOSE_CODES))
 
 CONNECTIONS: Final = Gauge("onebook_ws_connections", "Open connections by tier.", ["tier"])
@@ -18,12 +18,12 @@ CLOSES: Final = Counter("onebook_ws_closes", "Ended connections by close code.",
 SENT_BYTES: Final = Counter("onebook_ws_sent_bytes", "Payload bytes delivered by tier.", ["tier"])
 MESSAGES: Final = Counter("onebook_ws_messages", "Messages received from clients.")
 CONFLATED: Final = Counter(
-    "onebook_ws_conflated", "Updates that a slow client did not get; it gets the newest instead."
+    "onebook_ws_conflated", "Updates skipped for slow clients, which get the newest one instead."
 )
 REPLACED: Final = Counter(
-    "onebook_ws_replaced", "Dead connections that were cut for a new one of their key."
+    "onebook_ws_replaced", "Dead connections closed to make room for a new one of their key."
 )
-BEHIND: Final = Gauge("onebook_ws_behind", "Clients that do not read as fast as we write.")
+BEHIND: Final = Gauge("onebook_ws_behind", "Clients that read more slowly than we write.")
 STREAMS: Final = Gauge("onebook_ws_streams", "Open streams.")
 PUBLISHED: Final = Counter("onebook_ws_published", "Updates published by all streams.")
 BACKLOG: Final = Gauge("onebook_ws_publish_backlog", "Streams that are due and not yet published.")
@@ -42,7 +42,7 @@ for _tier in (*Tier, NO_TIER):
     SENT_BYTES.labels(_tier)
 
 
-# Create every sample at 0: `increase` cannot see the first count of an absent one.
+# Create every sample at 0: PromQL's `increase` ignores the first count of an absent one.
 for _code in USUAL_CODES:
     CLOSES.labels(str(_code))
 

@@ -112,11 +112,11 @@ class CommandProcessor:
         return KEYLESS_MESSAGE_BYTES_MAX if self.key is None else MESSAGE_BYTES_MAX
 
     def opened(self) -> Effects:
-        """The connection is open."""
+        """Handle the opening of the connection."""
         return (WELCOME,) if self.greeting is None else ()
 
     def greeting_due(self) -> Effects:
-        """With `reference_compatible`: the delay of the first welcome is over."""
+        """Send the delayed first welcome, with `reference_compatible`."""
         return () if self.greeting is None else tuple(map(SendText, self.greeting.due()))
 
     def received(self, text: str, *, now: MessageTime, latency_ms: float = 0.0) -> Effects:
@@ -141,7 +141,7 @@ class CommandProcessor:
         message_id: Id = None,
         success: AuthenticationSuccess | None = None,
     ) -> Effects:
-        """A key was accepted; the session id of the first one stays.
+        """Handle an accepted key; the session id of the first key stays.
 
         Args:
             success: With `reference_compatible`, the former reply.

@@ -37,7 +37,7 @@ class RateLimits(Struct, frozen=True):
 
 
 class FormerUsage(Struct, frozen=True):
-    """How much of the allowance is used; GB are GiB."""
+    """Usage of the allowance; GB are GiB."""
 
     used_gb: float
     limit_gb: float

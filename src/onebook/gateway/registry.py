@@ -77,21 +77,21 @@ class ConnectionRegistry:
         return tuple(self._by_key.get(key_id, ()))
 
     def add(self, member: ClientPort) -> None:
-        """A connection is open."""
+        """Add an open connection."""
         self._members.add(member)
 
     def remove(self, member: ClientPort) -> None:
-        """A connection is closed."""
+        """Remove a closed connection."""
         self._members.discard(member)
 
     def join_key(self, key_id: str, member: ClientPort) -> None:
-        """A connection has authenticated with a key."""
+        """Count a connection that authenticated with a key."""
         group = self._by_key.setdefault(key_id, set())
         group.add(member)
         self.on_counted(key_id, len(group))
 
     def leave_key(self, key_id: str, member: ClientPort) -> None:
-        """A connection no longer counts against a key."""
+        """Stop counting a connection against its key."""
         group = self._by_key.get(key_id)
         if group is None:
             return

@@ -16,15 +16,17 @@ from onebook.streams import ViewOptions, about
 from onebook.streams.fill import FILL_LEVELS_MAX
 
 Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
-Text = Annotated[str, about("A sentence for people.")]
+# Of actions, whose bodies equal those of REST.
+ActionTimestamp = Annotated[str, about("ISO 8601, UTC, milliseconds.", "2026-11-20T10:00:00.000Z")]
+Text = Annotated[str, about("A human-readable sentence.")]
 SubscriptionId = Annotated[
-    str, about("Name of the view, the same for every client of it.", "sub_0123456789ab")
+    str, about("Name of the view, identical for all its clients.", "sub_0123456789ab")
 ]
-UpdateNumber = Annotated[int, about("One more for each update of the view.", 1)]
+UpdateNumber = Annotated[int, about("Rises by one with each update of the view.", 1)]
 # The last member, which `messages.with_view` adds to the encoded message.
 View = Annotated[
     str | UnsetType,
-    about("The client's name of the view; absent for the one without a name.", "top"),
+    about("The client's name of the view; absent for the unnamed view.", "top"),
 ]
 
 
@@ -51,14 +53,14 @@ class Welcome(Struct, tag="welcome", frozen=True):
 
 
 class Authentication(Struct, frozen=True):
-    """Which key was accepted."""
+    """The accepted key."""
 
     api_key: Annotated[str, about("The first 12 characters and dots.", "ob_live_AbCd...")]
     status: Literal["authenticated"] = "authenticated"
 
 
 class Limits(Struct, frozen=True):
-    """What this connection may do."""
+    """Limits of this connection."""
 
     requests_per_minute: Annotated[int, about("Requests and messages of the key.", 600)]
     connections_max: Annotated[int, about("Connections of the key at one time.", 5)]
@@ -90,7 +92,7 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
     ]
     detail: Annotated[
         str | UnsetType,
-        about("Of an unknown exchange: a sentence for people, with what to use instead."),
+        about("For an unknown exchange: a sentence that suggests a replacement."),
     ] = UNSET
 
 
@@ -107,7 +109,7 @@ class Options(_Options):  # type: ignore[misc]
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
-    """The subscription stands; updates follow."""
+    """The subscription was accepted; updates follow."""
 
     symbol: Symbol
     exchanges: Annotated[tuple[str, ...], about("The exchanges that are merged.", ["okx"])]
@@ -168,8 +170,8 @@ class ExchangesList(Struct, frozen=True):
     via: Annotated[
         dict[str, str],
         about(
-            "The exchanges that Onebook has no connector for, and the library that their books "
-            "come through: these are only as exact as that library.",
+            "Exchanges without a connector, each with the library that provides its books; these "
+            "are only as exact as the library.",
             {"bitopro": "ccxt"},
         ),
     ]
@@ -231,7 +233,7 @@ class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
 
 @dataclass(frozen=True)
 class WarnedUsage(DataUsage):
-    """How much of the allowance is used, and by how much it is exceeded; GB are GiB."""
+    """Usage of the allowance, and the excess; GB are GiB."""
 
     exceeded_by_gb: Annotated[float, about("0 until the allowance is used up.", 0.0)]
 
@@ -243,7 +245,9 @@ class DataLimitWarning(Struct, tag="data_limit_warning", frozen=True):
     data_usage: WarnedUsage
     action_required: Annotated[
         str,
-        about("What to do, a sentence for people.", "Ask for fewer levels or longer intervals."),
+        about(
+            "What to do, as a human-readable sentence.", "Ask for fewer levels or longer intervals."
+        ),
     ]
     reset_date: str
     timestamp: Timestamp
@@ -296,7 +300,7 @@ class ActionError(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="er
     retry_after: int | UnsetType = UNSET
     current_limit: int | UnsetType = UNSET
     window: Literal["per_minute"] | UnsetType = UNSET
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 REASON_MEANINGS: Final = " ".join(f"`{each}`: {each.meaning}" for each in Reason)
@@ -316,7 +320,7 @@ class Level(Struct, frozen=True):
 
 
 class MarketStats(Struct, frozen=True):
-    """What the delivered levels say together; null where a side is empty."""
+    """Figures of the delivered levels; null if a side is empty."""
 
     best_bid: float | None
     best_ask: float | None
@@ -331,7 +335,7 @@ class MarketStats(Struct, frozen=True):
 
 _NUMBER: Final = {"type": "number"}
 _PART: Final = {"type": "array", "prefixItems": [{"type": "string"}, _NUMBER]}
-# A level as the options `levels` and `split` ask for it.
+# A level in the form of the options `levels` and `split`.
 LEVEL_FORMS: Final = {
     "items": {
         "oneOf": [
@@ -354,7 +358,7 @@ _BID: Final = {
 }
 _ASK: Final = {"price": 101, "amount": 3, "exchanges": ["okx"], "exchange_count": 1, "value": 303}
 
-# The rule of the checksum, and a book small enough to follow it by hand.
+# The rule of the checksum, and a book small enough to compute it by hand.
 CHECKSUM_BIDS: Final = (("100.5", "1.75"), ("100", "2"))
 CHECKSUM_ASKS: Final = (("101", "3"),)
 CHECKSUM_TEXT: Final = ":".join(map(":".join, CHECKSUM_BIDS + CHECKSUM_ASKS))
@@ -368,7 +372,7 @@ CHECKSUM_RULE: Final = (
 
 
 class Covered(Struct, frozen=True):
-    """Where the known part of one exchange's book ends."""
+    """The prices at which the known part of one exchange's book ends."""
 
     bids: Annotated[
         float | None,
@@ -381,11 +385,11 @@ class Covered(Struct, frozen=True):
 
 
 class FilledPart(Struct, frozen=True):
-    """What one exchange contributes to a fill."""
+    """The part of a fill on one exchange."""
 
     exchange: str
     amount: float
-    notional: Annotated[float, about("What that amount costs, exact.")]
+    notional: Annotated[float, about("The exact cost of that amount.")]
 
 
 class Filled(Struct, frozen=True):
@@ -395,29 +399,29 @@ class Filled(Struct, frozen=True):
     """
 
     by: Literal["amount", "notional"]
-    size: Annotated[float, about("As it was asked for.", 0.5)]
+    size: Annotated[float, about("As requested.", 0.5)]
     amount: Annotated[
         float,
-        about("How much of the base currency; cut to 18 decimals with `by: notional`.", 0.5),
+        about("Amount of the base currency; cut to 18 decimals with `by: notional`.", 0.5),
     ]
-    notional: Annotated[float, about("What `amount` costs or brings, exact.", 48655.2)]
+    notional: Annotated[float, about("The exact cost or proceeds of `amount`.", 48655.2)]
     average: Annotated[
         float | None,
         about(
-            f"notional / amount, rounded to {AVERAGE_DIGITS} digits; null where nothing is filled.",
+            f"notional / amount, rounded to {AVERAGE_DIGITS} digits; null if nothing is filled.",
             97310.4,
         ),
     ]
-    worst: Annotated[float | None, about("The last price that is needed.", 97312)]
-    levels: Annotated[int, about(f"Prices that are needed; {FILL_LEVELS_MAX} are looked at.", 3)]
+    worst: Annotated[float | None, about("The worst price in the fill.", 97312)]
+    levels: Annotated[int, about(f"Number of prices in the fill, at most {FILL_LEVELS_MAX}.", 3)]
     complete: Annotated[
-        bool, about("Whether these books hold the size; if not, the fill is all that they hold.")
+        bool, about("Whether these books have the whole size; if not, the fill is all they have.")
     ]
     uncovered: Annotated[
         list[str],
         about(
-            "Exchanges whose book is not known as far as `worst` (where it is not complete: to its "
-            "end). They may have more, so that the real cost may be lower.",
+            "Exchanges whose book is not known as far as `worst` (or, if the fill is incomplete, "
+            "to its end). They may have more, so the real cost may be lower.",
             [],
         ),
     ]
@@ -432,29 +436,29 @@ class Fills(Struct, frozen=True):
 
 
 class BookData(Struct, frozen=True):
-    """A merged book: only exchanges whose book is live, and of the same coin, are in it."""
+    """A merged book of the exchanges whose book is live and of the same coin."""
 
     bids: Annotated[
         list[Any],
-        about("Best first, in the form asked for.", [_BID], extra_json_schema=LEVEL_FORMS),
+        about("Best first, in the requested form.", [_BID], extra_json_schema=LEVEL_FORMS),
     ]
     asks: Annotated[
         list[Any],
-        about("Best first, in the form asked for.", [_ASK], extra_json_schema=LEVEL_FORMS),
+        about("Best first, in the requested form.", [_ASK], extra_json_schema=LEVEL_FORMS),
     ]
     market_stats: MarketStats
     stale_exchanges: Annotated[
         list[str],
         about(
-            "Left out because their book is not live, of another coin (identity_conflict), or that"
-            " of another exchange in this view (shared_book).",
+            "Exchanges that are left out, because their book is not live, is of another coin"
+            " (identity_conflict), or is that of another exchange in this view (shared_book).",
             ["kraken"],
         ),
     ]
     ages: Annotated[
         dict[str, int] | UnsetType,
         about(
-            "With ages: milliseconds since data last came from each live exchange, as of this "
+            "With ages: milliseconds since data last arrived from each live exchange, as of this "
             "update.",
             {"okx": 12},
         ),
@@ -462,15 +466,15 @@ class BookData(Struct, frozen=True):
     coverage: Annotated[
         dict[str, Covered] | UnsetType,
         about(
-            "With coverage: where the book of each live exchange ends, as of this update. Beyond "
-            "that price the exchange may have levels that are not known, so that the merged "
-            "amounts there are without it.",
+            "With coverage: the price at which the book of each live exchange ends, as of this "
+            "update. Beyond it the exchange may have unknown levels, which are missing from the "
+            "merged amounts.",
             {"okx": {"bids": 99.5, "asks": None}},
         ),
     ] = UNSET
     fill: Annotated[
         Fills | UnsetType,
-        about("With fill: what each size would cost to buy and to sell, as of this update."),
+        about("With fill: the cost of buying and selling each size, as of this update."),
     ] = UNSET
 
 
@@ -486,7 +490,7 @@ class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
 
 
 class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
-    """What changed since the update before; a gap in the numbers calls for resync.
+    """Changes since the previous update; a gap in the numbers requires a resync.
 
     Each level replaces the one of its price; amount 0: removed. A level that left the depth of
     the view is removed too.
@@ -503,7 +507,7 @@ class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
 
 
 class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
-    """The book that `get_aggregated_orderbook` asked for."""
+    """The book requested by `get_aggregated_orderbook`."""
 
     symbol: Symbol
     timestamp: Timestamp
@@ -556,20 +560,20 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "gap",
         ),
     ]
-    detail: Annotated[str, about("Details of the case, for people; may be empty.", "5 follows 3")]
+    detail: Annotated[str, about("Human-readable details; may be empty.", "5 follows 3")]
     timestamp: Timestamp
     via: Annotated[
         str | UnsetType,
-        about("The library that its book comes through; absent for all others.", "ccxt"),
+        about("The library that provides its book; absent for native connectors.", "ccxt"),
     ] = UNSET
     view: View = UNSET
 
 
 Exchange = Annotated[str, about("The exchange of the action.", "bybit")]
-Total = Annotated[int, about("How many records there are.", 250)]
+Total = Annotated[int, about("Number of records.", 250)]
 StartTime = Annotated[int, about("Begin of the range, Unix ms.", 1_700_000_000_000)]
 EndTime = Annotated[int, about("End of the range, Unix ms.", 1_700_600_000_000)]
-Cursor = Annotated[str | None, about("Give it back for the next page; null at the end.")]
+Cursor = Annotated[str | None, about("Send it to get the next page; null at the end.")]
 Partial = Annotated[bool, about("Whether records are missing; `coverage` says which.")]
 
 
@@ -579,7 +583,7 @@ class ExchangesResponse(Struct, tag="exchanges_response", forbid_unknown_fields=
     exchanges: Annotated[
         list[dict[str, Any]], about("Name, transaction types, testnet: endpoint 4 has the same.")
     ]
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 class ValidationResponse(
@@ -595,19 +599,19 @@ class ValidationResponse(
     account_info: Annotated[
         dict[str, Any] | UnsetType, about("Account type, status, what cannot be read.")
     ] = UNSET
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 class TransactionProgress(Struct, tag="transaction_progress", forbid_unknown_fields=True):
-    """How far a transaction subscription has come."""
+    """Progress of a transaction subscription."""
 
     exchange: Exchange
     total_transactions: Annotated[int, about("Records so far.", 120)]
-    came_to: Annotated[int, about("Everything newer is read, Unix ms.", 1_700_300_000_000)]
+    came_to: Annotated[int, about("All newer records have been read, Unix ms.", 1_700_300_000_000)]
     start_time: StartTime
     end_time: EndTime
     waiting_s: Annotated[float, about("Seconds waited for the exchange's rate limit.", 0.0)]
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fields=True):
@@ -620,10 +624,10 @@ class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fie
     processing_time: Annotated[float, about("Seconds.", 0.8)]
     transactions: Annotated[list[dict[str, Any]], about("The records, as of endpoint 10.")]
     summary: Annotated[dict[str, Any], about("Counts by type, and the range of dates.")]
-    filters_applied: Annotated[dict[str, Any], about("The range, types and limit in force.")]
+    filters_applied: Annotated[dict[str, Any], about("The effective range, types and limit.")]
     partial: Partial
-    errors: Annotated[list[dict[str, Any]], about("Why a type is not whole.")]
-    coverage: Annotated[list[dict[str, Any]], about("What was read of each type.")]
+    errors: Annotated[list[dict[str, Any]], about("Why a type is incomplete.")]
+    coverage: Annotated[list[dict[str, Any]], about("The range read of each type.")]
     next_cursor: Cursor
 
 
@@ -635,14 +639,14 @@ class TransactionComplete(Struct, tag="transaction_complete", forbid_unknown_fie
     total_transactions: Total
     partial: Partial
     next_cursor: Cursor
-    timestamp: Timestamp
+    timestamp: ActionTimestamp
 
 
 class TransactionUnsubscribeResponse(
     Struct, tag="transaction_unsubscribe_response", forbid_unknown_fields=True
 ):
-    """How many transaction subscriptions of this connection were stopped."""
+    """Number of stopped transaction subscriptions of this connection."""
 
     success: Annotated[bool, about("Whether any was.")]
     message: Text
-    timestamp: Timestamp
+    timestamp: ActionTimestamp

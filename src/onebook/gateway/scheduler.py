@@ -18,13 +18,13 @@ from onebook.gateway.registry import ClientPort
 
 TICK_S: Final = 1.0
 TURN_S: Final = 0.001  # of a turn of the event loop, for frames and HTTP requests of all clients
-STALE_ENTRIES_MAX: Final = 1_024  # beside one entry per target
+STALE_ENTRIES_MAX: Final = 1_024  # in addition to one entry per target
 
 log = logging.getLogger("onebook.gateway")
 
 
 class Scheduler:
-    """Calls what is due, once a second while it is entered; an async context manager.
+    """Calls due targets once a second while entered; an async context manager.
 
     Args:
         clock: Time and timers.
@@ -41,7 +41,7 @@ class Scheduler:
         self._on_tick = on_tick
         self._task: asyncio.Task[None] | None = None
         self._due_s: dict[ClientPort, float] = {}
-        # Entries whose time is not that of `_due_s` are obsolete.
+        # Entries whose time differs from `_due_s` are obsolete.
         self._queue: list[tuple[float, int, ClientPort]] = []
         self._order = count()
 

@@ -46,7 +46,7 @@ Send = Callable[[bytes], None]
 
 
 class _Running(Struct, eq=False):
-    """An action under way; `exchange` is that of a transaction subscription."""
+    """A running action; `exchange` is set for a transaction subscription."""
 
     task: asyncio.Task[None]
     exchange: str | None
@@ -119,7 +119,10 @@ class ActionRunner:
 
     async def _validate(self, send: Send, key: Key, body: ValidateCredentialsAction) -> None:
         found = await self._transactions.validate(
-            body.exchange.strip().lower(), testnet=bool(body.testnet), key_id=key.key_id
+            body.exchange.strip().lower(),
+            testnet=bool(body.testnet),
+            demo=bool(body.demo),
+            key_id=key.key_id,
         )
         reply = ValidationResponse(**found.body(), timestamp=self._timestamp())
         send(encode_masked(reply, body.id))

@@ -59,20 +59,20 @@ def _without(headers: list[tuple[bytes, bytes]], name: bytes) -> list[tuple[byte
 
 
 class Wait(Enum):
-    """State of an HTTP connection: what it waits for."""
+    """What an HTTP connection waits for."""
 
     HEADERS = auto()
     BODY = auto()
-    ANSWER = auto()  # of the application
+    ANSWER = auto()  # the application answers
     WRITE = auto()  # the client reads its answer
-    NEXT = auto()  # a next request
+    NEXT = auto()  # the next request
     CLOSING = auto()  # the client reads the last bytes, or ends TLS
 
 
 class Expiry(Enum):
     """Action on a connection whose deadline has passed."""
 
-    REFUSE = auto()  # 408; aborted where an answer has begun
+    REFUSE = auto()  # 408; aborted if an answer has started
     ABORT = auto()
     CLOSE = auto()
 
@@ -81,8 +81,8 @@ class Deadline(NamedTuple):
     """The deadline of one state.
 
     Args:
-        renewed: Whether progress of the client begins it anew. The deadline of ANSWER, which
-            counts from the headers of a request, holds all the same.
+        renewed: Whether progress of the client restarts it. The deadline of ANSWER, which
+            counts from the headers of a request, still applies.
     """
 
     then: Expiry
@@ -116,7 +116,7 @@ class Deadlines:
     """The deadlines of all HTTP connections, in the order in which they fall due, and one timer.
 
     Args:
-        timeouts: Of all states but ANSWER.
+        timeouts: The timeouts of all states except ANSWER.
         answer_timeout_s: Maximum seconds from the headers of a request to the end of its answer.
     """
 
@@ -133,7 +133,7 @@ class Deadlines:
         self._loop = asyncio.get_running_loop()
 
     def begin(self, connection: "HttpConnection", wait: Wait) -> None:
-        """Start the deadline of a connection's state; the one before has ended."""
+        """Start the deadline of a connection's state, replacing the previous one."""
         self.leave(connection)
         connection.wait = wait
         if DEADLINES[wait].renewed:
@@ -148,7 +148,7 @@ class Deadlines:
         self._due[wait].setdefault(connection, self._loop.time() + self._timeouts_s[wait])
 
     def leave(self, connection: "HttpConnection") -> None:
-        """Remove the deadline of a state; that of the request goes on."""
+        """Remove the deadline of a state; the deadline of the request continues."""
         if connection.wait not in (None, Wait.ANSWER):
             self._due[connection.wait].pop(connection, None)
         connection.wait = None
@@ -178,7 +178,7 @@ class Deadlines:
             connection.expired(wait)
 
 
-UNSENT_BYTES_MAX: Final = 131_072  # in the kernel, so that a slow client's progress is seen
+UNSENT_BYTES_MAX: Final = 131_072  # in the kernel, so that progress of a slow client is visible
 
 # Responses to requests that are refused before routing: reason phrase, error code, message.
 REFUSALS: Final = {
@@ -198,9 +198,9 @@ REFUSALS: Final = {
 }
 
 EXPIRED: Final = Counter("onebook_http_expired", "HTTP connections ended by a deadline.", ["wait"])
-# A counter without a sample is absent, and `increase` cannot see the first one.
+# PromQL's `increase` ignores the first sample of a counter that was absent.
 for _wait in Wait:
-    if DEADLINES[_wait].then is not Expiry.CLOSE:  # the end of an idle connection is no fault
+    if DEADLINES[_wait].then is not Expiry.CLOSE:  # the end of an idle connection is not a fault
         EXPIRED.labels(_wait.name.lower())
 
 
@@ -208,10 +208,10 @@ class InputTurns(Protocol):
     """Shares turns of the event loop among the connections that have input."""
 
     def read(self, reader: Any) -> None:
-        """Have a connection's `read` called in this turn or a later one."""
+        """Schedule a connection's `read` for this turn or a later one."""
 
     def forget(self, reader: Any) -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
 
 
 class HttpConnection(H11Protocol):
@@ -237,7 +237,7 @@ class HttpConnection(H11Protocol):
         self._websocket: Any = None  # the WebSocket protocol that took the socket over
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A socket was accepted."""
+        """Handle an accepted socket."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         entered = self.counted.enter(str(peer[0]) if isinstance(peer, tuple) else "")
@@ -252,7 +252,7 @@ class HttpConnection(H11Protocol):
         self.deadlines.begin(self, Wait.HEADERS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
+        """Handle the end of the socket."""
         self._lost = True
         super().connection_lost(exc)
         self.deadlines.end(self)
@@ -287,7 +287,7 @@ class HttpConnection(H11Protocol):
             self.transport.resume_reading()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Pass the socket to the WebSocket protocol, with its slot and what came meanwhile."""
+        """Pass the socket to the WebSocket protocol, with its slot and the data received since."""
         self.deadlines.end(self)
         if self.server is not None and self.server[1] == self.metrics_port:
             self.refuse(404)
@@ -302,9 +302,9 @@ class HttpConnection(H11Protocol):
             self._websocket.data_received(early)
 
     def on_response_complete(self) -> None:
-        """A response was written; the client may not have read it yet."""
+        """Handle a written response, which the client may not have read yet."""
         if self.wait is Wait.ANSWER:
-            self.deadlines.end(self)  # of this request: a next one may be here already
+            self.deadlines.end(self)  # of this request; the next one may have arrived already
         super().on_response_complete()
         self._unset_keepalive_if_required()  # uvicorn's own timer
         unread = self.transport.get_write_buffer_size() and not self.transport.is_closing()
@@ -314,13 +314,13 @@ class HttpConnection(H11Protocol):
             self._update_wait()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Handle a client that stopped reading."""
         super().pause_writing()
         if not self.transport.is_closing():
             self.deadlines.begin(self, Wait.WRITE)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Handle a client that reads again."""
         super().resume_writing()
         if self.wait is Wait.WRITE:
             self.wait_again()
@@ -353,14 +353,14 @@ class HttpConnection(H11Protocol):
         self._update_wait()
 
     def send_400_response(self, msg: str) -> None:
-        """h11 cannot parse the input. Overridden because uvicorn answers with plain text."""
+        """Answer invalid HTTP. Overridden because uvicorn answers with plain text."""
         if self._answer_began():
             self.transport.abort()
         else:
             self.refuse(400)
 
     def expired(self, wait: Wait) -> None:
-        """A deadline has passed."""
+        """Handle a deadline that has passed."""
         then = DEADLINES[wait].then
         if then is Expiry.CLOSE:
             self.timeout_keep_alive_handler()

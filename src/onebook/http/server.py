@@ -1,4 +1,4 @@
-"""uvicorn as the server of the one port: listening sockets, deadlines of TLS, and its life."""
+"""uvicorn as the server of the public port: listening sockets, TLS deadlines, start and stop."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ from onebook.http.socket_limits import PROBES_MAX, AddressCounter, Sockets
 from onebook.metrics import LOOP_LAG
 
 BACKLOG: Final = 4_096
-FILES_RESERVE: Final = 256  # file descriptors for all but client sockets: feeds, database, logs
+FILES_RESERVE: Final = 256  # file descriptors other than client sockets: feeds, database, logs
 
 ACCEPT_FAILING: Final = Gauge(
     "onebook_accept_failing", "1 while no socket can be accepted: the process has no file left."
@@ -54,7 +54,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def sharing(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket bound to a port that processes of this user share (SO_REUSEPORT).
+    """Bind a socket to a port that processes of this user share (SO_REUSEPORT).
 
     It listens only when the server starts: from then on the kernel sends clients here.
 
@@ -79,24 +79,24 @@ def _not_had(host: str, port: int, error: OSError) -> ConfigError:
 
 
 def reserve_files(settings: ServerSettings, connections_max: int) -> None:
-    """Raise the open-file limit to what these limits need.
+    """Raise the open-file limit as these limits require.
 
     Raises:
-        ConfigError: The system does not permit so many.
+        ConfigError: The system does not permit this many.
     """
     sockets_max = connections_max + settings.http_connections_max
     sockets.raise_file_limit(sockets_max + PROBES_MAX + FILES_RESERVE)
 
 
 class AcceptWatch:
-    """Reports that no socket can be accepted: the event loop itself only logs it."""
+    """Reports that no socket can be accepted, which the event loop itself only logs."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._failing = False
 
     def check(self) -> None:
-        """Log when it begins and when it ends."""
+        """Log the start and the end of the state."""
         failing = sockets.files_exhausted(self._listener.fileno())
         if failing and not self._failing:
             log.error("Cannot accept connections: the process is out of file descriptors.")
@@ -106,7 +106,7 @@ class AcceptWatch:
         ACCEPT_FAILING.set(failing)
 
 
-DATE_S: Final = 1.0  # how often the Date header is renewed
+DATE_S: Final = 1.0  # interval of renewing the Date header
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -122,7 +122,7 @@ class EmbeddedServer(uvicorn.Server):
         self._ending.set()
 
     async def main_loop(self) -> None:
-        """Renew the Date header until the end."""
+        """Renew the Date header until the server stops."""
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 async with asyncio.timeout(DATE_S):
@@ -130,16 +130,16 @@ class EmbeddedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone: the node decides when it ends."""
+        """Install no signal handlers: the node decides when to stop."""
         yield
 
 
 TICK_S: Final = 0.25
-STOP_S: Final = 5  # for requests under way when everything else has stopped
+STOP_S: Final = 5  # timeout of running requests once everything else has stopped
 
 
 class HttpServer(EmbeddedServer):
-    """The server of the one port, with deadlines for the beginning and the end of TLS.
+    """The server of the public port, with deadlines for the start and end of TLS.
 
     The socket of `/metrics` speaks plain HTTP.
     """
@@ -152,7 +152,7 @@ class HttpServer(EmbeddedServer):
         self._timeouts = timeouts
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections on the sockets given."""
+        """Accept connections on the given sockets."""
         config, timeouts = self.config, self._timeouts
         self.servers = [
             await asyncio.get_running_loop().create_server(
@@ -169,7 +169,7 @@ class HttpServer(EmbeddedServer):
 
 
 def _tls(context: ssl.SSLContext, timeouts: HttpTimeouts) -> dict[str, Any]:
-    """The options of a listener with TLS: its handshake and its end have deadlines too."""
+    """Return the options of a TLS listener, with deadlines for handshake and shutdown."""
     return {
         "ssl": context,
         "ssl_handshake_timeout": timeouts.header_s,
@@ -193,7 +193,7 @@ async def serving(
     timeouts: HttpTimeouts = TIMEOUTS,
     metrics: socket.socket | None = None,
 ) -> AsyncIterator[None]:
-    """Serve REST, pages and WebSocket upgrades on one socket for as long as the context lasts.
+    """Serve REST, pages and WebSocket upgrades on one socket within the context.
 
     `connections_max` returns the limit of WebSocket connections, which may change meanwhile.
     `answer_timeout_s` is for a request and its answer, longer than the application ever takes;
@@ -222,7 +222,7 @@ async def serving(
         ws=websocket or "none",  # type: ignore[arg-type]  # it calls it, as any factory
         lifespan="off",
         log_config=None,
-        access_log=False,  # its log would show keys in paths
+        access_log=False,  # its log would contain keys in paths
         server_header=False,
         proxy_headers=True,
         forwarded_allow_ips=list(forwarded_from),
@@ -245,7 +245,7 @@ async def serving(
 
 
 async def _check(deadlines: Deadlines, watch: AcceptWatch) -> None:
-    """One timer for every connection."""
+    """Run one timer for all connections."""
     while True:
         now_s = time.monotonic()
         due_s = next_tick(now_s, TICK_S)
@@ -255,5 +255,5 @@ async def _check(deadlines: Deadlines, watch: AcceptWatch) -> None:
             deadlines.check()
             watch.check()
         except Exception:
-            # An exception in one check must not end the checks: sockets would stay open.
+            # An exception in one check must not stop the checks; sockets would stay open.
             log.exception("Checking the deadlines of HTTP connections failed.")

@@ -33,13 +33,13 @@ class AddressCounter(Protocol):
     """Counts the open sockets of addresses."""
 
     def enter(self, address: str) -> SocketSlot | None:
-        """Count an open socket of an address; None where it has as many as it may."""
+        """Count an open socket of an address; None if the address has reached its limit."""
 
     def trusts(self, peer: str) -> bool:
-        """Whether a peer is on this machine or a trusted proxy."""
+        """Return whether a peer is on this machine or a trusted proxy."""
 
     def socket_headers(self, retry_after_s: int) -> dict[str, str]:
-        """The header fields of an answer to an address with too many sockets."""
+        """Return the header fields of an answer to an address with too many sockets."""
 
 
 class CountedSocket:
@@ -62,11 +62,11 @@ class CountedSocket:
 
 
 class Sockets:
-    """How many sockets clients have open.
+    """The number of open client sockets.
 
     Args:
-        sockets_max: Returns how many sockets all clients may have; called each time.
-        probes_max: Beside these, for trusted peers: health checks of a full node.
+        sockets_max: Returns the maximum sockets of all clients; called for each socket.
+        probes_max: Additional sockets of trusted peers, for health checks of a full node.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Sockets:
         return CountedSocket(self, slot)
 
     def headers(self, status: int) -> dict[str, str]:
-        """The header fields that tell a client when to try again, and its limit."""
+        """Return the header fields with the time of the next attempt and the limit."""
         if status not in (429, 503):
             return {}
         if status == 429:
@@ -106,7 +106,7 @@ class Sockets:
         return {"Retry-After": str(RETRY_AFTER_S)}
 
     def left(self) -> None:
-        """A socket is closed; its `CountedSocket` says so."""
+        """Count a socket that its `CountedSocket` closed."""
         self.count -= 1
         SOCKETS.set(self.count)
         if self._full and self.count < self._sockets_max():

@@ -1,4 +1,4 @@
-"""Order books as asynchronous context managers: the library's front."""
+"""Order books as asynchronous context managers: the public interface of the library."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -51,26 +51,26 @@ def order_book(
 
     Args:
         symbol: The pair, such as `BTC/USDT`.
-        exchanges: CCXT ids; one name or several. None or "all" for all that Onebook knows, of
-            which "-name" leaves one out: `["all", "-okx"]`.
+        exchanges: CCXT ids; one name or several. None or "all" for all exchanges of Onebook,
+            of which "-name" excludes one: `["all", "-okx"]`.
         depth: Levels a side, 1 to 500.
-        interval_ms: The least time between two updates of a book; 0 gives every change that is not
-            overtaken by the next. An exchange that stops being live is reported at once.
+        interval_ms: Minimum time between two updates of a book; 0 yields every change that is not
+            superseded by the next. An exchange that stops being live is reported at once.
         group: Price step to bin levels to, as decimal text such as "0.5"; bids below one step are
             left out.
         split: Keep the amount of each exchange at each level.
-        timeout_s: Entering fails if nothing is live after so long.
-        record: Folder for recordings, one new file for each exchange; `replay` reads them.
+        timeout_s: Entering fails if no book is live after this many seconds.
+        record: Folder for recordings, one new file per exchange; `replay` reads them.
         feeds: Limits, waits and other addresses of feeds.
         streams: The limits of the identity guard.
 
     Raises:
-        UnknownExchange: There is no exchange of a name.
+        UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
-        TypeError: An option is of another type.
+        TypeError: An option has the wrong type.
     """
     if not isinstance(symbol, str):
-        raise TypeError(f"symbol is text such as BTC/USDT, not {symbol!r}; see order_books.")
+        raise TypeError(f"symbol must be text such as BTC/USDT, not {symbol!r}; see order_books.")
     return OrderBook(
         [symbol],
         exchanges,
@@ -98,14 +98,14 @@ def order_books(
 ) -> "OrderBooks":
     """Return the live order books of several symbols, to be used in `async with`.
 
-    With `merged=False` each exchange has a book of its own, and `BookUpdate.exchange` names it. All
-    else is as for `order_book`.
+    With `merged=False` each exchange has a separate book, and `BookUpdate.exchange` names it. All
+    other options are as for `order_book`.
 
     Raises:
-        UnknownExchange: There is no exchange of a name.
+        UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
-        TypeError: An option is of another type.
-        RecordingError: More symbols are to be recorded than an exchange has on one connection.
+        TypeError: An option has the wrong type.
+        RecordingError: An exchange allows fewer symbols on one connection than are to be recorded.
     """
     return OrderBooks(
         symbols,
@@ -123,27 +123,27 @@ def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) 
     """Check the options of a book.
 
     Raises:
-        TypeError: An option is of another type.
+        TypeError: An option has the wrong type.
         ValueError: An option is out of range.
     """
     _require_number("interval_ms", interval_ms)
     if not 0 <= interval_ms <= INTERVAL_MS_MAX:
-        raise ValueError(f"interval_ms is 0 to {INTERVAL_MS_MAX}, not {interval_ms}.")
+        raise ValueError(f"interval_ms must be 0 to {INTERVAL_MS_MAX}, not {interval_ms}.")
     if not isinstance(depth, int):
-        raise TypeError(f"depth is a whole number, not {depth!r}.")
+        raise TypeError(f"depth must be a whole number, not {depth!r}.")
     if not isinstance(group, str | None):
-        raise TypeError(f'group is decimal text such as "0.5", not {group!r}.')
+        raise TypeError(f'group must be decimal text such as "0.5", not {group!r}.')
     View([], depth=depth, group=group)
     return BookOptions(depth, group, split, interval_ms / 1_000)
 
 
 def _require_number(name: str, value: object) -> None:
     if not isinstance(value, int | float):
-        raise TypeError(f"{name} is a number, not {value!r}.")
+        raise TypeError(f"{name} must be a number, not {value!r}.")
 
 
 def some(names: Sequence[str]) -> str:
-    """The first names, and how many there are beside them."""
+    """Format the first names, and the number of further ones."""
     shown = ", ".join(names[:NAMED_MAX])
     return shown if len(names) <= NAMED_MAX else f"{shown} and {len(names) - NAMED_MAX} more"
 
@@ -151,14 +151,14 @@ def some(names: Sequence[str]) -> str:
 class OrderBooks:
     """Live order books in this process; see `order_books`.
 
-    Entering connects and waits for the first books, at most `timeout_s`. Then `async for` gives
-    their updates, `run` calls a function for each, and `snapshots` returns the books as they are
-    now. Any number of tasks may iterate; each gets every book's newest state at its own pace.
+    Entering connects and waits for the first books, at most `timeout_s`. Then `async for` yields
+    their updates, `run` calls a function for each, and `snapshots` returns the current
+    books. Any number of tasks may iterate; each gets every book's newest state at its own pace.
     Leaving closes every connection and ends every iteration.
 
     Raises, when it is entered:
         UnknownSymbol: None of the exchanges lists a symbol.
-        NoLiveBook: Nothing became live in time; the message says why, by exchange.
+        NoLiveBook: No book became live in time; the message has the reason by exchange.
         RecordingError: A recording cannot be written.
     """
 
@@ -176,13 +176,13 @@ class OrderBooks:
     ) -> None:
         _require_number("timeout_s", timeout_s)
         if not timeout_s > 0:
-            raise ValueError(f"timeout_s is above 0, not {timeout_s}.")
+            raise ValueError(f"timeout_s must be above 0, not {timeout_s}.")
         for name, given, kind in (
             ("feeds", feeds, FeedSettings),
             ("streams", streams, StreamSettings),
         ):
             if not isinstance(given, kind | None):
-                raise TypeError(f"{name} is a {kind.__name__}, not {given!r}.")
+                raise TypeError(f"{name} must be a {kind.__name__}, not {given!r}.")
         self.symbols = symbols_of(symbols)
         self.exchanges = names_of(exchanges)
         self._options = options
@@ -239,7 +239,7 @@ class OrderBooks:
 
         Raises:
             TypeError: The function is a coroutine function; use `async for`.
-            Exception: What the function raised; it is not called again.
+            Exception: The function's exception; it is not called again.
         """
         require_plain(callback)
         engine = self._opened_here()
@@ -250,7 +250,7 @@ class OrderBooks:
             calls.close()
 
     def sampled(self, every_s: float) -> AsyncIterator[BookUpdate]:
-        """Iterate over the current books at even times, changed or not, until they are closed."""
+        """Iterate over the current books at regular times, changed or not, until closed."""
         self._opened_here()
         return sampled(lambda: self.snapshots() if self._engine is not None else None, every_s)
 
@@ -298,8 +298,8 @@ class OrderBook(OrderBooks):
     ) -> Fill:
         """Return what buying or selling a size would cost now, over the best 500 levels.
 
-        Neither the depth nor the step of the book changes it. `Fill.complete` says whether these
-        levels hold the size, `Fill.uncovered` which exchanges may have more than is known.
+        It does not depend on depth and step of the book. `Fill.complete` is whether these
+        levels cover the size, `Fill.uncovered` lists exchanges that may have more levels.
 
         Args:
             direction: "buy" takes the asks, "sell" the bids.

@@ -1,4 +1,4 @@
-"""Feeds, books and identity guard of the library: what a service node has, without its clients.
+"""Feeds, books and identity guard of the library: a service node without clients.
 
 Owns every socket and task: leaving the context closes all of them.
 """
@@ -27,9 +27,9 @@ from onebook.model import Reason
 from onebook.orderbook import Names, exchange_texts, near_exchanges
 from onebook.rest import Rest
 
-LOOK_S: Final = 1.0  # how often to check whether all have a book, if nothing happens before
-REST_UNREAD: Final = "its list of instruments could not be read"
-REST_READING: Final = "its list of instruments is not read yet"
+LOOK_S: Final = 1.0  # maximum interval between checks whether all have a book
+REST_UNREAD: Final = "its instrument list could not be read"
+REST_READING: Final = "its instrument list has not been read yet"
 
 
 def in_use(names: Sequence[str], feeds: FeedSettings) -> Mapping[str, Exchange]:
@@ -38,13 +38,13 @@ def in_use(names: Sequence[str], feeds: FeedSettings) -> Mapping[str, Exchange]:
 
 
 def names_of(exchanges: Names) -> tuple[str, ...]:
-    """Return exchanges by the names that Onebook uses, as the service reads them.
+    """Return exchanges by Onebook's names, with the rules of the service.
 
-    None and "all" are all that are known; "-name" leaves one out.
+    None and "all" mean all known exchanges; "-name" excludes one.
 
     Raises:
-        UnknownExchange: There is none of a name.
-        ValueError: The list names none, or leaves out all that it names.
+        UnknownExchange: A name is unknown.
+        ValueError: The list is empty, or excludes all exchanges that it names.
         TypeError: A name is not text.
     """
     selection = select(exchange_texts(exchanges), resolve)
@@ -59,7 +59,7 @@ def _unknown(asked: str) -> UnknownExchange:
     if instead := instead_of(asked):
         hint = f" {instead}"
     return UnknownExchange(
-        f"There is no exchange {asked!r}.{hint} Known are {', '.join(EXCHANGES)}.",
+        f"Unknown exchange {asked!r}.{hint} Known: {', '.join(EXCHANGES)}.",
         details={"near": near, "supported_exchanges": [*EXCHANGES]},
     )
 
@@ -72,7 +72,7 @@ class BookEngine:
         feeds: Limits, waits and addresses of feeds.
         streams: The limits of the identity guard.
         limits: Limits and waits of feeds.
-        record: Folder for recordings of what passes; none: nothing is recorded.
+        record: Folder for recordings of the traffic; None: no recordings.
     """
 
     def __init__(
@@ -148,13 +148,13 @@ class BookEngine:
         return source
 
     async def first_books(self, timeout_s: float) -> None:
-        """Wait until each source has a live book and had time to show every exchange.
+        """Wait until each source has a live book and has had time to show every exchange.
 
-        A source that cannot become live holds up no other.
+        A source that cannot become live does not delay the others.
 
         Raises:
             UnknownSymbol: No exchange lists a symbol.
-            NoLiveBook: Nothing became live within `timeout_s`, or nothing can.
+            NoLiveBook: No book became live within `timeout_s`, or none can.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -173,7 +173,7 @@ class BookEngine:
             timer.cancel()
 
     def _wait_s(self) -> float:
-        """Return how long to wait unless something happens; 0 when the first books are there."""
+        """Return how long to wait for the next event; 0 once the first books have arrived."""
         self._require_listed()
         if all(source.offline for source in self._sources):
             raise NoLiveBook(self._why("No book can become live"))
@@ -187,7 +187,7 @@ class BookEngine:
         """Add similar symbols to the problem of each symbol that no exchange lists.
 
         Raises:
-            UnknownSymbol: That is so of all symbols.
+            UnknownSymbol: No exchange lists any of the symbols.
         """
         unlisted = [source for source in self._sources if source.unlisted]
         for source in unlisted:
@@ -206,10 +206,10 @@ class BookEngine:
         ]
         return f"{what}. {'; '.join(reasons)}."
 
-    # Callbacks of the catalogue.
+    # Callbacks of the catalogue
 
     def _listed(self, name: str) -> None:
-        """Look for instruments in a list that was just read, or could not be."""
+        """Look for instruments in a list that was just read, or could not be read."""
         for source in self._sources:
             if name in source.missing:
                 self._look_up(source, name)

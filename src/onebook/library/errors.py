@@ -4,17 +4,17 @@ from onebook.errors import InvalidExchange, InvalidRequest, OnebookError, Servic
 
 
 class UnknownExchange(InvalidExchange):
-    """No exchange has this name; the message lists near ones and all that are known."""
+    """Unknown exchange; the message lists similar names and all known ones."""
 
 
 class UnknownSymbol(InvalidRequest):
-    """None of the chosen exchanges lists the symbol; the message lists near ones."""
+    """None of the chosen exchanges lists the symbol; the message lists similar ones."""
 
     code = "invalid_symbol"
 
 
 class NoLiveBook(ServiceUnavailable):
-    """No book became live within `timeout_s`, or none can; the message says why, by exchange."""
+    """No book became live within `timeout_s`, or none can; the message has the reasons."""
 
     code = "no_live_book"
 

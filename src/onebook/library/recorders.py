@@ -1,4 +1,4 @@
-"""Recordings of the traffic with exchanges: a folder with one file for each exchange."""
+"""Recordings of the traffic with exchanges: a folder with one file per exchange."""
 
 import logging
 from collections.abc import Iterable
@@ -14,30 +14,31 @@ log = logging.getLogger("onebook.library")
 
 
 def require_recordable(exchanges: Iterable[Exchange], symbols: int) -> None:
-    """Check that a recording has one connection to each exchange: a replay has no more.
+    """Check that a recording needs only one connection per exchange, as a replay does.
 
     Raises:
-        RecordingError: An exchange needs several for so many symbols.
+        RecordingError: An exchange needs several connections for this many symbols.
     """
     for exchange in exchanges:
         name, most = exchange.name, exchange.limits.topics
         if symbols > most:
             raise RecordingError(
-                f"{name} has {most} book{'s' if most > 1 else ''} on a connection, and a recording "
-                f"has one connection of it: record the other symbols apart, or without {name}."
+                f"{name} allows {most} book{'s' if most > 1 else ''} per connection, and a "
+                "recording has only one connection: record the other symbols separately, or "
+                f"without {name}."
             )
 
 
 class Recorders:
     """Files `<folder>/<exchange>.rec` in the usual format, by exchange.
 
-    A disk that is full ends a recording, not the books: that is logged.
+    A full disk ends a recording, which is logged, but not the books.
 
     Args:
-        folder: Made if it is not there; none of the files may exist yet.
+        folder: Created if missing; none of the files may exist yet.
         names: The exchanges in use.
         epoch_s: Unix time minus monotonic time.
-        bytes_max: No file grows beyond this.
+        bytes_max: Maximum size of each file.
 
     Raises:
         RecordingError: A file cannot be written.
@@ -55,7 +56,7 @@ class Recorders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RecordingError(f"{folder} cannot be made: {error.strerror}.") from None
+            raise RecordingError(f"{folder} cannot be created: {error.strerror}.") from None
         try:
             for name in names:
                 self.files[name] = Recorder(

@@ -59,18 +59,18 @@ def replay(
 ) -> Iterator[BookUpdate]:
     """Yield the updates of recorded order books; a plain `for` loop reads them, without waiting.
 
-    Every frame that changes what is shown gives an update; `time_us` is the recorded time.
+    Every frame that changes the shown book yields an update; `time_us` is the recorded time.
 
     Args:
         recordings: Files, or folders of `.rec` files as `record` of `order_book` makes them.
-        symbols: The pairs; None for all that are recorded.
-        exchanges: Those to read, of all that are recorded.
+        symbols: The pairs; None for all recorded pairs.
+        exchanges: The exchanges to read; all recorded ones by default.
         merged: As in `order_books`, as are the other options.
 
     Raises:
-        RecordingError: A file is no recording, or holds nothing that can be replayed.
+        RecordingError: A file is not a recording, or contains nothing that can be replayed.
         UnknownSymbol: A pair is not recorded.
-        UnknownExchange: There is no exchange of a name.
+        UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
     """
     options = options_of(depth, interval_ms, group, split=split)
@@ -86,10 +86,10 @@ def replay(
 
 
 def files_of(recordings: str | PathLike[str] | Iterable[str | PathLike[str]]) -> list[Path]:
-    """Return the files that are meant, those of folders too.
+    """Return the recording files, including those in folders.
 
     Raises:
-        RecordingError: There are none.
+        RecordingError: No file was found.
     """
     one = isinstance(recordings, str | PathLike)
     paths = [Path(recordings)] if one else [*map(Path, recordings)]  # type: ignore[arg-type]
@@ -104,10 +104,10 @@ def files_of(recordings: str | PathLike[str] | Iterable[str | PathLike[str]]) ->
 
 
 def tapes_of(files: Iterable[Path], names: Sequence[str]) -> "list[Tape]":
-    """Read what is recorded of each exchange.
+    """Read the recording of each exchange.
 
     Raises:
-        RecordingError: A file is no recording, or holds nothing of these exchanges.
+        RecordingError: A file is not a recording, or contains nothing of these exchanges.
     """
     # Only replays need the simulator, which knows what recorded frames are about.
     from onebook.simulator.kit.replay import by_exchange
@@ -129,7 +129,7 @@ class Tape:
 
     Args:
         name: The exchange.
-        entries: What passed, by time.
+        entries: The recorded traffic, in order of time.
     """
 
     def __init__(self, name: str, entries: Sequence[Entry]) -> None:
@@ -146,21 +146,21 @@ class Tape:
         listings = [each for native in natives if (each := listing_of(name, native)) is not None]
         self.instruments = [Instrument(name, each.symbol, each.native) for each in listings]
         self._natives = {each.native for each in listings}
-        self._foreign = False  # recorded by another program, with channels that we never ask for
+        self._foreign = False  # recorded by another program, with channels that we do not use
         self._session: FeedSession | None = None
         self._asked: list[Fetch] = []
-        self._unasked: list[Fetched] = []  # bodies that nothing asked for yet
+        self._unasked: list[Fetched] = []  # bodies that have not been requested yet
         self._stats = ExchangeStats(name)
 
     def open_books(self, books: Books) -> None:
-        """Open the book of every instrument that is recorded."""
+        """Open the book of every recorded instrument."""
         levels_max = self.exchange.depth if self.exchange.truncate else LEVELS_MAX
         for each in self.instruments:
             tops = self._stats.tops if self.exchange.tops else None
             books.open(each, levels_max=levels_max, window=self.exchange.depth, tops=tops)
 
     def play(self, entry: Entry, now: float, books: Books) -> None:
-        """Let one entry happen."""
+        """Play one entry."""
         if isinstance(entry, ConnectionOpened):
             self._open(now, books)
         elif isinstance(entry, Fetched):
@@ -173,7 +173,7 @@ class Tape:
         return not self._foreign or self._native_of(frame) in self._natives
 
     def tick(self, now: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         if self._session is not None:
             self._session.tick(now)
             self._execute(now)
@@ -191,7 +191,7 @@ class Tape:
         )
         self._session.opened(now)
         asked = [sorted(each.frame) for each in self._execute(now) if isinstance(each, Transmit)]
-        # The same names, perhaps in another order.
+        # The same names, possibly in another order
         sent = [sorted(each.frame) for each in self.entries if isinstance(each, Sent)]
         self._foreign = bool(asked) and not any(each in sent for each in asked)
 
@@ -217,7 +217,7 @@ class Tape:
         return done
 
     def _answerable(self) -> tuple[Fetch, Fetched] | None:
-        """Find a request whose body is there."""
+        """Find a request whose body was recorded."""
         for fetch in self._asked:
             for body in self._unasked:
                 if _answers(body.url, fetch):
@@ -226,7 +226,7 @@ class Tape:
 
 
 def _answers(url: str, fetch: Fetch) -> bool:
-    """Whether a recorded body is that of a request, whatever its limit was."""
+    """Return whether a recorded body belongs to a request, whatever its limit was."""
     if url.endswith(fetch.path):
         return True
     recorded, asked = urlsplit(url), urlsplit(fetch.path)
@@ -252,7 +252,7 @@ class Player:
         self._clock = ManualClock()
         self._books = Books()
         self._wiring = Wiring(self._books, clock=self._clock, streams=streams)
-        # All that is recorded, subscribed or not: requests are numbered as they were.
+        # All recorded instruments, subscribed or not, so that requests have the recorded numbers.
         for tape in tapes:
             tape.open_books(self._books)
         listed = {each.symbol: None for tape in tapes for each in tape.instruments}
@@ -304,7 +304,7 @@ class Player:
             )
 
     def _taken(self) -> Iterator[BookUpdate]:
-        """Read what is due; before its first data a book is not read."""
+        """Read due books; a book is not read before its first data."""
         for source in [each for each in self._unborn if each.members.live]:
             self._unborn.remove(source)
             self._reading.add(source)

@@ -1,7 +1,7 @@
-"""The books behind one view, and how their updates reach the caller: an iterator or callbacks.
+"""The books of one view, and the delivery of their updates by an iterator or callbacks.
 
 Per frame the work is constant: the first change of a book after a reader was read notifies its
-`Reading`; later changes find none to notify. The books are merged when a reader is read, so a slow
+`Reading`; later changes notify no reader. The books are merged when a reader is read, so a slow
 consumer gets the newest book, nothing is queued and nothing is delayed. Time comes from a `Clock`.
 
 `Wiring` routes changes of books to sources, through the identity guard.
@@ -21,12 +21,12 @@ from onebook.model import Health, Instrument, Reason
 from onebook.streams.guard import IdentityGuard
 from onebook.streams.stream import Opening, StreamMembers, condition
 
-# A book that is offline for one of these does not come back soon.
+# A book that is offline for one of these reasons will not return soon.
 SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)
 
 
 class BookOptions(NamedTuple):
-    """How a book is shown: levels a side, price step, amounts by exchange, least interval."""
+    """Options of a shown book: levels a side, price step, amounts by exchange, minimum interval."""
 
     depth: int
     group: str | None
@@ -40,7 +40,7 @@ class BookSource:
     Args:
         symbol: The pair.
         names: The exchanges, in the order of the update.
-        books: Where the books are.
+        books: The open books.
         opened_at: Monotonic seconds.
     """
 
@@ -53,7 +53,7 @@ class BookSource:
         self.opening = Opening(opened_at)
         self.clean: set[BookReader] = set()  # `Wiring` notifies them of the next change
         self.pacing: set[BookReader] = set()  # changed, and waiting for the end of their interval
-        # Of exchanges without an instrument: why.
+        # The reason, for exchanges without an instrument.
         self.missing: dict[str, tuple[Reason, str]] = dict.fromkeys(names, (Reason.SUBSCRIBING, ""))
         self.conditions: tuple[ExchangeCondition, ...] = ()
         self._books = books
@@ -66,7 +66,7 @@ class BookSource:
         self.refresh()
 
     def miss(self, name: str, reason: Reason, detail: str) -> None:
-        """Note why there is no instrument of an exchange."""
+        """Record why an exchange has no instrument."""
         if self.missing.get(name) != (reason, detail):
             self.missing[name] = reason, detail
             self.refresh()
@@ -123,7 +123,7 @@ class BookReader:
         )
 
     def read(self, time_us: int, now: float) -> BookUpdate | None:
-        """Merge the books as they are; None where nothing that is shown changed since the last."""
+        """Merge the current books; None if nothing shown has changed since the last update."""
         source = self.source
         source.clean.add(self)
         if not self._view.merge(source.members.cores) and source.conditions is self._conditions:
@@ -133,7 +133,7 @@ class BookReader:
         return self._update(time_us, now)
 
     def peek(self, time_us: int, now: float) -> BookUpdate:
-        """Merge the books as they are, and do not wait for a change."""
+        """Merge the current books, changed or not."""
         self._view.merge(self.source.members.cores)
         return self._update(time_us, now)
 
@@ -159,7 +159,7 @@ class BookReader:
         )
 
     def leave(self) -> None:
-        """Detach from the source: its changes notify this reader no more."""
+        """Detach from the source, whose changes then no longer notify this reader."""
         self.source.clean.discard(self)
         self.source.pacing.discard(self)
 
@@ -168,8 +168,8 @@ class Reading:
     """The readers of some sources, and which of them are due; its owner polls `take`.
 
     Args:
-        sources: What is read; each is due at once.
-        options: How it is shown.
+        sources: The sources to read; each is due at once.
+        options: The options of the view.
         clock: The time.
     """
 
@@ -189,7 +189,7 @@ class Reading:
         self._ready.append(BookReader(source, self._options, self))
 
     def book_changed(self, reader: BookReader) -> None:
-        """Note that a reader has something new, and when it may be read.
+        """Record that a reader has something new, and when it may be read.
 
         Called once until the reader is read: it is not among the ready ones yet.
         """
@@ -199,12 +199,12 @@ class Reading:
         self._notify()
 
     def status_changed(self, reader: BookReader) -> None:
-        """Note that a reader has something new that waits for no interval."""
+        """Record that a reader has something new that need not wait for its interval."""
         if not self._closed:
             self._due(reader)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -231,7 +231,7 @@ class Reading:
         self._notify()
 
     def take(self) -> BookUpdate | None:
-        """Read what is due, the longest due first; None where nothing that is shown changed."""
+        """Read the book that has been due longest; None if nothing shown has changed."""
         ready, clock, now = self._ready, self._clock, self._now
         while ready:
             update = ready.popleft().read(clock.wall_us(), now())
@@ -249,7 +249,7 @@ class Reading:
 
 
 class BookUpdates(Reading, AsyncIterator[BookUpdate]):
-    """Updates as an asynchronous iterator: the first at once, then whenever something changed."""
+    """Updates as an asynchronous iterator: the first at once, then after each change."""
 
     def __init__(self, sources: Iterable[BookSource], options: BookOptions, clock: Clock) -> None:
         super().__init__(sources, options, clock)
@@ -267,7 +267,7 @@ class BookUpdates(Reading, AsyncIterator[BookUpdate]):
             if self._closed:
                 raise StopAsyncIteration
             if self._waiter is not None:
-                raise RuntimeError("Two tasks wait for one iterator: iterate over the book twice.")
+                raise RuntimeError("Two tasks share one iterator: start an iteration in each task.")
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -291,8 +291,8 @@ class BookUpdates(Reading, AsyncIterator[BookUpdate]):
 class BookCallbacks(Reading):
     """Updates as calls of a function, from the event loop and outside of any exchange's frame.
 
-    A call comes when all frames that were read together have been executed, so that no book is
-    seen between a change and the checksum that refuses it.
+    The function is called after all frames that were read together, so that no book is
+    seen between a change and a checksum that invalidates it.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class BookCallbacks(Reading):
         self._notify()
 
     def book_changed(self, reader: BookReader) -> None:
-        """Do what the base class does, without a call of `_notify` (the hot path)."""
+        """Like the base class, but without a call of `_notify` (the hot path)."""
         if self._closed or (self._interval_s and self._waits(reader)):
             return
         self._ready.append(reader)
@@ -318,7 +318,7 @@ class BookCallbacks(Reading):
             self._scheduled = self._loop.call_soon(self._deliver)
 
     def close(self) -> None:
-        """Call no more."""
+        """Stop calling."""
         super().close()
         if self._scheduled is not None:
             self._scheduled.cancel()
@@ -338,7 +338,7 @@ class BookCallbacks(Reading):
                 update = ready.popleft().read(clock.wall_us(), now())
                 if update is not None:
                     callback(update)
-        except StopIteration as error:  # no future takes one; as PEP 479 has it for generators
+        except StopIteration as error:  # a future cannot hold it; as in PEP 479
             failed = RuntimeError("The callback raised StopIteration.")
             failed.__cause__ = error
             self._fail(failed)
@@ -355,9 +355,9 @@ class Wiring:
     """Sets the callbacks of `Books` and notifies each source of the changes of its books.
 
     Args:
-        books: Where changes come from.
+        books: The books whose changes are routed.
         clock: For the guard, which checks each symbol once a second.
-        streams: The guard's limits.
+        streams: The limits of the guard.
         on_status: Called after a book's health or mark changed.
     """
 
@@ -378,7 +378,7 @@ class Wiring:
         books.subscribe(on_changed=self._changed)
 
     def attach(self, source: BookSource, instrument: Instrument) -> None:
-        """Take an instrument, whose book is open, into a source."""
+        """Add an instrument, whose book is open, to a source."""
         self._sources[instrument] = (*self._sources.get(instrument, ()), source)
         source.join(instrument)
 
@@ -388,7 +388,7 @@ class Wiring:
         self._sources.clear()
 
     def _changed(self, book: LiveBook) -> None:
-        """A live book has new levels (the hot path)."""
+        """Notify readers of new levels of a live book (the hot path)."""
         try:  # a subscript is cheaper than a call of `get`
             sources = self._sources[book.instrument]
         except KeyError:
@@ -400,7 +400,7 @@ class Wiring:
                 reader.reading.book_changed(reader)
 
     def _status_changed(self, book: LiveBook) -> None:
-        """A book's health or its mark changed."""
+        """Handle a change of a book's health or mark."""
         for source in self._sources.get(book.instrument, ()):
             source.refresh()
         self._on_status()

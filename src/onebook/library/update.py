@@ -1,7 +1,7 @@
 """One update of an order book as a value: levels, health of each exchange, conversions.
 
-Levels are kept as they come from the core and decoded when they are read: an update that is not
-read costs next to nothing.
+Levels are kept in the form of the core and decoded when read: an update that is not
+read costs almost nothing.
 """
 
 import struct
@@ -20,22 +20,22 @@ from onebook.streams.fill import fill_side
 _LEVEL: Final = struct.Struct(LEVEL_FORM)
 ROW_BYTES: Final = _LEVEL.size
 _PART: Final = struct.Struct(PART_FORM)
-NAMINGS_MAX: Final = 4_096  # of 64 exchanges there are more combinations than memory
+NAMINGS_MAX: Final = 4_096  # cached combinations: those of 64 exchanges would not fit in memory
 
 
 class Horizon(NamedTuple):
-    """The outermost prices up to which a book is known; None where every level is known."""
+    """The outermost known prices of a book; None if all levels are known."""
 
     bid: Decimal | None
     ask: Decimal | None
 
 
 class ExchangeHealth(NamedTuple):
-    """How the book of one exchange is.
+    """The state of one exchange's book.
 
-    `shown` says whether its levels are in the update. `reason` says why it is not live or not
-    shown, None while it is; `detail` is text for people. `age_s` is how long ago its data last
-    arrived, None where it is not shown. Beyond `horizon` its levels are not known.
+    `shown` is whether its levels are in the update. `reason` is why it is not live or not
+    shown, None while it is; `detail` is human-readable. `age_s` is how long ago its data last
+    arrived, None if it is not shown. Beyond `horizon` its levels are unknown.
     """
 
     exchange: str
@@ -77,9 +77,9 @@ def decimal(mantissa: int, scale: int) -> Decimal:
 
 
 class Naming:
-    """The exchanges at a level by its bit set: each combination of names is made once.
+    """A cache from bit sets to the names of exchanges at a level.
 
-    No subclass of dict: CPython looks the method up by name for each item of one.
+    Not a subclass of dict: CPython looks up its method by name for each item.
     """
 
     __slots__ = ("_known", "names")
@@ -175,7 +175,7 @@ class BookSide(Sequence[BookLevel]):
         return [[decimal(p, prices), decimal(a, amounts)] for p, a, _ in self._ints()]
 
     def floats(self) -> list[list[float]]:
-        """Return `[[price, amount], ...]` as ccxt gives it: the nearest floats."""
+        """Return `[[price, amount], ...]` in ccxt's form: the nearest floats."""
         prices, amounts = 10**self.price_scale, 10**self.amount_scale
         return [[price / prices, amount / amounts] for price, amount, _ in self._ints()]
 
@@ -195,7 +195,7 @@ class BookSide(Sequence[BookLevel]):
 
 
 class BestLevels:
-    """The best levels of one view. They outlast many frames, so each is decoded once."""
+    """The best levels of one view, each decoded once, because they outlast many frames."""
 
     __slots__ = ("_ask", "_ask_row", "_bid", "_bid_row", "_naming")
 
@@ -207,7 +207,7 @@ class BestLevels:
         self._ask_row: LevelRow | None = None
 
     def of(self, levels: Levels) -> tuple[BookLevel | None, BookLevel | None]:
-        """Return the best bid and ask, None where there is none (the hot path)."""
+        """Return the best bid and ask, each None if absent (the hot path)."""
         bid, ask = levels.best_bid, levels.best_ask
         if bid is not self._bid_row:
             self._bid = self._decoded(bid, levels, levels.bids, levels.bid_parts)
@@ -233,12 +233,12 @@ class BestLevels:
 
 
 class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
-    """An order book at one moment: what is live, and the health of each exchange.
+    """An order book at one moment: the live levels, and the health of each exchange.
 
     `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the whole
     book. `time_us` is when it was merged, in microseconds since 1970 by this machine's clock (in a
     replay: by the recording's). `best_bid` is the highest bid and `best_ask` the lowest ask; None
-    where there is none.
+    if there are none.
     """
 
     symbol: str
@@ -288,7 +288,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
 
     @property
     def live(self) -> bool:
-        """Whether any exchange is live; where none is, both sides are empty."""
+        """Whether any exchange is live; if not, both sides are empty."""
         return bool(self._moments)
 
     @property
@@ -314,10 +314,10 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
 
     @property
     def exchange(self) -> str:
-        """The exchange of a book of one exchange.
+        """The exchange of an unmerged book.
 
         Raises:
-            ValueError: The book is of several.
+            ValueError: The book is of several exchanges.
         """
         if len(self._conditions) != 1:
             raise ValueError(f"This book is of {len(self._conditions)} exchanges, not of one.")
@@ -356,7 +356,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
             yield BookEnds(name, _read(bid), _read(ask))
 
     def _pairs(self, side: Sequence[BookLevel], *, exact: bool) -> list[list[Any]]:
-        """Do what the base class does, from integers."""
+        """Like the base class, but from integers."""
         assert isinstance(side, BookSide)
         pairs: list[list[Any]] = [*(side.decimals() if exact else side.floats())]
         return pairs

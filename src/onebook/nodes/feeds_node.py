@@ -31,16 +31,16 @@ from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS, key_of
 
 log = logging.getLogger("onebook.nodes")
 
-MARK_S: Final = 0.25  # how often the numbers of resting books are published
-COUNT_S: Final = 1.0  # how often metrics are brought up to date
-POLL_S: Final = 0.1  # how often it is asked whether books that leave are live elsewhere
+MARK_S: Final = 0.25  # interval of publishing the numbers of idle books
+COUNT_S: Final = 1.0  # interval of updates of metrics
+POLL_S: Final = 0.1  # interval of checks whether departing books are live elsewhere
 RANKINGS_MAX: Final = 100_000  # kept between changes of the set of nodes
 KEY_BYTES_MAX: Final = 256  # of a request for a snapshot
 
 SERVED: Final = Gauge("onebook_node_books", "Books that this feeds node serves.", ["exchange"])
 PUBLISHED: Final = Counter("onebook_node_published", "Messages about books published to gateways.")
 MOVED: Final = Counter(
-    "onebook_node_books_moved", "Books that this node took or gave up.", ["direction"]
+    "onebook_node_books_moved", "Books that this node took over or gave up.", ["direction"]
 )
 
 
@@ -52,7 +52,7 @@ class FeedsNode:
 
     Args:
         node: This node.
-        exchanges: Those in use: see `feeds.enabled`.
+        exchanges: The exchanges in use: see `feeds.enabled`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class FeedsNode:
         self._lists: dict[str, lists.PublishedList] = {}
         self._rankings: dict[str, tuple[int, ...]] = {}
         self._opened: dict[str, Instrument] = {}
-        self._unlisted: set[str] = set()  # opened here, but the list does not have them
+        self._unlisted: set[str] = set()  # opened here, but missing from the list
         self._asking: set[int] = set()  # gateways whose subscriptions were requested
         self._polling = False
         self._polled_at = self._marked_at = self._counted_at = float("-inf")
@@ -155,7 +155,7 @@ class FeedsNode:
         )
 
     def _listed(self, name: str) -> None:
-        """Note that the list of an exchange was read, or could not be."""
+        """Record that the list of an exchange was read, or could not be read."""
         if not self._catalogue.loaded(name):
             return
         exchange = self._exchanges[name]
@@ -195,7 +195,7 @@ class FeedsNode:
         return b"" if listed is None else listed.page(request.page)
 
     def _answer_books(self, payload: bytes) -> bytes:
-        """Answer with the page of served books that the request numbers, for `onebook nodes`."""
+        """Answer with the requested page of served books, for `onebook nodes`."""
         page = page_asked(payload)
         rows = sorted(
             (book.instrument.exchange, book.instrument.symbol, book.health, book.reason or "")
@@ -214,7 +214,7 @@ class FeedsNode:
             return
         if interest.gateway not in self._gateways():
             refusals.unknown("interest")
-            return  # its heartbeat has the number of this change, and leads to `_ask`
+            return  # its next heartbeat has the number of this change, and triggers `_ask`
         if self.interest.changed(interest):
             self._update([*interest.added, *interest.dropped])
         else:
@@ -243,7 +243,7 @@ class FeedsNode:
                     return
                 page = interest_of(payload, whole=True)
                 if page.gateway != gateway or (number and page.seq != seq):
-                    return  # its next heartbeat leads here again
+                    return  # its next heartbeat triggers another request
                 keys += page.added
                 number, pages, seq = number + 1, page.pages, page.seq
             if gateway in self._gateways():
@@ -266,7 +266,7 @@ class FeedsNode:
                     self.interest.forget(gateway)
         self._update()
 
-    # What follows from it
+    # Consequences
 
     def _ranking(self, key: str) -> tuple[int, ...]:
         found = self._rankings.get(key)

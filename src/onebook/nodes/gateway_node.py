@@ -38,16 +38,16 @@ from onebook.signals import Signal
 log = logging.getLogger("onebook.nodes")
 
 SWEEP_S: Final = 1.0
-LINGER_S: Final = 10.0  # that a book is followed after its last subscriber has left
+LINGER_S: Final = 10.0  # for which a book is followed after its last subscriber has left
 SNAPSHOT_RETRY_S: Final = 0.1  # between snapshot requests for a book that is out of sync
-REQUESTS_MAX: Final = 64  # requests for snapshots under way
+REQUESTS_MAX: Final = 64  # concurrent snapshot requests
 FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready before
 
 GAPS: Final = Counter(
-    "onebook_node_gaps", "Messages between nodes that were missing, seen by their numbers."
+    "onebook_node_gaps", "Missing messages between nodes, detected by their numbers."
 )
 SNAPSHOTS: Final = Counter(
-    "onebook_node_snapshots", "Snapshots of books asked of feeds nodes, by what came.", ["result"]
+    "onebook_node_snapshots", "Book snapshots requested from feeds nodes, by result.", ["result"]
 )
 APPLIED: Final = Counter("onebook_node_applied", "Messages about books received from feeds nodes.")
 for _result in ("live", "not_live", "none"):
@@ -55,12 +55,12 @@ for _result in ("live", "not_live", "none"):
 
 
 class RemoteCatalogue(Catalogue):
-    """The instruments of all exchanges as the feeds nodes list them; reads no list itself."""
+    """The instruments of all exchanges, as listed by feeds nodes; reads no list itself."""
 
     def __init__(self, *, rest: Rest, settings: FeedSettings) -> None:
         super().__init__({}, rest=rest, settings=settings)
         self.via = dict.fromkeys(settings.ccxt.exchanges, "ccxt")
-        # Exchanges that some feeds node has; before its first message, those of the settings.
+        # Exchanges of the feeds nodes; before their first message, those of the settings.
         self.served: set[str] = {*(settings.exchanges or EXCHANGES), *settings.ccxt.exchanges}
         self.problems: dict[str, str] = {}
         self.facts: dict[str, tuple[int, int]] = {}  # depth and levels_max, by exchange
@@ -118,11 +118,11 @@ class RemoteListReader:
     that a slow gateway, or one with a slow link, makes progress with every answer.
 
     Args:
-        catalogue: Gets each list.
+        catalogue: Receives each list.
         lister: The node whose list of an exchange counts.
-        subject: Where a node answers requests for lists.
-        timeout_s: Timeout of one page; the next heartbeat has it requested again.
-        refusals: Counts pages that are refused.
+        subject: The subject on which a node answers requests for lists.
+        timeout_s: Timeout of one page, which is requested again at the next heartbeat.
+        refusals: Counts rejected pages.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class RemoteListReader:
         self._reading: set[int] = set()  # nodes that pages are requested from
 
     def update(self, heartbeat: NodeHeartbeat) -> None:
-        """Read the lists of a feeds node that are new here."""
+        """Read the lists of a feeds node that are new to this node."""
         node = heartbeat.node
         if node in self._reading:
             return
@@ -165,7 +165,7 @@ class RemoteListReader:
         try:
             for exchange in exchanges:
                 if not await self._read_list(node, exchange):
-                    return  # the next heartbeat leads here again
+                    return  # the next heartbeat triggers another request
         finally:
             self._reading.discard(node)
 
@@ -182,14 +182,14 @@ class RemoteListReader:
                 self._partial[exchange] = part
                 return False
             if not payload:
-                return True  # the node has no such list any more
+                return True  # the node no longer has this list
             try:
                 page = lists.page_of(payload)
             except WireError as error:
                 self._refusals.refused("list", error, node)
                 return True
             if part.number and page.digest != part.digest:
-                return True  # the list changed meanwhile: its digest brings it here again
+                return True  # the list changed meanwhile: its new digest triggers another request
             part.rows += page.rows
             part.number, part.pages, part.digest = part.number + 1, page.pages, page.digest
         self._digests[exchange] = part.digest
@@ -221,7 +221,7 @@ class RemoteSupervisor:
 
     Args:
         node: This node.
-        books: The replicas are kept here.
+        books: Contains the replicas.
         catalogue: The instruments; filled by this supervisor.
         settings: Timeouts of heartbeats and of isolation.
         request_timeout_s: Timeout of a request to a feeds node.
@@ -290,7 +290,7 @@ class RemoteSupervisor:
         key = BookKey(instrument.exchange, instrument.symbol)
         followed = self._followed.get(key)
         if followed is not None and followed.instrument is not instrument and not followed.count:
-            self._drop(followed)  # the exchange lists another market under the symbol now
+            self._drop(followed)  # the exchange now lists another market under the symbol
             followed = None
         if followed is None:
             followed = self._follow(key, instrument)
@@ -317,7 +317,7 @@ class RemoteSupervisor:
         return sum(1 for state in self.stats.values() if state == ACTIVE)
 
     def problems(self) -> list[str]:
-        """List what keeps books from this node, in sentences."""
+        """List the reasons why this node receives no books, in sentences."""
         return self.presence.problems()
 
     @property
@@ -358,7 +358,7 @@ class RemoteSupervisor:
         self._lists.update(heartbeat)
 
     def _lister(self, exchange: str) -> int | None:
-        """The node whose list is used: the same one on every gateway."""
+        """Return the node whose list is used, the same on every gateway."""
         feeds = self.presence.members.alive(NodeRole.FEEDS)
         nodes = [node for node, each in feeds.items() if exchange in each.lists]
         return ranking(f"list {exchange}", nodes)[0] if nodes else None
@@ -436,7 +436,7 @@ class RemoteSupervisor:
             self._pending[followed.key] = None
 
     def _refuse(self, error: WireError, frame: wire.NodeMessage | None) -> None:
-        """Count a refused message about a book; `frame` is its head, if that was decoded."""
+        """Count a rejected message about a book; `frame` is its head, if decoded."""
         self.presence.refusals.refused("book", error, None if frame is None else frame.node)
 
     def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
@@ -493,7 +493,7 @@ class RemoteSupervisor:
         self.isolated = isolated
         if isolated:
             log.warning(
-                "NATS has not reached this node for %g s: sending its clients to other nodes.",
+                "NATS has been unreachable for %g s: sending clients to other nodes.",
                 self._settings.isolated_s,
             )
         else:

@@ -15,7 +15,7 @@ HANDOVER_MAX_S: Final = 10.0
 
 
 class Hold(Enum):
-    """Why a book is open here."""
+    """The reason why a book is open here."""
 
     SERVING = "serving"
     LINGERING = "lingering"  # no gateway subscribes to it
@@ -85,7 +85,7 @@ class Ownership:
         return found
 
     def live_elsewhere(self, keys: Iterable[str], now: float) -> None:
-        """Note that the books' new node reports them live."""
+        """Record that the books' new node reports them live."""
         for key in keys:
             owned = self._held.get(key)
             if owned is not None and owned.hold is Hold.LEAVING:
@@ -93,7 +93,7 @@ class Ownership:
 
     @property
     def moving(self) -> bool:
-        """Whether a timeout of some book is running."""
+        """Return whether a timeout of any book is running."""
         return any(each.hold is not Hold.SERVING for each in self._held.values())
 
     def update(
@@ -130,7 +130,7 @@ class Ownership:
     def _next_hold(
         self, key: str, owned: OwnedBook, interest: GatewayInterest, now: float
     ) -> Hold | None:
-        """The next state of the book; None to close it."""
+        """Return the next state of the book; None to close it."""
         waited_s = now - owned.since
         nodes = self._ranking(key)
         if key not in interest:

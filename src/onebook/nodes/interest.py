@@ -35,7 +35,7 @@ _interest = PayloadReader(Interest)
 
 
 def encode_interest(interest: Interest) -> bytes:
-    """Write a change of interest."""
+    """Encode a change of interest."""
     return msgpack.encode(interest)
 
 
@@ -43,7 +43,7 @@ def interest_of(payload: bytes, *, whole: bool) -> Interest:
     """Decode a change, or a page of all subscriptions.
 
     Raises:
-        WireError: It is refused.
+        WireError: The payload is invalid.
     """
     found = _interest.read(payload)
     if found.whole is not whole:
@@ -57,7 +57,7 @@ def page_asked(payload: bytes) -> int:
     """Decode the number of the page that a request names.
 
     Raises:
-        WireError: It names none.
+        WireError: The request contains no number.
     """
     require_size(payload, PAGE_DIGITS_MAX)
     if not payload.isdigit():
@@ -84,7 +84,7 @@ class LocalInterest:
             self._added[key] = None
 
     def drop(self, key: str) -> None:
-        """Unsubscribe from it."""
+        """Unsubscribe from a book."""
         del self.keys[key]
         if key in self._added:
             del self._added[key]

@@ -17,31 +17,31 @@ from onebook.model import Tier
 
 ROUND_S: Final = 0.1
 WINDOW_S: Final = 60.0
-IN_USE_S: Final = 60.0  # a key is in use on a gateway for so long after its last request there
-NEW_ROUNDS: Final = 3  # for so many rounds others do not know that a key is in use here
-NEW_SHARE: Final = 0.02  # of the limit meanwhile, where others use the key
+IN_USE_S: Final = 60.0  # a key is in use on a gateway for this time after its last request there
+NEW_ROUNDS: Final = 3  # rounds until other gateways know that a key is in use here
+NEW_SHARE: Final = 0.02  # of the limit until then, if others use the key
 EVERYTHING: Final = 1 << 62
 DEBT_MAX_S: Final = 60.0
-TAKEN_S_MAX: Final = WINDOW_S + DEBT_MAX_S  # of a key in one round: more is no bucket's
-KEYS_MAX: Final = 50_000  # the key used longest ago goes, which only forgives
+TAKEN_S_MAX: Final = WINDOW_S + DEBT_MAX_S  # of a key in one round: no bucket holds more
+KEYS_MAX: Final = 50_000  # evicting the least recently used key only forgives usage
 
 
 class KeyUse:
-    """One key's bucket, kept as the time at which it is full again, and this round's share."""
+    """One key's bucket, as the time at which it is full again, and this round's share."""
 
     __slots__ = ("first", "full_at", "others", "share", "since", "unsent", "unsent_s", "used_at")
 
     def __init__(self, now: float) -> None:
         self.full_at = now
         self.since = self.used_at = float("-inf")
-        self.first = 0  # what is left of the share until others know that the key is in use here
+        self.first = 0  # rest of the share until other gateways know that the key is in use here
         self.unsent = 0  # taken here in this round ...
         self.unsent_s = 0.0  # ... and that in seconds of the bucket
         self.share: int | None = None
         self.others: dict[int, float] = {}  # gateway: when it last took
 
     def tokens(self, now: float, per_minute: int) -> int:
-        """Whole tokens that are left."""
+        """Whole tokens left."""
         used_s = max(0.0, self.full_at - now)
         return max(0, int((WINDOW_S - used_s) * per_minute / WINDOW_S + 1e-6))
 
@@ -55,7 +55,7 @@ class SharedRateLimiter(RateLimiter):
 
     Args:
         tiers: Limits by tier.
-        gateways: How many gateways are alive, this one among them; 1 or less: nothing is shared.
+        gateways: Returns the number of live gateways, including this one; 1 shares nothing.
     """
 
     def __init__(self, tiers: TierSettings, *, gateways: Callable[[], int]) -> None:

@@ -42,7 +42,7 @@ class KeyTally(Struct, frozen=True, kw_only=True):
     gateway: NodeId
     taken: dict[str, TakenSeconds] = {}
     connections: dict[str, Count] = {}
-    whole: bool = False  # the first page of all its connections: keys that no page names have none
+    whole: bool = False  # the first page of all its connections: keys on no page have no connection
 
 
 _tally = PayloadReader(KeyTally)

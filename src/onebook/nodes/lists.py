@@ -36,10 +36,10 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
-    """A page of a list, and what a gateway must know about the books of the exchange.
+    """A page of a list, and the facts that a gateway needs about the exchange's books.
 
-    `depth` is how many levels a side its channel keeps in sync (0: all), `levels_max` how many a
-    book of it holds.
+    `depth` is the levels a side that its channel keeps in sync (0: all), `levels_max` the levels a
+    side that its books hold.
     """
 
     digest: str
@@ -64,7 +64,7 @@ class PublishedList:
         self.digest = blake2b(facts, digest_size=8).hexdigest()
 
     def page(self, number: int) -> bytes:
-        """Write one page."""
+        """Encode one page."""
         begin = number * PAGE_ROWS
         return msgpack.encode(
             ListPage(
@@ -78,7 +78,7 @@ class PublishedList:
 
 
 def encode_request(exchange: str, page: int) -> bytes:
-    """Write a request."""
+    """Encode a request."""
     return msgpack.encode(ListRequest(exchange, page))
 
 
@@ -86,7 +86,7 @@ def request_of(payload: bytes) -> ListRequest:
     """Decode a request.
 
     Raises:
-        WireError: It is refused.
+        WireError: The payload is invalid.
     """
     return _request.read(payload)
 
@@ -95,7 +95,7 @@ def page_of(payload: bytes) -> ListPage:
     """Decode a page.
 
     Raises:
-        WireError: It is refused.
+        WireError: The payload is invalid.
     """
     return _page.read(payload)
 

@@ -28,24 +28,24 @@ from onebook.nodes.payloads import (
     WireVersion,
 )
 
-TICKS_MAX: Final = 3.0  # a tick counts as this many planned intervals at most
+TICKS_MAX: Final = 3.0  # maximum length of a tick, in planned intervals
 NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
 HEARTBEAT_BYTES_MAX: Final = 262_144  # clocks of NODES_MAX nodes, and states of all exchanges
 CLOCKS_KEPT_S: Final = 60.0  # how long the clock of a node that sends nothing is remembered
-# The version of a heartbeat that omits it. Not this build's own: each side would read the omitted
-# version of the other as its own.
+# The wire version of a heartbeat that omits it. Not this build's version: each side would read the
+# omitted version of the other as its own.
 WIRE_OMITTED: Final = 1
 
 
 class NodeRole(StrEnum):
-    """What a node does."""
+    """The role of a node."""
 
     FEEDS = "feeds"
     GATEWAY = "gateway"
 
 
 class NodeState(StrEnum):
-    """Whether a node takes work."""
+    """Whether a node accepts work."""
 
     UP = "up"
     DRAINING = "draining"
@@ -83,7 +83,7 @@ _heartbeat = PayloadReader(NodeHeartbeat, bytes_max=HEARTBEAT_BYTES_MAX)
 
 
 def encode_heartbeat(heartbeat: NodeHeartbeat) -> bytes:
-    """Write a heartbeat."""
+    """Encode a heartbeat."""
     return msgpack.encode(heartbeat)
 
 
@@ -91,7 +91,7 @@ def heartbeat_of(payload: bytes) -> NodeHeartbeat:
     """Decode a heartbeat.
 
     Raises:
-        WireError: It is refused.
+        WireError: The payload is invalid.
     """
     return _heartbeat.read(payload)
 
@@ -132,7 +132,7 @@ class Members:
 
     @property
     def connected(self) -> bool:
-        """Whether this node's own heartbeats come back to it."""
+        """Whether this node's own heartbeats return to it."""
         return self._echoed and self._echo_age_s < self._timeout_s
 
     @property
@@ -142,7 +142,7 @@ class Members:
 
     @property
     def late(self) -> dict[int, NodeHeartbeat]:
-        """The nodes whose heartbeats come late."""
+        """The nodes whose heartbeats arrive late."""
         return {node: member.heartbeat for node, member in self._late.items()}
 
     def clocks(self, now: float) -> dict[int, int]:
@@ -157,7 +157,7 @@ class Members:
 
     @property
     def isolated_s(self) -> float:
-        """Seconds since a heartbeat of this node last came back in time."""
+        """Seconds since a heartbeat of this node last returned in time."""
         return self._echo_age_s
 
     def received(self, heartbeat: NodeHeartbeat, now: float) -> bool:

@@ -27,11 +27,11 @@ log = logging.getLogger("onebook.nodes")
 
 FLUSH_S: Final = 1
 CLOSE_S: Final = 5.0
-CONNECT_TIMEOUT_S: Final = 10.0  # of a starting node, which exits then
-COMMAND_CONNECT_TIMEOUT_S: Final = 3.0  # of a command, for which a person waits
+CONNECT_TIMEOUT_S: Final = 10.0  # of a starting node, which then exits
+COMMAND_CONNECT_TIMEOUT_S: Final = 3.0  # of an interactive command
 OUTBOX_BYTES_MAX: Final = 16 << 20  # the rest is dropped; gateways request a new snapshot
 REQUEST_TIMEOUT_S: Final = 1.0  # of a request to another node
-COUNT_S: Final = 1.0  # how often the metrics of what was sent are brought up to date
+COUNT_S: Final = 1.0  # interval of updates of the metrics of sent messages
 
 NATS_UP: Final = Gauge("onebook_nats_up", "1 while this node is connected to NATS.")
 DROPPED: Final = Counter(
@@ -54,9 +54,9 @@ class NatsBus:
 
     Args:
         settings: Addresses and credentials of NATS.
-        name: The name of this connection in NATS' own monitoring.
+        name: The name of this connection in the monitoring of NATS.
         outbox_bytes_max: Bytes queued for NATS; further messages are dropped.
-        connect_timeout_s: Seconds in which the first connection must be made.
+        connect_timeout_s: Timeout of the first connection, in seconds.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class NatsBus:
         self._changes: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: dict[Any, Callable[[], None]] = {}
-        self._sent = self._sent_bytes = 0  # since the metrics were brought up to date
+        self._sent = self._sent_bytes = 0  # since the last update of the metrics
         self._too_large = False
         self._logged = ""  # the last error since the connection was lost or made
         self._closing = False
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now."""
+        """Whether the connection is currently up."""
         return self._client is not None and bool(self._client.is_connected)
 
     async def __aenter__(self) -> Self:
@@ -167,7 +167,7 @@ class NatsBus:
         if not self._too_large:
             self._too_large = True
             log.error(
-                "A message of %d bytes is longer than NATS takes (%d); raise its max_payload.",
+                "A message of %d bytes exceeds the limit of NATS (%d); raise its max_payload.",
                 size,
                 self._client.max_payload,
             )
@@ -232,13 +232,13 @@ class NatsBus:
 
 
 RECONNECT_WAIT_S: Final = 0.2
-PING_INTERVAL_S: Final = 2  # a connection that answers two of these with nothing is dead
+PING_INTERVAL_S: Final = 2  # a connection that leaves two pings unanswered is dead
 PINGS_UNANSWERED_MAX: Final = 2
-HUNG_S: Final = PING_INTERVAL_S * (PINGS_UNANSWERED_MAX + 1)  # until a link that hangs is given up
-CANCEL_S: Final = 1.0  # after so long a task that goes on is cancelled again
+HUNG_S: Final = PING_INTERVAL_S * (PINGS_UNANSWERED_MAX + 1)  # until a hanging link is given up
+CANCEL_S: Final = 1.0  # after which a task that is still running is cancelled again
 CANCELS_MAX: Final = 5
 CREDENTIAL_FILES: Final = ("credentials_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
-WEBSOCKET: Final = ("ws", "wss")  # schemes: TLS is that of the address
+WEBSOCKET: Final = ("ws", "wss")  # schemes that determine TLS
 
 _UNREACHED = "check nats.servers and that nats-server runs."
 
@@ -247,7 +247,7 @@ def library_errors() -> Any:
     """The exceptions of nats-py.
 
     Raises:
-        ConfigError: It is not installed.
+        ConfigError: nats-py is not installed.
     """
     try:
         import nats.errors
@@ -301,7 +301,7 @@ async def connect(
             pending_size=outbox_bytes_max,
             **credentials(settings),
         )
-        # One that was closed before its first PONG is made again in the background.
+        # A connection closed before its first PONG is made again in the background.
         while not client.is_connected:  # noqa: ASYNC110 - nats-py has no event for it
             await asyncio.sleep(RECONNECT_WAIT_S)
 
@@ -312,7 +312,7 @@ async def connect(
         in_time = False
     starting = False
     if not in_time:
-        reason = refusal(where, errors[0] if errors else None)  # closing may bring another error
+        reason = refusal(where, errors[0] if errors else None)  # closing may raise another error
         await ended(client.close(), CANCEL_S)
         raise ConfigError(reason)
     return client
@@ -338,7 +338,7 @@ async def ended(work: Coroutine[Any, Any, Any], timeout_s: float) -> bool:
     """Run work; return whether it ended in time, and cancel it otherwise.
 
     One cancellation is not enough: until Python 3.12 `asyncio.wait_for`, which nats-py uses, loses
-    one that comes at the moment when its work is done, and nats-py then tries to connect for ever
+    a cancellation that arrives just as its work completes, and nats-py then retries forever
     (https://github.com/python/cpython/issues/86296).
     """
     task = asyncio.create_task(work, name="nats connection")
@@ -354,12 +354,12 @@ async def ended(work: Coroutine[Any, Any, Any], timeout_s: float) -> bool:
     if in_time:
         task.result()
     elif task.done() and not task.cancelled():
-        task.exception()  # it is late, and seen
+        task.exception()  # mark the late exception as retrieved
     return in_time
 
 
 def requires_tls(settings: NatsSettings) -> bool:
-    """Whether a connection without TLS must not be used."""
+    """Return whether a connection without TLS must not be used."""
     schemes = {urlsplit(each).scheme for each in settings.servers}
     if schemes & {*WEBSOCKET}:
         return False
@@ -367,7 +367,7 @@ def requires_tls(settings: NatsSettings) -> bool:
 
 
 def credentials(settings: NatsSettings) -> dict[str, Any]:
-    """Login arguments of nats-py.
+    """Return the login arguments of nats-py.
 
     Raises:
         ConfigError: A file cannot be used.
@@ -392,27 +392,27 @@ def credentials(settings: NatsSettings) -> dict[str, Any]:
 
 
 def decides(error: BaseException) -> bool:
-    """Whether an error is final: another attempt would fail in the same way.
+    """Return whether an error is final: another attempt would fail in the same way.
 
-    The end of a connection does not: a server closes it behind its refusal, and nats-py, which goes
-    on writing, may see only that.
+    The end of a connection is not final: a server closes it after a refusal, and nats-py, which
+    continues writing, may see only that.
     """
     untrusted = isinstance(error, ssl.SSLCertVerificationError)
     return untrusted or lacks_tls(error) or refuses_login(error)
 
 
 def lacks_tls(error: BaseException) -> bool:
-    """Whether the server offers no TLS, which is required."""
+    """Return whether the server does not offer the required TLS."""
     return "secure connection not available" in str(error)
 
 
 def refuses_login(error: BaseException) -> bool:
-    """Whether the server rejects the credentials; it reports that in words, without a code."""
+    """Return whether the server rejects the credentials, which it reports only as text."""
     return "uthoriz" in str(error) or "uthent" in str(error)
 
 
 def refusal(where: str, error: BaseException | None) -> str:
-    """Say in one sentence why there is no connection, and which setting to check."""
+    """Return one sentence on why there is no connection, and which setting to check."""
     if error is None or isinstance(error, TimeoutError):
         return f"NATS does not answer at {where}: {_UNREACHED}"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -440,7 +440,7 @@ def refusal(where: str, error: BaseException | None) -> str:
 
 
 def host_of(url: str) -> str:
-    """The host and port of a URL, without its credentials."""
+    """Return the host and port of a URL, without its credentials."""
     parts = urlsplit(url if "//" in url else f"nats://{url}")
     try:
         port = parts.port
@@ -466,10 +466,10 @@ def _context(settings: NatsSettings) -> ssl.SSLContext:
 
 
 def require_readable(name: str, path: Path | None) -> None:
-    """Open a file that a setting of the table nats names.
+    """Open a file from a setting of the table nats.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: The file cannot be read.
     """
     try:
         if path is not None:
@@ -504,7 +504,7 @@ class CredentialsFile(UserString):
 
     @property
     def data(self) -> str:  # type: ignore[override]
-        """The credentials as of now."""
+        """Return the current credentials."""
         with suppress(OSError, ValueError):
             self._text = credentials_text(self._path)
         return self._text
@@ -515,7 +515,7 @@ def credentials_text(path: Path) -> str:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: A part is missing, or the seed is none.
+        ValueError: A part is missing, or the seed is invalid.
     """
     import nkeys
 
@@ -532,7 +532,7 @@ def credentials_text(path: Path) -> str:
 
 
 def _credentials_part(lines: list[str], name: str) -> str:
-    """Return the line behind the one that begins a part."""
+    """Return the line after the one that starts a part."""
     for begin, value in pairwise(lines):
         if f"BEGIN {name}" in begin and value.strip():
             return value.strip()

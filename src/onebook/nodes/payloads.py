@@ -1,6 +1,6 @@
 """Payloads between nodes: the range of every number, the size of every message. Sans-I/O.
 
-The login to NATS is the trust boundary: a node that has it can claim to be any node. Inside it,
+The login to NATS is the trust boundary: a node that has it can claim to be any node. Within it,
 a payload is decoded only if it is no longer than its limit, and accepted only if every number is in
 its declared range, so that a defect or a forged message cannot change more than it states.
 msgspec's limits refuse NaN and infinities too.
@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, msgpack
 T = TypeVar("T")
 
 ERROR_CHARS_MAX: Final = 200
-MESSAGE_BYTES_MAX: Final = 1 << 20  # of a payload that has pages: NATS' own default limit
+MESSAGE_BYTES_MAX: Final = 1 << 20  # of a paged payload: the default limit of NATS
 
 NODE_MAX: Final = 2**63 - 1
 EPOCH_MAX: Final = 2**32 - 1
@@ -28,13 +28,13 @@ Epoch = Annotated[int, Meta(ge=0, le=EPOCH_MAX)]
 Seq = Annotated[int, Meta(ge=0, le=SEQ_MAX)]
 Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 Time = Annotated[int, Meta(ge=0, le=TIME_MAX)]
-# A clock of another node is sent back with what has passed since: it must stay in its range then.
+# A clock of another node is returned plus the elapsed time; it must then still be in its range.
 RelayedTime = Annotated[int, Meta(ge=0, le=2 * TIME_MAX)]
 WireVersion = Annotated[int, Meta(ge=0, le=255)]
 
 
 class RefusalCause(StrEnum):
-    """Why a payload is refused: a label of `onebook_nats_refused_total`."""
+    """The reason why a payload is rejected: a label of `onebook_nats_refused_total`."""
 
     TOO_LONG = "too_long"
     MALFORMED = "malformed"
@@ -43,7 +43,7 @@ class RefusalCause(StrEnum):
 
 
 class WireError(ValueError):
-    """A payload that is refused."""
+    """An invalid payload."""
 
     def __init__(self, text: str, cause: RefusalCause = RefusalCause.MALFORMED) -> None:
         super().__init__(text[:ERROR_CHARS_MAX])
@@ -67,7 +67,7 @@ class PayloadReader(Generic[T]):
         """Decode a payload.
 
         Raises:
-            WireError: It is too long, malformed or out of range.
+            WireError: The payload is too long, malformed or out of range.
         """
         require_size(payload, self.bytes_max)
         try:
@@ -82,15 +82,15 @@ def require_size(payload: bytes | memoryview, bytes_max: int) -> None:
     """Check the size of a payload.
 
     Raises:
-        WireError: It is longer.
+        WireError: The payload is longer.
     """
     if len(payload) > bytes_max:
-        reason = f"{len(payload)} bytes where {bytes_max} are the limit"
+        reason = f"{len(payload)} bytes, more than the limit of {bytes_max}"
         raise WireError(reason, RefusalCause.TOO_LONG)
 
 
 class ClaimedSender(Struct, frozen=True):
-    """The node that a refused payload claims to be from."""
+    """The node that a rejected payload claims to be from."""
 
     node: NodeId | None = None
     gateway: NodeId | None = None
@@ -100,7 +100,7 @@ _sender = PayloadReader(ClaimedSender)
 
 
 def sender_of(payload: bytes | memoryview) -> int | None:
-    """The node that a payload claims to be from, None if it does not name one."""
+    """Return the node that a payload claims to be from; None if it contains none."""
     try:
         claimed = _sender.read(payload)
     except WireError:

@@ -42,7 +42,7 @@ STRANGERS: Final = Gauge(
 
 
 def new_node_id() -> int:
-    """A random id of this run of a node."""
+    """Return a random id of this run of a node."""
     return secrets.randbits(63)
 
 
@@ -72,7 +72,7 @@ class Presence:
 
     Args:
         node: This node.
-        describe: Completes the heartbeat of this node with what it serves now.
+        describe: Completes the heartbeat of this node with the books that it serves now.
     """
 
     def __init__(
@@ -113,22 +113,22 @@ class Presence:
         return self._me.name
 
     def problems(self) -> list[str]:
-        """List why books of feeds nodes do not reach this node, in sentences."""
+        """List in sentences why this node receives no books from feeds nodes."""
         members = self.members
         if not members.connected:
-            return ["NATS does not reach this node."]
+            return ["NATS is unreachable."]
         if members.alive(NodeRole.FEEDS):
             return []
         for each in members.strangers.values():
             if each.role is NodeRole.FEEDS:
                 return [
                     f"No feeds node that this node can use is alive: {each.name} (Onebook "
-                    f"{each.version}) speaks version {each.wire} of the node protocol, this one "
-                    f"{wire.VERSION}."
+                    f"{each.version}) speaks version {each.wire} of the node protocol, this node "
+                    f"version {wire.VERSION}."
                 ]
         late = [each.name for each in members.late.values() if each.role is NodeRole.FEEDS]
         if late:
-            return [f"The messages of all feeds nodes come too late: {', '.join(sorted(late))}."]
+            return [f"The messages of all feeds nodes arrive too late: {', '.join(sorted(late))}."]
         return ["No feeds node is alive."]
 
     def located(self, url: str) -> None:
@@ -198,9 +198,9 @@ class Presence:
         new = heartbeat.node in self.members.strangers.keys() - strangers.keys()
         if new and self.refusals.first("incompatible", heartbeat.node):
             log.error(
-                "Node %s (Onebook %s) speaks version %d of the node protocol, this one %d: "
-                "neither uses the other. Keep feeds nodes and gateways of both until clients are "
-                "at the new gateways, then stop the old nodes.",
+                "Node %s (Onebook %s) speaks version %d of the node protocol, this node version "
+                "%d, so they ignore each other. Keep feeds nodes and gateways of both versions "
+                "until clients have moved to the new gateways, then stop the old nodes.",
                 heartbeat.name,
                 heartbeat.version,
                 heartbeat.wire,

@@ -12,7 +12,7 @@ from onebook.nodes import wire
 from onebook.nodes.subjects import BookKey
 from onebook.nodes.wire import snapshot_of_book
 
-# A longer text of an exchange is published as the levels that the book keeps of it.
+# If the exchange's text is longer, the levels stored in the book are published instead.
 SNAPSHOT_TEXT_BYTES_MAX: Final = wire.FRAME_BYTES_MAX - 2 * wire.SHAPE_BYTES_MAX
 
 NO_BOOK: Final = b""  # the answer to a request for a book that is not open here
@@ -64,7 +64,7 @@ class PublishedBooks(Books):
         window: int = 0,
         tops: TopCounts | None = None,
     ) -> LiveBook:
-        """Return the book of `instrument`, a new and syncing one if there was none."""
+        """Return the book of `instrument`; creates a syncing one if needed."""
         if instrument not in self._publications:
             self._epochs += 1
             key = BookKey(instrument.exchange, instrument.symbol)
@@ -73,7 +73,7 @@ class PublishedBooks(Books):
         return super().open(instrument, levels_max=levels_max, window=window, tops=tops)
 
     def close(self, instrument: Instrument) -> None:
-        """Forget a book; its last message is the change to offline that `Books.close` makes."""
+        """Remove a book; its last message is the change to offline made by `Books.close`."""
         publication = self._publications.get(instrument)
         super().close(instrument)
         if publication is not None:
@@ -122,7 +122,7 @@ class PublishedBooks(Books):
         return reason
 
     def snapshot(self, key: BookKey, now: float) -> bytes:
-        """Answer a request for a book with its levels, or why it is not live."""
+        """Answer a request for a book with its levels, or the reason why it is not live."""
         instrument = self._by_key.get(key)
         book = self._books.get(instrument) if instrument is not None else None
         if instrument is None or book is None:
@@ -146,7 +146,7 @@ class PublishedBooks(Books):
         )
 
     def is_live(self, key: BookKey) -> bool:
-        """Whether a book is open here and live."""
+        """Return whether a book is open here and live."""
         instrument = self._by_key.get(key)
         book = self._books.get(instrument) if instrument is not None else None
         return book is not None and book.health is LIVE
@@ -154,8 +154,8 @@ class PublishedBooks(Books):
     def mark(self) -> None:
         """Publish the last message number of each book that changed and is now idle.
 
-        Called a few times a second: so the loss of a last message is seen, and a busy book, whose
-        next message shows a loss by itself, costs nothing.
+        Called a few times a second, so that the loss of a last message is seen. A busy book, whose
+        next message reveals a loss anyway, costs nothing.
         """
         for publication in list(self._active):
             if publication.moved:

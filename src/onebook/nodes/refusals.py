@@ -1,4 +1,4 @@
-"""Refused messages of other nodes: counted by cause, logged once for each sender and cause."""
+"""Rejected messages of other nodes: counted by cause, logged once per sender and cause."""
 
 import logging
 from collections.abc import Hashable
@@ -17,7 +17,7 @@ KINDS_MAX: Final = 100
 Message = Literal["heartbeat", "interest", "keys", "book", "list", "request"]
 
 REFUSED: Final = Counter(
-    "onebook_nats_refused", "Messages of other nodes that were refused.", ["message", "cause"]
+    "onebook_nats_refused", "Rejected messages of other nodes.", ["message", "cause"]
 )
 for _message in get_args(Message):
     for _cause in RefusalCause:
@@ -34,7 +34,7 @@ class FirstSightings:
         self._seen: dict[Hashable, float] = {}
 
     def first(self, kind: Hashable, now: float) -> bool:
-        """Whether this kind was not seen recently; False for new kinds above the limit."""
+        """Return whether this kind was not seen recently; False for new kinds above the limit."""
         if now - self._seen.get(kind, float("-inf")) < AGAIN_S:
             return False
         self._seen.pop(kind, None)
@@ -47,26 +47,26 @@ class FirstSightings:
 
 
 class Refusals:
-    """Counts and logs messages of other nodes that this node refuses."""
+    """Counts and logs messages of other nodes that this node rejects."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._sightings = FirstSightings()
 
     def first(self, what: str, node: int) -> bool:
-        """Whether a line about a node is due: see `FirstSightings`."""
+        """Return whether to log a line about a node: see `FirstSightings`."""
         return self._sightings.first((what, node), self._clock.monotonic())
 
     def unknown(self, message: Message) -> None:
-        """Count a message of a node without heartbeats; just after a start this is any node."""
+        """Count a message of a node without heartbeats, which is any node just after a start."""
         REFUSED.labels(message, RefusalCause.UNKNOWN_NODE).inc()
 
     def refused(self, message: Message, error: WireError, sender: int | None) -> None:
-        """Count a refused message; log the first of its sender and cause."""
+        """Count a rejected message; log the first one of its sender and cause."""
         REFUSED.labels(message, error.cause).inc()
         if self._sightings.first((message, sender, error.cause), self._clock.monotonic()):
             log.warning(
-                "Refused a message (%s) of %s: %s. More of the kind are only counted.",
+                "Rejected a message (%s) from %s: %s. Further ones are only counted.",
                 message,
                 "an unnamed node" if sender is None else f"node {sender:x}",
                 error,

@@ -1,12 +1,12 @@
 """Sans-I/O state machine of one book on a gateway: follows the feeds node that serves it.
 
-Messages of a node are applied in the order of their numbers. A number that is missing invalidates
-the book at once; it comes back with a snapshot, which is asked for by request. While the answer is
-on its way, messages that follow it are held, up to a limit.
+Messages of a node are applied in the order of their numbers. A missing number invalidates
+the book at once; it becomes live again with a requested snapshot. Until the answer arrives,
+messages after it are held, up to a limit.
 
-Two nodes may send one book for a moment, when it moves from one to the other. The one that is shown
-stays until the other has sent a snapshot; then the better one by placement is shown, and the book
-was never stale in between. Messages of a node without a heartbeat are ignored (`known`), before
+While a book moves from one node to another, both may send it for a moment. The shown one
+stays until the other has sent a snapshot; then the better one by ranking is shown, and the book
+is never stale in between. Messages of a node without a heartbeat are ignored (`known`), before
 their bodies are decoded. A rejected message has no effect: the next sequence number shows
 the gap.
 """
@@ -39,7 +39,7 @@ Effect = ReplaceLevels | Delta | TopOfBook | Turn
 
 
 def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: float) -> bool:
-    """Execute effects in order; False where the book refused levels: it needs a snapshot."""
+    """Execute effects in order; False if the book rejected levels and needs a snapshot."""
     for effect in effects:
         if isinstance(effect, Delta):  # the hot path
             if books.change(effect, now) is not None:
@@ -51,7 +51,7 @@ def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: 
         book = books.get(instrument)
         offline = book is not None and book.health is Health.OFFLINE
         if isinstance(effect, ReplaceLevels):
-            if offline:  # an offline book takes nothing before it is started again
+            if offline:  # an offline book must be started before it accepts levels
                 books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
             if books.fill(effect.snapshot, now - effect.age_ms / 1_000) is not None:
                 return False
@@ -62,7 +62,7 @@ def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: 
     return True
 
 
-LOST_NODE: Final = "the feeds node that served this book sends no heartbeat in time"
+LOST_NODE: Final = "the feeds node of this book missed its heartbeats"
 NO_NODE: Final = "no feeds node serves this exchange"
 MOVED: Final = "another feeds node takes this book over"
 LOST_MESSAGE: Final = "a message between nodes was lost"
@@ -76,29 +76,29 @@ Content = Delta | TopOfBook | ReplaceLevels | BookState | None  # decoded; None 
 
 
 class SourceNode:
-    """One node's numbered messages about the book; made by the first one that is seen."""
+    """One node's numbered messages about the book; created by the first message."""
 
     __slots__ = ("epoch", "held", "live", "node", "seq")
 
     def __init__(self, first: NodeMessage) -> None:
         self.node = first.node
         self.epoch = first.epoch
-        # Of the last message applied; None while that is not known.
+        # Number of the last applied message; None while unknown.
         self.seq: int | None = 0 if first.seq == 1 else None
         self.live = False
-        self.held: dict[int, Content] = {}  # by number: what follows the snapshot that is awaited
+        self.held: dict[int, Content] = {}  # by number: messages after the awaited snapshot
 
 
 class Replica:
     """The book as published by its nodes.
 
-    `served_by` must be called before messages are, and whenever it changes: the nodes that are
-    alive and may serve the book, best first. Methods return what to do to the book, in order.
+    `served_by` must be called before any message, and whenever it changes, with the live nodes
+    that may serve the book, best first. Methods return effects on the book, in order.
 
     Args:
         instrument: The instrument of the book.
-        held_max: Messages held while a snapshot is on its way; more are dropped, and it is asked
-            for again.
+        held_max: Messages held until a snapshot arrives; further ones are dropped, and it is
+            requested again.
     """
 
     def __init__(self, instrument: Instrument, *, held_max: int = HELD_MAX) -> None:
@@ -146,7 +146,7 @@ class Replica:
         """Process a message that a node published.
 
         Raises:
-            WireError: It is refused.
+            WireError: The message is invalid.
         """
         shown = self._shown
         if (
@@ -193,7 +193,7 @@ class Replica:
         """Process the answer to `ask`: a snapshot, a health, or None if none arrived.
 
         Raises:
-            WireError: It is refused.
+            WireError: The message is invalid.
         """
         if self.asking != node:
             return NOTHING
@@ -233,7 +233,7 @@ class Replica:
         return effects
 
     def refused(self) -> None:
-        """Note that the book rejected the shown node's levels, so that it needs a snapshot."""
+        """Request a snapshot, because the book rejected the shown node's levels."""
         if self._shown is not None:
             self._forget_number(self._shown)
 

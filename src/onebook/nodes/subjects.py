@@ -5,7 +5,7 @@
     <cluster>.<version>.book.<exchange>.<symbol>   messages about one book
     <cluster>.<version>.node.<node>.<request>      requests to one node, answered
 
-`<version>` is that of the wire (`wire.VERSION`): nodes of different versions see each other's
+`<version>` is the wire version (`wire.VERSION`): nodes of different versions see each other's
 heartbeats and nothing else.
 """
 
@@ -23,7 +23,7 @@ WANTS: Final = "wants"
 
 
 class BookKey(NamedTuple):
-    """A book among all nodes: the exchange and our symbol."""
+    """The cluster-wide key of a book: the exchange and our symbol."""
 
     exchange: str
     symbol: str
@@ -49,11 +49,11 @@ class Subjects:
         self.interest = f"{self._prefix}.interest"
 
     def book(self, key: BookKey) -> str:
-        """Where messages about a book are published."""
+        """The subject of messages about a book."""
         return f"{self._prefix}.book.{token(key.exchange)}.{token(key.symbol)}"
 
     def request(self, node: int, what: str) -> str:
-        """Where a node answers a request."""
+        """The subject on which a node answers a request."""
         return f"{self._prefix}.node.{node:016x}.{what}"
 
 

@@ -2,22 +2,22 @@
 
 Every message begins with `HEAD` (little-endian): the wire version, the kind, the node that sent it,
 the epoch and the sequence number. A node numbers the messages of one book from 1 without a gap, and
-counts an epoch for every time that it opens a book. What follows:
+starts a new epoch whenever it opens a book. The rest of a message:
 
     SNAPSHOT  age in ms, levels asked, the exchange's number, bytes of the shape, bytes of the bids;
               shape, bids, asks
     DELTA     the exchange's number, bytes of the shape, bytes of the bids; shape, bids, asks
-    TOP       the same of the best bid and ask of a faster channel
+    TOP       the same for the best bid and ask of a faster channel
     HEALTH    MessagePack array: state, reason code, detail
-    MARK      nothing: the number is that of the last message, which is how the loss of it is seen
+    MARK      nothing: its number is that of the last message, which reveals the loss of it
 
-A SNAPSHOT with the bit `DEFLATED` has the rest in zlib: those of more than `PLAIN_BYTES_MAX`. Only
+A SNAPSHOT over `PLAIN_BYTES_MAX` has the bit `DEFLATED` and its rest compressed by zlib. Only
 `snapshot_of` inflates it; a receiver calls that once it knows the node that sent the message.
 
-Level text is what the exchange sent, unchanged and in its own shape, so that nothing is rounded or
+Level text is the exchange's text, unchanged and in its shape, so that nothing is rounded or
 formatted on the way; the shape is the MessagePack of a `core.types.LevelShape`. The answer to a
-request for a snapshot is a SNAPSHOT, or a HEALTH where the book is not live, with the number of the
-last message published; it is empty where the node does not have the book.
+request for a snapshot is a SNAPSHOT, or a HEALTH if the book is not live, with the number of the
+last published message; it is empty if the node does not have the book.
 """
 
 import struct
@@ -59,7 +59,7 @@ STATE_BYTES_MAX: Final = 65_536
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
     SNAPSHOT = 1
     DELTA = 2
@@ -95,7 +95,7 @@ _shape = PayloadReader(LevelShape, bytes_max=SHAPE_BYTES_MAX)
 
 
 def snapshot_frame(node: int, epoch: int, seq: int, snapshot: Snapshot, age_ms: int = 0) -> bytes:
-    """Encode a whole book that makes it live; `age_ms` since its data last came."""
+    """Encode a whole book that makes it live; `age_ms` is the age of its data."""
     shape, bids = _bytes_of(snapshot.shape), bytes(snapshot.bids)
     head = SNAPSHOT_HEAD.pack(
         min(age_ms, AGE_MS_MAX),
@@ -143,7 +143,7 @@ def frame_of(payload: bytes) -> NodeMessage:
     """Decode the head of a message.
 
     Raises:
-        WireError: It is no message of this version, or too long.
+        WireError: The payload is not a message of this version, or is too long.
     """
     require_size(payload, FRAME_BYTES_MAX)
     try:
@@ -157,7 +157,7 @@ def frame_of(payload: bytes) -> NodeMessage:
     if deflated and known is not Kind.SNAPSHOT:
         raise WireError(f"a message of kind {kind} that is deflated", RefusalCause.INVALID)
     if node > NODE_MAX or seq > SEQ_MAX:
-        raise WireError(f"number {seq} of node {node:x}", RefusalCause.INVALID)
+        raise WireError(f"node {node:x} or number {seq} out of range", RefusalCause.INVALID)
     return NodeMessage(known, node, epoch, seq, memoryview(payload)[HEAD.size :], deflated)
 
 
@@ -165,7 +165,7 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     """Decode a whole book and its age in ms.
 
     Raises:
-        WireError: It cannot be decoded.
+        WireError: The message cannot be decoded.
     """
     body = memoryview(_inflated(frame.body)) if frame.deflated else frame.body
     try:
@@ -173,9 +173,7 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     except struct.error:
         raise WireError("a snapshot without sizes") from None
     if levels_asked > FRAME_LEVELS_MAX:
-        raise WireError(
-            f"a snapshot of which {levels_asked} levels were asked", RefusalCause.INVALID
-        )
+        raise WireError(f"a snapshot with a limit of {levels_asked} levels", RefusalCause.INVALID)
     shape, bids, asks = _parts(body, SNAPSHOT_HEAD.size, shape_size, bids_size)
     return Snapshot(instrument, bids, asks, shape, levels_asked, sequence=sequence), age_ms
 
@@ -184,7 +182,7 @@ def delta_of(frame: NodeMessage, instrument: Instrument) -> Delta | TopOfBook:
     """Decode changed levels, or a top.
 
     Raises:
-        WireError: It cannot be decoded.
+        WireError: The message cannot be decoded.
     """
     try:
         sequence, shape_size, bids_size = DELTA_HEAD.unpack_from(frame.body)
@@ -200,7 +198,7 @@ def state_of(frame: NodeMessage) -> BookState:
     """Decode a health.
 
     Raises:
-        WireError: It cannot be decoded.
+        WireError: The message cannot be decoded.
     """
     return _state.read(frame.body)
 
@@ -212,7 +210,7 @@ def _inflated(body: memoryview) -> bytes:
     except zlib.error as error:
         raise WireError(f"a body that cannot be inflated: {error}") from None
     if not inflater.eof:
-        raise WireError(f"a body that ends too soon or is longer than {FRAME_BYTES_MAX} bytes")
+        raise WireError(f"a body that is truncated or longer than {FRAME_BYTES_MAX} bytes")
     return plain
 
 
@@ -222,7 +220,7 @@ def _parts(
     shape_end = begin + shape_size
     bids_end = shape_end + bids_size
     if bids_end > len(body):
-        raise WireError("a message that ends too soon")
+        raise WireError("a truncated message")
     return (
         _shape_of(bytes(body[begin:shape_end])),
         bytes(body[shape_end:bids_end]),
@@ -249,16 +247,16 @@ def _shape_of(encoded: bytes) -> LevelShape:
     return shape
 
 
-NO_AMOUNT: Final = "0"  # such a row holds no level, but its price counts for the horizon
+NO_AMOUNT: Final = "0"  # a row without a level, whose price only states the horizon
 
 
 def snapshot_of_book(book: LiveBook) -> Snapshot:
     """Write every level of a live book as decimal text, exactly.
 
-    A side with a horizon looks like a bounded answer of an exchange (`core.Book.replace`): it has
-    at least as many rows as were asked for, and the outermost names the horizon. One limit is for
-    both sides, so rows without an amount fill up the side with a horizon to more rows than the
-    other has. They come first: the same price with an amount may follow.
+    A side with a horizon looks like a limited answer of an exchange (`core.Book.replace`): it has
+    at least as many rows as the limit, and the outermost one is the horizon. Both sides share one
+    limit, so rows without an amount fill the side with a horizon to more rows than the
+    other has. They are first, because the same price with an amount may follow.
     """
     sides = book.core.top(LEVELS_MAX)
     bounds = book.core.horizon()

@@ -1,1 +1,1 @@
-"""Tools of an operator: checks before a start, diagnosis, backup, and the check of exchanges."""
+"""Operator tools: checks before a start, diagnosis, backup, and the check of exchanges."""

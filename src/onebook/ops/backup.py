@@ -1,15 +1,15 @@
 """Backup and restore of a service: database, pepper, master key and settings in one archive.
 
 A database is useless without them: no API key can be verified without the pepper, and no exchange
-credentials decrypted without the master key. A backup is made beside a running node, by the online
+credentials decrypted without the master key. A backup is made while nodes run, by the online
 backup of SQLite (https://www.sqlite.org/backup.html) or by pg_dump
-(https://www.postgresql.org/docs/current/app-pgdump.html), and restored into an empty place.
+(https://www.postgresql.org/docs/current/app-pgdump.html), and restored only to unused paths.
 
 The archive is a tar file with a manifest that names every member and its SHA-256. It holds secrets,
 so only its owner can read it. It is written under a temporary name and renamed when it is complete
-and on disk. Its parts are collected in a draft folder, which is locked while its process lives: the
-next backup or restore to the same folder removes what a killed process left, and `onebook doctor`
-reports it.
+and on disk. Its parts are collected in a draft folder, which is locked while its process runs: the
+next backup or restore to the same folder removes drafts of killed processes, and `onebook doctor`
+reports them.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ DATABASE: Final = "database"
 PEPPER: Final = "pepper"
 MASTER_KEY: Final = "master_key"
 SETTINGS: Final = "onebook.toml"
-NAMES_SHOWN: Final = 5  # of the tables in the way of a restore
+NAMES_SHOWN: Final = 5  # of the tables that prevent a restore
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -55,14 +55,14 @@ MODE: Final = 0o600
 CHUNK_BYTES: Final = 1 << 20
 MANIFEST_BYTES_MAX: Final = 1 << 20
 HEADERS_MAX: Final = 64  # a backup has at most five members
-PAX_BYTES_MAX: Final = 4_096  # of one header; a larger one states no size of ours
+PAX_BYTES_MAX: Final = 4_096  # of one header; ours are smaller
 
 _PAX_SIZE: Final = re.compile(rb"^[0-9]{1,3} size=([0-9]{1,19})$", re.MULTILINE)
 _NAME: Final = re.compile(r"[a-z][a-z_.]*")
 
 SQLITE: Final = "sqlite"
 POSTGRESQL: Final = "postgresql"
-PAGES_AT_ONCE: Final = 1_024  # between two steps, writers of the node go on
+PAGES_AT_ONCE: Final = 1_024  # per step; between steps, the node can write
 STEP_PAUSE_S: Final = 0.005
 BUSY_S: Final = 30.0
 ERROR_CHARS_MAX: Final = 300
@@ -72,12 +72,12 @@ LOCK: Final = "lock"
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an archive holds.
+    """The content of an archive.
 
     Attributes:
-        format: Of the archive.
-        version: The Onebook that made it.
-        created_at: When, ISO 8601 in UTC.
+        format: Format of the archive.
+        version: The Onebook version that made it.
+        created_at: Creation time, ISO 8601 in UTC.
         database: `sqlite` or `postgresql`.
         schema: The revision of the database.
         members: SHA-256 in hex by name.
@@ -92,14 +92,14 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Place(NamedTuple):
-    """Where the content of a member is in the archive."""
+    """Return the position of a member's content in the archive."""
 
     start: int
     length: int
 
 
 class Backup(NamedTuple):
-    """An archive that was made or restored, and what it does not hold."""
+    """An archive that was made or restored, and the parts it lacks."""
 
     path: Path
     manifest: Manifest
@@ -112,11 +112,11 @@ async def back_up(
     """Make an archive in a folder, while nodes run.
 
     Args:
-        settings: Of the service.
-        folder: Where the archive goes.
-        file: The settings file, if there is one.
-        now_ms: The time, which names the archive.
-        timeout_s: The longest that pg_dump may take.
+        settings: The settings of the service.
+        folder: The folder of the archive.
+        file: The settings file, if any.
+        now_ms: The time, for the name of the archive.
+        timeout_s: Timeout of pg_dump, in seconds.
 
     Raises:
         ConfigError: Something is missing or cannot be copied.
@@ -124,7 +124,7 @@ async def back_up(
     at = datetime.fromtimestamp(now_ms / 1_000, UTC)
     path = folder / f"onebook-{at:%Y%m%dT%H%M%SZ}.tar"
     if path.exists():
-        raise ConfigError(f"There is a backup {path} already.")
+        raise ConfigError(f"The backup {path} already exists.")
     kind = kind_of(settings.store.url)
     pepper, master = settings.store.pepper_file, settings.transactions.master_key_file
     _make_folder(folder)
@@ -147,7 +147,7 @@ async def back_up(
         digests = {name: digest_of(member) for name, member in members.items()}
         manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
         await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
-    with suppress(DatabaseUnavailable):  # the archive is complete; its age is a metric alone
+    with suppress(DatabaseUnavailable):  # the archive is complete; only its metric is lost
         async with Store(settings.store.url) as store:
             await store.facts.put(BACKED_UP_AT, str(now_ms))
     return Backup(path, manifest, _missing(members, settings))
@@ -160,7 +160,7 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
     database, and the master key must open its credentials.
 
     Raises:
-        ConfigError: The archive is damaged, something is in its way, or the parts do not fit.
+        ConfigError: The archive is damaged, files or tables exist, or the parts do not match.
     """
     kind = kind_of(settings.store.url)
     _require_free(settings)
@@ -179,7 +179,7 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
         if kind == POSTGRESQL:
             await _require_empty(settings)
         placed = [name for name in (PEPPER, MASTER_KEY, DATABASE) if name in targets]
-        with ExitStack() as undo:  # a failed restore leaves everything as it was
+        with ExitStack() as undo:  # a failed restore changes nothing
             for name in placed:
                 if name in members:
                     _place(members[name], targets[name])
@@ -196,7 +196,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ConfigError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+        raise ConfigError(f"The folder {folder} cannot be created: {error.strerror}.") from None
 
 
 async def _schema(settings: Settings) -> str:
@@ -258,7 +258,7 @@ def _require_free(settings: Settings) -> None:
         taken += [str(each) for each in _with_companions(path) if each.exists()]
     if taken:
         raise ConfigError(
-            f"A restore overwrites nothing: stop the service, then move away {', '.join(taken)}."
+            f"A restore overwrites no files: stop the service, then move {', '.join(taken)} away."
         )
 
 
@@ -300,7 +300,7 @@ def _place(source: Path, target: Path) -> None:
 def _link(source: Path, target: Path) -> None:
     with source.open("rb") as file:
         os.fsync(file.fileno())
-    os.link(source, target)  # fails where a file has appeared meanwhile
+    os.link(source, target)  # fails if a file has appeared meanwhile
 
 
 def _remove(path: Path) -> None:
@@ -309,7 +309,7 @@ def _remove(path: Path) -> None:
 
 
 def _with_companions(path: Path) -> tuple[Path, ...]:
-    """A file and, of a SQLite database, its -wal and -shm files."""
+    """List a file and, for a SQLite database, its -wal and -shm files."""
     return (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
 
 
@@ -332,7 +332,7 @@ def write_archive(
     """Write an archive of files, atomically: a draft on the same disk becomes the archive.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The archive cannot be written.
     """
     try:
         with (
@@ -355,13 +355,13 @@ def write_archive(
 
 
 def read_archive(path: Path, folder: Path) -> tuple[Manifest, dict[str, Path]]:
-    """Unpack an archive into a folder, after a check of every byte.
+    """Unpack an archive into a folder, after checking every byte.
 
-    Only the plain files that `write_archive` writes are read: what else tar knows (links, sparse
-    files, headers that refer to each other) makes a small archive fill the disk or never end.
+    Only plain files, as written by `write_archive`, are read: other features of tar (links, sparse
+    files, headers that refer to each other) can make a small archive fill the disk or never end.
 
     Raises:
-        ConfigError: It is no backup, damaged, or of a newer format.
+        ConfigError: The archive is not a backup, is damaged, or has a newer format.
     """
     try:
         with path.open("rb") as file:
@@ -372,16 +372,16 @@ def read_archive(path: Path, folder: Path) -> tuple[Manifest, dict[str, Path]]:
                 for name, expected in manifest.members.items()
             }
     except (tarfile.TarError, KeyError, EOFError):
-        raise ConfigError(f"{path} is no backup of Onebook, or it is damaged.") from None
+        raise ConfigError(f"{path} is not an Onebook backup, or is damaged.") from None
     except OSError as error:
         if error.errno in DISK_FULL:
-            reason = f"{folder} cannot take the unpacked backup: {error.strerror}."
+            reason = f"The backup cannot be unpacked to {folder}: {error.strerror}."
             raise ConfigError(reason) from None
         raise ConfigError(f"The backup {path} cannot be read: {error.strerror}.") from None
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -396,11 +396,11 @@ def _places(file: BinaryIO) -> dict[str, Place]:
     """Find the members of an archive.
 
     Raises:
-        tarfile.TarError, EOFError: It is damaged, or holds anything but a few plain files.
+        tarfile.TarError, EOFError: The archive is damaged, or is not just a few plain files.
     """
     size = os.fstat(file.fileno()).st_size
     found: dict[str, Place] = {}
-    stated: int | None = None  # by a pax header, where the size of a member needs one
+    stated: int | None = None  # from a pax header, if the size of a member needs one
     for _ in range(HEADERS_MAX):
         block = file.read(tarfile.BLOCKSIZE)
         if not any(block):
@@ -421,7 +421,7 @@ def _places(file: BinaryIO) -> dict[str, Place]:
 
 
 def _stated_size(records: bytes) -> int | None:
-    """The size of the next member in the records of a pax header; None where none states it."""
+    """Return the size of the next member in the records of a pax header; None if absent."""
     sizes = _PAX_SIZE.findall(records)
     return int(sizes[-1]) if sizes else None
 
@@ -465,10 +465,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def kind_of(url: str) -> str:
-    """The kind of database that an address names.
+    """Return the kind of database of an address.
 
     Raises:
-        ConfigError: None that we know.
+        ConfigError: The kind of database is not supported.
     """
     return POSTGRESQL if Store(url).database.path is None else SQLITE
 
@@ -477,7 +477,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
     """Copy a database that may be in use, and check the copy.
 
     Raises:
-        ConfigError: It cannot be read, or the copy is not sound.
+        ConfigError: The database cannot be read, or the copy is damaged.
     """
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
@@ -506,7 +506,7 @@ def dump_postgresql(url: str, target: Path, timeout_s: float) -> None:
 
 
 def restore_postgresql(url: str, dump: Path, timeout_s: float) -> None:
-    """Restore a dump into an empty database, whole or not at all.
+    """Restore a dump into an empty database, completely or not at all.
 
     Raises:
         ConfigError: pg_restore is not installed or fails.
@@ -540,7 +540,7 @@ def _run(program: str, words: list[str], url: str, timeout_s: float) -> None:
 
 
 def _environment(url: URL) -> dict[str, str]:
-    """The connection as libpq's variables: arguments are readable by every user."""
+    """Return the connection as libpq variables, because all users can read arguments."""
     values = {
         "PGHOST": url.host,
         "PGPORT": url.port,
@@ -554,7 +554,7 @@ def _environment(url: URL) -> dict[str, str]:
 
 @contextmanager
 def draft(folder: Path) -> Iterator[Path]:
-    """A new folder in `folder`, removed at the end."""
+    """Create a new folder in `folder`, removed at the end."""
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=folder) as name:
         place = Path(name)
         with (place / LOCK).open("wb") as lock:
@@ -563,12 +563,12 @@ def draft(folder: Path) -> Iterator[Path]:
 
 
 def abandoned(folder: Path) -> list[Path]:
-    """The drafts in a folder whose process has ended, as far as they can be read."""
+    """List the drafts in a folder whose process has ended, as far as they can be read."""
     return [each for each in sorted(folder.glob(f"{PREFIX}*")) if _unlocked(each / LOCK)]
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove them: they hold secrets and take disk space."""
+    """Remove drafts, which contain secrets and use disk space."""
     for each in abandoned(folder):
         with suppress(OSError):
             shutil.rmtree(each)
@@ -579,7 +579,7 @@ def _unlocked(path: Path) -> bool:
         with path.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return True  # killed before it had one
+        return True  # killed before it created its lock
     except OSError:
         return False
     return True

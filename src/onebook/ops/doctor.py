@@ -1,8 +1,8 @@
-"""Diagnoses an installation before a start or beside a running node: a suggested fix per finding.
+"""Diagnoses an installation, running or not, with a suggested fix per finding.
 
 Examines this machine, the database and its secrets, NATS and the other nodes, the port and the
 exchanges. Creates no files and upgrades no schema; one row of the database is written, the time of
-its last write. Of a cluster it only listens, so running nodes do not notice.
+its last write. On NATS it only listens, so running nodes are not affected.
 """
 
 import asyncio
@@ -52,10 +52,10 @@ FREE_BYTES_MIN: Final = 1 << 30
 CERTIFICATE_DAYS_MIN: Final = timedelta(days=14)
 OTHERS: Final = 0o077
 OTHERS_WRITE: Final = 0o022
-# Packages whose version is worth knowing in a report of a fault.
+# Packages whose version is useful in bug reports.
 PACKAGES: Final = ("uvloop", "picows", "uvicorn", "sqlalchemy", "cryptography")
 
-SLOW_S: Final = 0.25  # a write that takes longer goes into the usage file as well
+SLOW_S: Final = 0.25  # usage is also written to the usage file if a write takes longer
 
 NATS_ADVICE = "Check nats.servers, the login and the certificates, and that nats-server runs."
 
@@ -72,7 +72,7 @@ FIREWALL_ADVICE: Final = (
 
 
 class Severity(StrEnum):
-    """How bad a finding is: a fault keeps the node from starting or from serving."""
+    """Severity of a finding: a fault prevents the node from starting or serving."""
 
     OK = "ok"
     WARNING = "warning"
@@ -80,7 +80,7 @@ class Severity(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """Result of one check: the state, and what to do if it is not well."""
+    """Result of one check: the state, and the suggested fix."""
 
     check: str
     state: Severity
@@ -89,22 +89,22 @@ class Finding(Struct, frozen=True):
 
 
 def ok(check: str, message: str) -> Finding:
-    """Nothing to do."""
+    """Make a finding without a problem."""
     return Finding(check, Severity.OK, message)
 
 
 def warning(check: str, message: str, advice: str) -> Finding:
-    """It works, and should be better."""
+    """Make a finding about a weakness."""
     return Finding(check, Severity.WARNING, message, advice)
 
 
 def fault(check: str, message: str, advice: str) -> Finding:
-    """It does not work."""
+    """Make a finding about a fault."""
     return Finding(check, Severity.FAULT, message, advice)
 
 
 def local_findings(settings: Settings, faults: list[str], file: Path | None) -> Iterator[Finding]:
-    """Examine settings that were read with these faults, and this machine."""
+    """Examine this machine and the settings, given the faults found when reading them."""
     yield from _settings(settings, faults, file)
     yield from _versions()
     yield from _compiled()
@@ -176,7 +176,7 @@ def _settings_file(path: Path) -> Iterator[Finding]:
 
 
 def _secrets(settings: Settings) -> Iterator[Finding]:
-    """Files that others may not read; the pepper and the master key are checked by preflight."""
+    """Check files that others must not read; preflight checks the pepper and the master key."""
     database = _database_file(settings)
     sensitive = {
         "the database": database,
@@ -188,7 +188,7 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
             continue
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
-        except OSError:  # not made yet, or in a folder that is examined below
+        except OSError:  # not created yet, or in a folder that is examined below
             continue
         if mode & OTHERS:
             yield warning("permissions", f"Others can read {what} {path}.", f"chmod 600 {path}")
@@ -201,7 +201,7 @@ def _database_file(settings: Settings) -> Path | None:
     try:
         return Store(settings.store.url).database.path
     except ConfigError:
-        return None  # reported already
+        return None  # already reported
 
 
 def _folders(settings: Settings) -> Iterator[Finding]:
@@ -220,14 +220,14 @@ def _folder(folder: Path) -> Iterator[Finding]:
     if not os.access(there, os.W_OK | os.X_OK):
         yield fault(
             "permissions",
-            f"{there} cannot be written, and the service keeps files in {folder}.",
+            f"{there} cannot be written, but the service keeps files in {folder}.",
             f"Run this as the account of the service, which must own {folder}.",
         )
         return
     free_bytes = shutil.disk_usage(there).free
     room = f"{free_bytes / (1 << 30):.1f} GiB are free at {folder}."
     if free_bytes < FREE_BYTES_MIN:
-        yield warning("disk", f"Only {room}", "Make room, or move store.url to another disk.")
+        yield warning("disk", f"Only {room}", "Free space, or move store.url to another disk.")
     else:
         yield ok("disk", room)
 
@@ -243,22 +243,22 @@ def _abandoned(folder: Path) -> Iterator[Finding]:
 
 
 def _usage_files(settings: Settings) -> Iterator[Finding]:
-    """Usage that no node has taken in: it is not billed."""
+    """Find usage files that no node has applied, so that they are not billed."""
     try:
         folder, name = usage_place(settings.store, Store(settings.store.url))
     except ConfigError:
-        return  # reported already
+        return  # already reported
     for each in unlocked(folder, name):
         yield warning(
             "usage",
             f"{each} was left by a node that was killed; usage in it is not billed yet.",
-            "Start a node with this store.usage_dir on this machine: it takes the file in. Do not "
-            "delete it.",
+            "Start a node with this store.usage_dir on this machine, which then bills it. Do not "
+            "delete the file.",
         )
 
 
 def _certificate(settings: Settings) -> Iterator[Finding]:
-    """How long the certificate is valid; an expired one is a fault of the settings."""
+    """Check how long the certificate is valid; an expired one is a fault of the settings."""
     ends = preflight.tls_ends(settings.server)
     left = None if ends is None else ends - datetime.now(UTC)
     if left is None or left <= timedelta(0):
@@ -315,7 +315,7 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
 
 
 async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:
-    """Examine the database that the settings name."""
+    """Examine the database of the settings."""
     try:
         store = Store(settings.store.url)
     except ConfigError:
@@ -334,7 +334,7 @@ async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> 
             if store.database.path is not None:
                 advice = (
                     "The account of the service must own the file, those beside it and the folder, "
-                    "and their disk must have room."
+                    "and their disk must have free space."
                 )
             return [fault("database", error.reason, advice)]
         except OSError as error:
@@ -343,7 +343,7 @@ async def database_findings(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> 
 
 
 def _damage(path: Path) -> str:
-    """What SQLite finds wrong with a file; empty where it is sound, or cannot be opened at all."""
+    """Return the damage that SQLite finds in a file; "" if none, or if it cannot be opened."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as its:
             (found,) = its.execute("PRAGMA quick_check(1)").fetchone()
@@ -366,17 +366,17 @@ def _absent(settings: Settings, store: Store) -> Finding:
     if settings.store.pepper_file.exists():
         return fault(
             "database",
-            f"There is no database {store.database.path}, though its pepper is at "
-            f"{settings.store.pepper_file}.",
+            f"The database {store.database.path} is missing, although its pepper "
+            f"{settings.store.pepper_file} exists.",
             "Restore it (onebook restore), or correct store.url.",
         )
-    return ok("database", f"The first start makes {store.database.path}.")
+    return ok("database", f"The first start creates {store.database.path}.")
 
 
 async def _opened(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
     found, known = await store.database.revisions()
     if found is None:
-        yield ok("database", "It answers and is empty; the first start makes its tables.")
+        yield ok("database", "It answers and is empty; the first start creates its tables.")
         return
     if found > known:
         yield fault(
@@ -412,7 +412,7 @@ async def _opened(settings: Settings, store: Store, clock: Clock) -> AsyncIterat
 
 
 async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
-    """The pepper and the master key that the rows were written under."""
+    """Check that the pepper and the master key fit the rows."""
     accounts = await store.accounts.list_accounts()
     if accounts:
         if settings.store.pepper_file.exists():
@@ -420,7 +420,7 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
                 "pepper",
                 lambda: _pepper(settings, store),
                 "The pepper belongs to this database.",
-                "Restore the pepper file from the backup of this database: no key works without.",
+                "Restore the pepper file from the backup of this database: keys need it.",
             )
             async for each in _peppers(settings, store, clock):
                 yield each
@@ -428,7 +428,7 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
             yield fault(
                 "pepper",
                 f"{settings.store.pepper_file} is missing, and {len(accounts)} accounts exist.",
-                "Restore it from the backup of this database: no key works without.",
+                "Restore it from the backup of this database: no key works without it.",
             )
     for row in await store.credentials.list_credentials():
         name = f"{row.exchange} {row.environment}"
@@ -447,7 +447,7 @@ async def _belonging(settings: Settings, store: Store, clock: Clock) -> AsyncIte
 
 
 async def _peppers(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Finding]:
-    """Older peppers that are still in use, and retired ones that the file still holds."""
+    """Find older peppers that are still in use, and retired ones that are still in the file."""
     rows = await store.accounts.list_peppers()
     old = [each.pepper_id for each in rows[:-1] if each.retired_at_ms is None]
     if old:
@@ -460,7 +460,7 @@ async def _peppers(settings: Settings, store: Store, clock: Clock) -> AsyncItera
             "--retire ends it and revokes the keys that are left.",
         )
     retired = {each.pepper_id for each in rows if each.retired_at_ms is not None}
-    with suppress(ConfigError):  # reported already
+    with suppress(ConfigError):  # already reported
         held = retired.intersection(load_pepper(settings.store.pepper_file).ids)
         if held:
             yield warning(
@@ -485,7 +485,7 @@ async def _secret(
 
 
 async def cluster_findings(settings: Settings) -> list[Finding]:
-    """Examine NATS and the nodes of the cluster; nothing where this is the only node."""
+    """Examine NATS and the nodes of the cluster; nothing for a single node."""
     if settings.node.role == "all":
         return []
     try:
@@ -525,7 +525,7 @@ def _nodes(nodes: Sequence[NodeHeartbeat], cluster: str) -> list[Finding]:
 
 
 class ExchangeAnswer(NamedTuple):
-    """What an exchange's servers answered; `skew_s` is our clock minus theirs."""
+    """The answers of an exchange's servers; `skew_s` is our clock minus theirs."""
 
     problem: str = ""
     advice: str = ""
@@ -552,12 +552,12 @@ async def network_findings(settings: Settings, *, exchanges_too: bool = True) ->
 
 
 async def _port(server: ServerSettings) -> Finding:
-    """Whether the port is free, or what answers there."""
+    """Check whether the port is free, or which program answers there."""
     place = f"{server.host} port {server.port}"
     reason = _bound(server.host, server.port)
     if reason is None:
         return ok("port", f"{place} is free.")
-    # Any program may listen there, and answer anything.
+    # Any program may listen there and send any answer.
     with suppress(httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError):
         return await _node(server, place)
     return fault(
@@ -568,7 +568,7 @@ async def _port(server: ServerSettings) -> Finding:
 
 
 def _metrics_ports(server: ServerSettings, workers: int, *, running: bool) -> Iterator[Finding]:
-    """Whether the ports of /metrics are free, while no node runs that has them."""
+    """Check whether the ports of /metrics are free, unless a node is running."""
     host, first = server.metrics_host, server.metrics_port
     assert first is not None
     for port in range(first, first + 1 + workers):
@@ -586,7 +586,7 @@ def _metrics_ports(server: ServerSettings, workers: int, *, running: bool) -> It
 
 
 def _bound(host: str, port: int) -> str | None:
-    """Why a port cannot be bound; None where it can."""
+    """Return why a port cannot be bound; None if it can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         # As the service binds it: a port in TIME_WAIT counts as free.
@@ -599,7 +599,7 @@ def _bound(host: str, port: int) -> str | None:
 async def _node(server: ServerSettings, place: str) -> Finding:
     scheme = "https" if server.tls_cert_file else "http"
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(server.host, server.host)  # noqa: S104
-    # This machine's own certificate: its name is the public one.
+    # The certificate has the public name, not this machine's address.
     async with httpx.AsyncClient(verify=False, timeout=5, trust_env=False) as http:  # noqa: S501
         answer = (await http.get(f"{scheme}://{host}:{server.port}/readyz")).json()
     if answer["ready"] and not answer["problems"]:
@@ -643,7 +643,7 @@ async def _ask(exchange: Exchange, http: httpx.AsyncClient, timeout_s: float) ->
 
 
 def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
-    """Our clock minus theirs, from a Date header of whole seconds; None without one."""
+    """Return our clock minus theirs, from a Date header of whole seconds; None without one."""
     try:
         theirs_s = s_of_http_date(date)
     except ValueError:
@@ -652,7 +652,7 @@ def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
 
 
 async def _connect(url: str) -> None:
-    """TCP and, if the address has it, TLS; no byte of a protocol above."""
+    """Connect by TCP and, if the address requires it, TLS; no data is sent."""
     parts = urlsplit(url)
     tls = ssl.create_default_context() if parts.scheme in ("wss", "https") else None
     port = parts.port or PORTS[parts.scheme]

@@ -1,7 +1,7 @@
 """Checks before a start: settings, the names and files in them, and compiled extensions.
 
-The settings are checked by `onebook config check`, and first of all at the start of a node. These
-checks neither connect to anything nor write anything.
+`onebook config check` runs these checks, and so does a node before it starts. They
+make no connections and write nothing.
 """
 
 import difflib
@@ -40,9 +40,9 @@ log = logging.getLogger("onebook.app")
 
 CERT: Final = "server.tls_cert_file"
 KEY: Final = "server.tls_key_file"
-NEAR: Final = 0.75  # likeness of a name that may be meant
+NEAR: Final = 0.75  # minimum similarity of a suggested name
 PORT_MAX: Final = 65_535
-# Of the table nats: they belong to a server that node.workers does not start.
+# Settings of the table nats for a server that node.workers does not start.
 NATS_LOGIN: Final = ("user", "password", "credentials_file", "tls_ca_file", "tls_cert_file")
 
 COMPILABLE: Final[Mapping[str, Any]] = {
@@ -55,7 +55,7 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
     """Read the settings of a node.
 
     Raises:
-        ConfigError: One line for each fault, of the settings and of what they name.
+        ConfigError: One line for each fault of the settings and the files they name.
     """
     settings, found = config.examine(file, overrides=overrides)
     found += faults(settings)
@@ -65,7 +65,7 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
 
 
 def require(settings: Settings) -> None:
-    """Refuse settings that a node cannot start with.
+    """Raise if a node cannot start with these settings.
 
     Raises:
         ConfigError: One line for each fault.
@@ -76,7 +76,7 @@ def require(settings: Settings) -> None:
 
 
 def faults(settings: Settings, now: datetime | None = None) -> list[str]:
-    """Every fault, in a sentence that names the setting and where its value comes from."""
+    """List all faults, in sentences that name the setting and the source of its value."""
     feeds, server, store = settings.feeds, settings.server, settings.store
     master = "master_key" if settings.transactions.master_key else "master_key_file"
     overrides = {
@@ -111,7 +111,7 @@ def faults(settings: Settings, now: datetime | None = None) -> list[str]:
 
 
 def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
-    """The files of NATS, where a node of these settings connects to it."""
+    """Check the files for NATS, if a node with these settings connects to it."""
     nats = settings.nats
     if settings.node.role == "all" and not _starts_workers_on(settings, nats):
         return
@@ -125,12 +125,12 @@ def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _starts_workers_on(settings: Settings, nats: NatsSettings) -> bool:
-    """Whether workers use servers of the operator: without these they start one of their own."""
+    """Return whether workers use the operator's NATS servers; otherwise they start one."""
     return bool(settings.node.workers) and "servers" in nats.model_fields_set
 
 
 def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
-    """What does not go together with several processes."""
+    """List settings that conflict with several processes."""
     node, server, nats = settings.node, settings.server, settings.nats
     if not node.workers:
         return
@@ -146,7 +146,7 @@ def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
                 "server.metrics_port",
                 [
                     f"node.workers needs the ports server.metrics_port to {last} for metrics: "
-                    f"the last may be {PORT_MAX}, and server.port none of them."
+                    f"they must not exceed {PORT_MAX} or include server.port."
                 ],
             )
     given = [name for name in NATS_LOGIN if name in nats.model_fields_set]
@@ -154,15 +154,15 @@ def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
         yield (
             f"nats.{given[0]}",
             [
-                f"nats.{given[0]} is set, and nats.servers is not: the nats-server of "
-                "node.workers has a token alone."
+                f"nats.{given[0]} is set, but nats.servers is not: the nats-server of "
+                "node.workers accepts only its own token."
             ],
         )
 
 
 def _same_port(server: ServerSettings) -> Iterator[str]:
     if server.metrics_port and server.metrics_port == server.port:
-        yield "server.metrics_port must be another port than server.port."
+        yield "server.metrics_port must differ from server.port."
 
 
 def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
@@ -170,15 +170,13 @@ def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
         if each not in exchanges.EXCHANGES:
             near = difflib.get_close_matches(each, exchanges.EXCHANGES, 1, NEAR)
             hint = f" Did you mean {near[0]}?" if near else ""
-            yield (
-                f"{name}: there is no exchange {each!r}.{hint} `onebook exchanges list` shows all."
-            )
+            yield (f"{name}: unknown exchange {each!r}.{hint} `onebook exchanges list` shows all.")
 
 
 def _unknown_account_exchange(name: str) -> Iterator[str]:
     if name not in registry.EXCHANGES:
         yield (
-            f"transactions.overrides: unknown exchange {name!r}; there is "
+            f"transactions.overrides: unknown exchange {name!r}; known: "
             f"{', '.join(registry.EXCHANGES)}."
         )
 
@@ -201,7 +199,7 @@ def _raised(check: Callable[[], object]) -> Iterator[str]:
 
 
 def _pepper(path: Path) -> None:
-    if path.exists():  # the first start makes it
+    if path.exists():  # the first start creates it
         load_pepper(path)
 
 
@@ -212,10 +210,10 @@ def _master_key(settings: Settings) -> None:
 
 
 def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
-    """What is wrong with the certificate and its key; nothing where TLS is not used."""
+    """List faults of the certificate and its key; empty without TLS."""
     cert, key = server.tls_cert_file, server.tls_key_file
     if cert is None:
-        return [] if key is None else [f"{KEY} is set, and {CERT} is not."]
+        return [] if key is None else [f"{KEY} is set, but {CERT} is not."]
     found: list[str] = []
     chain = _read(CERT, cert, found)
     private = chain if key is None else _read(KEY, key, found)
@@ -224,7 +222,7 @@ def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
     try:
         leaf = x509.load_pem_x509_certificates(chain)[0]
     except ValueError:
-        found.append(f"{CERT}: {cert} holds no certificate in PEM.")
+        found.append(f"{CERT}: {cert} contains no PEM certificate.")
     public = _public_key(private, key or cert, found)
     if found:
         return found
@@ -232,7 +230,9 @@ def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
     if now >= ends:
         found.append(f"{CERT}: the certificate in {cert} expired on {ends:%Y-%m-%d %H:%M} UTC.")
     if now < begins:
-        found.append(f"{CERT}: the certificate in {cert} begins on {begins:%Y-%m-%d %H:%M} UTC.")
+        found.append(
+            f"{CERT}: the certificate in {cert} is not valid before {begins:%Y-%m-%d %H:%M} UTC."
+        )
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if leaf.public_key().public_bytes(*form) != public:
         found.append(f"{KEY}: {key or cert} is not the key of the certificate in {cert}.")
@@ -240,7 +240,7 @@ def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
 
 
 def tls_ends(server: ServerSettings) -> datetime | None:
-    """When the certificate ends; None without one, or where it cannot be read."""
+    """Return when the certificate expires; None without one, or if it cannot be read."""
     if server.tls_cert_file is None:
         return None
     try:
@@ -272,20 +272,20 @@ def _read(name: str, path: Path, found: list[str]) -> bytes:
 
 
 def _public_key(pem: bytes, path: Path, found: list[str]) -> bytes:
-    """The public half of a private key."""
+    """Return the public key of a private key."""
     try:
         key = load_pem_private_key(pem, None)
     except TypeError:
         found.append(f"{KEY}: the key in {path} is encrypted; remove its passphrase.")
     except (ValueError, UnsupportedAlgorithm):
-        found.append(f"{KEY}: {path} holds no private key in PEM.")
+        found.append(f"{KEY}: {path} contains no PEM private key.")
     else:
         return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return b""
 
 
 def _loadable(cert: Path, key: Path | None) -> list[str]:
-    """Load both with OpenSSL, which checks more, such as the length of the key."""
+    """Load both files with OpenSSL, which checks more, such as the length of the key."""
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
@@ -294,7 +294,7 @@ def _loadable(cert: Path, key: Path | None) -> list[str]:
 
 
 def missing_extensions() -> list[str]:
-    """The extensions that were not compiled, or were compiled for another picows."""
+    """List the extensions that were not compiled, or compiled for another picows version."""
     return [name for name, module in COMPILABLE.items() if not module.COMPILED]
 
 

@@ -1,8 +1,8 @@
-"""Simulated Backpack, public streams: `depth` diffs without a snapshot, `/api/v1/depth` beside.
+"""Simulated Backpack, public streams: `depth` diffs without a snapshot, books by `/api/v1/depth`.
 
-A request that is understood gets no answer at all, not even for an unknown or closed pair, which
-stays silent. Errors have no number. Sockets print numbers padded to the steps, REST does not; REST
-lists bids worst first and takes only some limits.
+Valid requests are not answered at all, not even for an unknown or closed pair, whose stream stays
+silent. Errors have no number. Socket frames pad numbers to the steps, REST bodies do not; REST
+lists bids worst first and accepts only some limits.
 https://docs.backpack.exchange/#tag/Streams/Public/Depth
 """
 
@@ -36,7 +36,7 @@ LIMITS: Final = ("5", "10", "20", "50", "100", "500", "1000")
 PARSE_ERROR: Final = (4002, "Parse error")
 INVALID_STREAM: Final = (4006, "Invalid stream")
 INVALID_WINDOW: Final = (4008, "Invalid depth window")
-TOO_MANY: Final = (4029, "Too many requests.")  # unconfirmed: the sentence is that of REST
+TOO_MANY: Final = (4029, "Too many requests.")  # unconfirmed: the text of REST
 
 
 class Backpack(Dialect):
@@ -50,13 +50,13 @@ class Backpack(Dialect):
     )
     rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
-        messages=(Most(10),),  # unconfirmed, as is what follows
+        messages=(Most(10),),  # unconfirmed, as are the limits below
         silence_max_s=120.0,
         ping_s=60.0,
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """SUBSCRIBE and UNSUBSCRIBE; only errors are answered."""
+        """Handle SUBSCRIBE and UNSUBSCRIBE; only errors are answered."""
         request = loaded(frame) or {}
         method, streams = request.get("method"), request.get("params")
         if method not in ("SUBSCRIBE", "UNSUBSCRIBE") or not isinstance(streams, list):
@@ -95,11 +95,11 @@ class Backpack(Dialect):
         return dumped({"data": data, "stream": f"depth.200ms.{native}"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: there are protocol pings."""
+        """Send nothing: the socket sends protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """`markets` and `depth`."""
+        """Answer `markets` and `depth`."""
         if path == "/api/v1/markets":
             return answered([_market(listing) for listing in self._board.listings.values()])
         return self._depth(query, now) if path == "/api/v1/depth" else None

@@ -1,4 +1,4 @@
-"""Simulated Bequant, public protocol: that of HitBTC, with books of its own.
+"""Simulated Bequant, public protocol: HitBTC's protocol with separate books.
 
 https://api.bequant.io/#subscribe-to-full-order-book
 """

@@ -1,6 +1,6 @@
 """Simulated Binance, spot protocol: combined and raw streams, REST snapshots, no checksum.
 
-Every event carries the numbers `U..u` of its changes; the book itself comes by REST
+Each event has the numbers `U..u` of its changes; the book itself is available only by REST
 (`/api/v3/depth`). Unknown streams are acknowledged and stay silent.
 https://github.com/binance/binance-spot-api-docs/blob/master/web-socket-streams.md
 """
@@ -30,7 +30,7 @@ from onebook.simulator.kit import (
 )
 
 DEPTH: Final = 5_000
-TOO_MANY_CODE: Final = 5  # unconfirmed, as is the sentence
+TOO_MANY_CODE: Final = 5  # unconfirmed, as is the text
 STREAMS_MAX: Final = 1_024
 
 
@@ -51,7 +51,7 @@ class Binance(Dialect):
         messages=(Most(5),),
         connects=(Most(300, 300.0),),
         fetches=(Most(6_000, 60.0),),
-        silence_max_s=86_400.0,  # pongs are what keeps a connection
+        silence_max_s=86_400.0,  # pongs keep a connection open
         ping_s=20.0,
     )
     weights: tuple[tuple[int, int], ...] = ((100, 5), (500, 25), (1_000, 50), (5_000, 250))
@@ -69,7 +69,7 @@ class Binance(Dialect):
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """SUBSCRIBE, UNSUBSCRIBE and LIST_SUBSCRIPTIONS; anything else is an error."""
+        """Answer SUBSCRIBE, UNSUBSCRIBE and LIST_SUBSCRIPTIONS; anything else is an error."""
         request = loaded(frame)
         if request is None:
             return [_error(3, "Invalid JSON: expected value at line 1 column 1", None)]
@@ -101,7 +101,7 @@ class Binance(Dialect):
             session.topics[stream] = ChannelKey(symbol.upper(), TOP)
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """`depthUpdate` in its combined form."""
+        """Encode a `depthUpdate` of the combined stream."""
         native = channel.listing.native
         data = {
             "e": "depthUpdate",
@@ -115,7 +115,7 @@ class Binance(Dialect):
         return dumped({"stream": f"{native.lower()}@depth@100ms", "data": data})
 
     def top(self, channel: PublishedBook, now: Now) -> str:
-        """`bookTicker` in its combined form: no event name, no time, the id of the depth."""
+        """Encode a `bookTicker` of the combined stream: without event name and time."""
         native = channel.listing.native
         best = channel.top(1)
         (bid, bid_amount), (ask, ask_amount) = best.bids[0], best.asks[0]
@@ -130,11 +130,11 @@ class Binance(Dialect):
         return dumped({"stream": f"{native.lower()}@bookTicker", "data": data})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: there are protocol pings."""
+        """Send nothing: the socket sends protocol pings."""
         return []
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
-        """20 for the instruments; a book by its levels."""
+        """Return 20 for the instruments; the weight of a book depends on its levels."""
         if path != "/api/v3/depth":
             return 20
         limit = int(query.get("limit", "100"))
@@ -190,12 +190,12 @@ class Binance(Dialect):
 
     @staticmethod
     def is_top(frame: str) -> bool:
-        """Whether it is a `bookTicker`, wrapped or raw."""
+        """Return whether a frame is a `bookTicker`, wrapped or raw."""
         return '"B":' in frame
 
 
 def _raw(frame: str) -> str:
-    """A combined frame without its wrapping."""
+    """Unwrap a combined frame."""
     return frame[frame.index('"data":') + len('"data":') : -1]
 
 

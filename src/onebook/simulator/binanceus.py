@@ -1,6 +1,6 @@
-"""Simulated Binance US: an older server of Binance.
+"""Simulated Binance US: Binance's protocol as on an older server.
 
-A protocol ping every 3 min, request numbers that must be unsigned integers, lower REST weights.
+It pings every 3 min, requires unsigned integers as request numbers, and has lower REST weights.
 https://github.com/binance-us/binance-us-api-docs/blob/master/web-socket-streams.md
 """
 
@@ -36,7 +36,7 @@ class BinanceUs(Binance):
     weights = ((100, 1), (500, 5), (1_000, 10), (5_000, 50))
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """The requests of Binance, where they are numbered."""
+        """Answer a frame as Binance does, if its number is an unsigned integer."""
         request = loaded(frame)
         if request is None or _is_unsigned(request.get("id")):
             return super().received(session, frame, now)

@@ -1,9 +1,9 @@
 """Simulated BingX, spot feed: `$symbol@incrDepth`, every message in gzip.
 
-A subscription is answered by the whole book, then by changes numbered by `lastUpdateId`; here the
-numbers skip, as on the wire. Sides are objects by price, asks of a change worst first. The server
-pings every 5 s and closes where six in a row got no matching pong. One topic a request, 200 on a
-connection. https://bingx-api.github.io/docs/#/en-us/spot/socket/market.html
+A subscription is answered by the whole book, then by changes numbered by `lastUpdateId`; the
+numbers skip, as on the real exchange. Sides are objects of amounts by price, asks of a change worst
+first. The server pings every 5 s and closes after six pings without the matching pong. One topic
+per request, 200 per connection. https://bingx-api.github.io/docs/#/en-us/spot/socket/market.html
 """
 
 import re
@@ -53,13 +53,13 @@ class BingX(Dialect):
     rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(10),),
-        silence_max_s=86_400.0,  # pings end what is silent
+        silence_max_s=86_400.0,  # silent clients are detected by pings
         heartbeat_s=5.0,
         gzip=True,
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """A pong, or `sub` and `unsub` of one topic; what is none of these gets no answer."""
+        """Handle a pong, or `sub` and `unsub` of one topic; anything else is not answered."""
         request = loaded(frame) or {}
         if "pong" in request:
             if request["pong"] in session.marks:
@@ -97,7 +97,7 @@ class BingX(Dialect):
         return _frame(channel, "update", backwards, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """A ping; none is sent after six that got no pong."""
+        """Return a ping, or disconnect a client after six pings without a pong."""
         if len(session.marks) >= PINGS_UNANSWERED_MAX:
             raise Dropped("", ABNORMAL)
         mark = f"{now.ms:032x}"
@@ -105,7 +105,7 @@ class BingX(Dialect):
         return [dumped({"ping": mark, "time": now.rfc3339()})]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The symbols; their steps are numbers."""
+        """Answer the list of symbols, whose steps are numbers."""
         if path != "/openApi/spot/v1/common/symbols":
             return None
         rows = [_symbol(listing) for listing in self._board.listings.values()]

@@ -1,8 +1,8 @@
 """Simulated Bitfinex, WebSocket 2 `book` channel: channel ids, signed amounts, numbered frames.
 
-Each changed level is a frame of its own. Depending on the flags in the client's `conf`, the frame's
-number on this connection and its time are appended. Every channel gets a heartbeat each 15 s, and
-every changed book a checksum somewhat more often than every 3 s.
+Each changed level is a separate frame. Depending on the flags in the client's `conf`, the frame's
+number on this connection and its time are appended. Every channel gets a heartbeat every 15 s, and
+every changed book a checksum a little more often than every 3 s.
 https://docs.bitfinex.com/reference/ws-public-books, https://docs.bitfinex.com/docs/ws-general,
 https://docs.bitfinex.com/docs/ws-websocket-checksum
 """
@@ -34,20 +34,20 @@ from onebook.simulator.kit import (
 )
 
 LENGTHS: Final = ("1", "25", "100", "250")
-PRECISIONS: Final = ("P0",)  # the others merge levels
+PRECISIONS: Final = ("P0",)  # all others merge levels
 CHANNELS_MAX: Final = 25
 FIRST_CHANNEL_ID: Final = 10_092
 CHECKSUM_LEVELS: Final = 25
 HEARTBEAT_S: Final = 15.0
 CHECKSUM_S: Final = 2.5
 TIMESTAMP, SEQ_ALL, OB_CHECKSUM = 1 << 15, 1 << 16, 1 << 17
-SMALLEST_PLAIN: Final = Decimal("0.000001")  # what is smaller JavaScript writes with an exponent
-CODES: Final = {"USDT": "UST"}  # what others call it, and the exchange's own code
+SMALLEST_PLAIN: Final = Decimal("0.000001")  # JavaScript prints smaller numbers with an exponent
+CODES: Final = {"USDT": "UST"}  # from the usual code to the exchange's
 PAIRS_PATH: Final = "/v2/conf/pub:list:pair:exchange"
 
 
 def status(system: str) -> str:
-    """The event that announces the start or end of maintenance."""
+    """Encode the event that announces the start or end of maintenance."""
     over = system == "online"
     words = "Maintenance ended" if over else "Entering in Maintenance mode"
     return _event("info", code=20_061 if over else 20_060, msg=words)
@@ -61,11 +61,11 @@ class Tail:
         self.number = 0
 
     def __call__(self, frame: str) -> str:
-        """Replace the time that ends a frame with the fields of the client's flags."""
+        """Replace the time at the end of a frame with the fields of the client's flags."""
         self.number += 1
         head, _, at = frame.removesuffix("]").rpartition(",")
         if not at.strip().isdecimal():
-            return frame  # it was cut on its way
+            return frame  # truncated by a fault
         number = f",{self.number}" if self.flags & SEQ_ALL else ""
         return f"{head}{number}{f',{at}' if self.flags & TIMESTAMP else ''}]"
 
@@ -152,7 +152,7 @@ class Bitfinex(Dialect):
         return [_event("unsubscribed", status="OK", chanId=channel)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """Encode one changed level; the time at its end may be replaced by `Tail`."""
+        """Encode one changed level; `Tail` may replace the time at the end."""
         bids = changes.bids[-1:]
         [row] = _rows(TextChanges(bids, [] if bids else changes.asks))
         return f"[{self._ids[channel.listing.native]},{row},{now.ms}]"
@@ -181,7 +181,7 @@ class Bitfinex(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the native of a simulated channel; ids of recordings are not known."""
+        """Return the native of a simulated channel; ids of recordings are unknown."""
         match _decoded(frame):
             case [int(channel), [int() | float(), *_] | [[*_], *_], *_]:
                 rank = channel - FIRST_CHANNEL_ID
@@ -191,7 +191,7 @@ class Bitfinex(Dialect):
 
 
 def checksum(window: PublishedBook) -> int:
-    """The signed CRC-32 of price and amount of the best 25 bids and asks in turn."""
+    """Return the signed CRC-32 of price and amount of the best 25 bids and asks in turn."""
     top = window.top(CHECKSUM_LEVELS)
     asks = [(price, f"-{amount}") for price, amount in top.asks]
     levels = chain.from_iterable(zip_longest(top.bids, asks))
@@ -201,7 +201,7 @@ def checksum(window: PublishedBook) -> int:
 
 
 def _rows(book: TextChanges) -> list[str]:
-    """Rows of price, number of orders, amount; in a removal the sign of the amount is the side."""
+    """Format price, orders and amount; in a removal the sign of the amount is the side."""
     return [*_side(book.bids, ""), *_side(book.asks, "-")]
 
 

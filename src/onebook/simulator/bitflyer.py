@@ -1,8 +1,9 @@
 """Simulated bitFlyer: JSON-RPC, `lightning_board_snapshot`, 300 levels in every frame.
 
-The real one sends a snapshot about every 5 s; here one follows each change, at the pace of the
-simulator. Nothing comes at the subscription, and unknown products are accepted all the same. The
-limit of requests and the words of its error are not on the page. https://lightning.bitflyer.com/docs
+The real exchange sends a snapshot about every 5 s; this one sends it after each change, at the rate
+of the simulator. A subscription is not answered by a book, and unknown products are accepted too.
+The page does not state the limit of requests and the words of its error.
+https://lightning.bitflyer.com/docs
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ PARSE_ERROR, NO_METHOD, BAD_PARAMS, REPEATED, TOO_MANY = -32700, -32601, -32602,
 class Bitflyer(Dialect):
     """The protocol of ws.lightstream.bitflyer.com and api.bitflyer.com.
 
-    The real one has pairs in JPY, BTC, USD and EUR; those in USDT are for the common market.
+    The real exchange has pairs in JPY, BTC, USD and EUR; USDT pairs are for the common market.
     """
 
     profile = Profile(depth=310, spread_ppm=40, offset_ppm_max=20)
@@ -50,7 +51,7 @@ class Bitflyer(Dialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Subscribe and unsubscribe, one channel in a request."""
+        """Answer subscriptions and unsubscriptions, one channel per request."""
         request = loaded(frame)
         if request is None:
             return [_failed(None, PARSE_ERROR, "Parse error")]
@@ -77,7 +78,7 @@ class Bitflyer(Dialect):
         if self._board.lists(native):
             channel = self._board.subscribe(session, topic, ChannelKey(native, DEPTH))
             if channel is not None:
-                channel.snapshot()  # which ends a phantom; nothing is sent
+                channel.snapshot()  # ends a phantom; not sent
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode the whole book after a change."""
@@ -88,7 +89,7 @@ class Bitflyer(Dialect):
         return f'{{"jsonrpc":"2.0","method":"channelMessage","params":{params}}}'
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: there are protocol pings."""
+        """Send nothing: the socket sends protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -100,7 +101,7 @@ class Bitflyer(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the product of a snapshot of its board."""
+        """Return the product of a board snapshot."""
         params: Any = (loaded(frame) or {}).get("params")
         topic = str(params.get("channel", "")) if isinstance(params, dict) else ""
         return topic.removeprefix(TOPIC) if topic.startswith(TOPIC) else None

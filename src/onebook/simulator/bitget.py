@@ -1,8 +1,8 @@
 """Simulated Bitget, v3 public protocol: `books` of 1000 levels, chained by `pseq`.
 
-A client must send text `ping`: one that sends nothing for two minutes is dropped while it gets
-data. Arguments of a request may have 4096 bytes and are answered one by one; more than 20 of them
-end the connection. A pair under another `instType` is acknowledged and then silent.
+Clients must send text `ping`: one that sends nothing for two minutes is disconnected even while it
+receives data. The arguments of a request may have up to 4096 bytes and are answered one by one;
+more than 20 close the connection. A pair under another `instType` is acknowledged and then silent.
 https://www.bitget.com/docs/uta/websocket/public/Order-Book-Channel
 """
 
@@ -33,7 +33,7 @@ ARGUMENTS_MAX: Final = 20
 ARGUMENTS_BYTES_MAX: Final = 4_096
 CHANNELS_MAX: Final = 1_000
 NO_PREVIOUS: Final = 0
-CHECKSUM: Final = 1_153_969_492  # as in an update of 2026-04-28; its rule is not known
+CHECKSUM: Final = 1_153_969_492  # from an update of 2026-04-28; its rule is unknown
 FAMILIES: Final = ("spot", "usdt-futures", "usdc-futures", "coin-futures")
 
 
@@ -57,7 +57,7 @@ class Bitget(Dialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """`ping`, subscribe, unsubscribe; each argument has its own answer."""
+        """Answer `ping`, subscriptions and unsubscriptions; each argument has its own answer."""
         if frame == "ping":
             return ["pong"]
         request = loaded(frame) or {}
@@ -96,11 +96,11 @@ class Bitget(Dialect):
         return _frame(channel, "update", changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: the client pings."""
+        """Send nothing: the client sends pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The instruments of the category that is asked for."""
+        """Answer the instruments of the requested category."""
         if path != "/api/v3/market/instruments":
             return None
         if query.get("category") != "SPOT":
@@ -122,7 +122,7 @@ class Bitget(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the pair of a `books` frame that carries data."""
+        """Return the pair of a `books` frame with data."""
         message = loaded(frame) or {}
         arg = message.get("arg") or {}
         return arg.get("symbol") if arg.get("topic") == "books" and "data" in message else None

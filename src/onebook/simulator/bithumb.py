@@ -1,7 +1,7 @@
-"""Simulated Bithumb (API 2): that of Upbit, with 15 levels and long names.
+"""Simulated Bithumb (API 2): Upbit's protocol with 15 levels and long names.
 
-Sizes are cut to four decimals, times are in microseconds, numbers are plain, and a request need not
-name its format. https://apidocs.bithumb.com
+Sizes are cut to four decimals, times are in microseconds, numbers have no exponent, and a request
+may omit its format. https://apidocs.bithumb.com
 """
 
 from itertools import zip_longest
@@ -24,7 +24,7 @@ from onebook.simulator.upbit import ABSENT, Upbit
 class Bithumb(Upbit):
     """The protocol of ws-api.bithumb.com and api.bithumb.com.
 
-    The real one has markets in KRW and BTC; those in USDT are for the common simulated market.
+    The real exchange has markets in KRW and BTC; USDT markets are for the common simulated market.
     """
 
     profile = Profile(depth=20, spread_ppm=30, offset_ppm_max=20)

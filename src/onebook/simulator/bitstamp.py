@@ -1,8 +1,8 @@
 """Simulated Bitstamp: `order_book`, the best 100 levels whole in every frame.
 
-Nothing follows an acknowledgement until the book changes; REST has the book. A frame of a client
-may have less than 512 bytes; the 1,025th channel ends the connection. The limit of messages and the
-words of its error are not on the page. https://www.bitstamp.net/websocket/v2/
+No frame follows an acknowledgement until the book changes; REST has the book. A client frame must
+be shorter than 512 bytes; the 1,025th channel closes the connection. The page does not state the
+limit of messages and the words of its error. https://www.bitstamp.net/websocket/v2/
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class Bitstamp(Dialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Heartbeat, subscribe, unsubscribe; one channel in a request."""
+        """Answer heartbeats, subscriptions and unsubscriptions, one channel per request."""
         if len(frame.encode()) >= FRAME_BYTES:
             raise Dropped("Message too big.", TOO_BIG)
         request = loaded(frame)
@@ -78,7 +78,7 @@ class Bitstamp(Dialect):
         return [_message("bts:subscription_succeeded", topic, {})]
 
     def _subscribe(self, session: SimulatedSession, topic: str) -> None:
-        """Follow a pair; an unknown one is acknowledged all the same."""
+        """Subscribe to a pair; an unknown one is acknowledged too."""
         native = topic.removeprefix(TOPIC)
         if not self._board.lists(native):
             return
@@ -86,7 +86,7 @@ class Bitstamp(Dialect):
             raise Dropped("Too many subscriptions.")
         channel = self._board.subscribe(session, topic, ChannelKey(native, DEPTH))
         if channel is not None:
-            channel.snapshot()  # which ends a phantom; nothing is sent
+            channel.snapshot()  # ends a phantom; not sent
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode the whole book after a change."""
@@ -94,11 +94,11 @@ class Bitstamp(Dialect):
         return dumped({"data": levels, "channel": TOPIC + channel.listing.native, "event": "data"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: there are protocol pings."""
+        """Send nothing: the socket sends protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The markets, and the whole book of one."""
+        """Answer the list of markets, and the whole book of one market."""
         if path == "/api/v2/markets/":
             return answered([_market(listing) for listing in self._board.listings.values()])
         if not path.startswith(BOOK_PATH):
@@ -111,7 +111,7 @@ class Bitstamp(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the pair of an `order_book` frame that carries data."""
+        """Return the pair of an `order_book` frame with data."""
         message = loaded(frame) or {}
         topic = str(message.get("channel", ""))
         book = message.get("event") == "data" and topic.startswith(TOPIC)

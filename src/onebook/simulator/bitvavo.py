@@ -1,10 +1,10 @@
 """Simulated Bitvavo: the channel `book` and the action `getBook`.
 
-A subscription brings deltas only, numbered one by one; its answer lists every subscription of the
-socket. A market that does not exist is named in an error of code 205; that it costs the whole
-request is chosen here. A market that is halted is accepted, and its book refused. Deltas come
-unsorted and with padded prices, books sorted and without. A thousand points a minute and address
-are spent on subscriptions and actions. The server pings on the protocol level every 50 s.
+A subscription brings only deltas, numbered one by one; its answer lists every subscription of the
+socket. An unknown market is named in an error of code 205, which fails the whole request (our
+choice). A subscription of a halted market is accepted, but its book is refused. Deltas are unsorted
+with padded prices, books are sorted and unpadded. Subscriptions and actions cost points, a thousand
+a minute and address. The server sends protocol pings every 50 s.
 https://docs.bitvavo.com/docs/websocket-api/book-subscription
 https://docs.bitvavo.com/docs/websocket-api/get-order-book
 https://docs.bitvavo.com/docs/rate-limits
@@ -32,13 +32,13 @@ from onebook.simulator.kit import (
     loaded,
 )
 
-FULL: Final = 5_000  # deeper than any of the books here
+FULL: Final = 5_000  # deeper than any simulated book
 LEVELS_MAX: Final = 1_000
 NANOSECONDS: Final = 1_000_000  # of a millisecond
 
 
 class Bitvavo(Dialect):
-    """The protocol of ws.bitvavo.com and api.bitvavo.com; pairs of the market instead of euros."""
+    """The protocol of ws.bitvavo.com and api.bitvavo.com, with USDT pairs instead of euros."""
 
     profile = Profile(depth=150, spread_ppm=25, offset_ppm_max=20)
     listings: tuple[ListedSymbol, ...] = (
@@ -53,12 +53,12 @@ class Bitvavo(Dialect):
         messages=(Most(5_000),),
         requests=(Most(1_000, 60.0, per_address=True),),
         fetches=(Most(1_000, 60.0),),
-        silence_max_s=86_400.0,  # an unanswered ping ends what is silent
+        silence_max_s=86_400.0,  # silent clients are detected by pings
         ping_s=50.0,
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Subscribe, unsubscribe and `getBook`."""
+        """Answer subscriptions, unsubscriptions and `getBook`."""
         request = loaded(frame)
         if request is None:
             return [dumped({"errorCode": 102, "error": "Invalid JSON."})]
@@ -103,12 +103,12 @@ class Bitvavo(Dialect):
         return 205, f"market parameter{name} is invalid."
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An update, in no order that helps."""
+        """Encode an update with unsorted levels."""
         unsorted = TextChanges(changes.bids[::-1], changes.asks[::-1])
         return dumped({"event": "book", **_book(channel, unsorted, now)})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: there are protocol pings."""
+        """Send nothing: the socket sends protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:

@@ -1,8 +1,8 @@
 """Simulated Bybit, v5 spot protocol: `orderbook.<depth>.<symbol>`, `u` rises by one.
 
-At most 10 topics a request and 21,000 characters of topics a connection; a request with one
-unknown topic is refused whole. https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
-Where a pair has no book (a delisting, an auction, other steps), `u` is 1 and both sides are empty:
+At most 10 topics per request and 21,000 characters of topics per connection; one unknown topic
+fails the whole request. https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
+If a pair has no book (delisting, auction, change of steps), `u` is 1 and both sides are empty:
 https://bybit-exchange.github.io/docs/v5/websocket/public/full-ob (here in every channel).
 """
 
@@ -97,7 +97,7 @@ class Bybit(Dialect):
         return ""
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """A `delta` frame."""
+        """Encode a `delta` frame."""
         return _frame(channel, "delta", changes, now)
 
     @staticmethod
@@ -106,7 +106,7 @@ class Bybit(Dialect):
         return _frame(channel, "delta", TextChanges([], []), now, updates=1)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: the client pings."""
+        """Send nothing: the client sends pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:

@@ -1,9 +1,10 @@
 """Simulated CEX.IO Spot Trading, public socket: `order_book_subscribe`, 20 numbered levels.
 
-The answer to a subscription is a snapshot; a second one is answered by another. Zeros are padded,
-and levels of an increment have no order. A request without `oid` or that is no JSON object, and one
-over 100 a minute and address, end the connection with `disconnected`. A client that says nothing is
-dropped after the 60 s of the wire, not the 10 s of the page. Chosen here: the words of the limit.
+A subscription is answered by a snapshot, and so is a second one. Numbers are padded with zeros, and
+the levels of an increment are unsorted. A request that has no `oid` or is not a JSON object, and
+one beyond 100 a minute and address, close the connection with `disconnected`. A silent client is
+disconnected after 60 s, as on the real exchange, not after the page's 10 s. The error message of
+the limit is our choice.
 https://trade.cex.io/docs/#websocket-public-api-calls-order-book-subscribe
 """
 
@@ -57,7 +58,7 @@ class Cex(Dialect):
     )
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The greeting."""
+        """Return the greeting."""
         return ['{"e":"connected"}']
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -68,7 +69,7 @@ class Cex(Dialect):
             return ['{"e":"pong"}']
         if not isinstance(oid, str):
             session.marks.add(LEAVING)
-            # The real one says no more than this; the words are for clients of the simulator.
+            # The real exchange only disconnects; the message helps clients of the simulator.
             return [_reply(kind, "0", {"error": "Malformed message"}), DISCONNECTED]
         if self._board.limits(session, now):
             session.marks.add(LEAVING)
@@ -93,13 +94,13 @@ class Cex(Dialect):
         return [_reply(kind, oid, _book(window, window.snapshot()), ok="ok")]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An increment, worst levels first."""
+        """Encode an increment, worst levels first."""
         worst_first = TextChanges(changes.bids[::-1], changes.asks[::-1])
         data = _book(channel, worst_first)
         return dumped({"e": "order_book_increment", "data": data, "ok": "ok"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none; disconnects a client after an invalid request."""
+        """Send nothing, but disconnect a client after an invalid request."""
         if LEAVING in session.marks:
             raise Dropped("A request was malformed or one too many.", NORMAL)
         return []

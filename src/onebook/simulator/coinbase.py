@@ -1,13 +1,14 @@
 """Simulated Coinbase, `level2_batch` of Exchange: a snapshot, then changes without numbers.
 
-One unknown product refuses the whole request; a client that subscribes nothing within 5 s is
-dropped; the `heartbeat` channel sends once a second for each product.
+One unknown product fails the whole request; a client that does not subscribe within 5 s is
+disconnected; the `heartbeat` channel sends one frame a second for each product.
 https://docs.cdp.coinbase.com/exchange/websocket-feed/channels#level2-batch-channel
 
-On the same port, Advanced Trade's `level2` and `heartbeats`: a request for one `channel` means it,
-and every message of such a connection is numbered from 0 on. At most 30 products. Not on its page,
-and chosen here: the words for unknown products, and that they cost their whole request. The limits
-of requests are those of Exchange. `client_id` is on the page and not on the wire.
+The same port has Advanced Trade's `level2` and `heartbeats`: a request with a single `channel`
+selects it, and every message of such a connection is numbered from 0. At most 30 products. Our
+choice, since the page does not say: the error message for unknown products, and that they fail
+their whole request. The request limits are those of Exchange. `client_id` is on the page but not in
+real frames.
 https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis/websocket/websocket-channels
 """
 
@@ -37,7 +38,7 @@ DEPTH: Final = 5_000
 TOO_MANY_STREAMS: Final = "too many L2 streams requested in a single session"
 FIRST_SUBSCRIBE_S: Final = 5.0
 CHANNELS: Final = ("level2_batch", "heartbeat")
-ADVANCED_DEPTH: Final = 5_001  # distinguishes its windows from those of Exchange
+ADVANCED_DEPTH: Final = 5_001  # tells its windows from those of Exchange
 ADVANCED_PRODUCTS_MAX: Final = 30
 HEARTBEATS: Final = "heartbeats"
 NUMBER: Final = '"sequence_num":-1,'
@@ -51,7 +52,7 @@ class Numbers:
         self._next = 0
 
     def __call__(self, frame: str) -> str:
-        """Give a frame its number."""
+        """Add the number to a frame."""
         number, self._next = self._next, self._next + 1
         return frame.replace(NUMBER, f'"sequence_num":{number},', 1)
 
@@ -72,7 +73,7 @@ class Coinbase(Dialect):
     rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=8),
         messages=(Most(100, 1.0, per_address=True),),
-        requests=(Most(20, 1.0, per_address=True),),  # 8 a second, and bursts of 20
+        requests=(Most(20, 1.0, per_address=True),),  # 8 a second with bursts of 20
         fetches=(Most(10),),
         silence_max_s=90.0,
         heartbeat_s=1.0,
@@ -136,7 +137,7 @@ class Coinbase(Dialect):
         ]
         return dumped({"type": "subscriptions", "channels": channels})
 
-    # Advanced Trade.
+    # Advanced Trade
 
     def _advanced(
         self, session: SimulatedSession, kind: str, request: dict[str, Any], now: Now
@@ -167,10 +168,10 @@ class Coinbase(Dialect):
         answers.append(_enveloped("subscriptions", {"subscriptions": subscribed}, now))
         return [str(numbers(answer)) for answer in answers]
 
-    # Both.
+    # Both protocols
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An `l2update`, or `l2_data` of Advanced Trade, in the protocol of its window."""
+        """Encode an `l2update`, or `l2_data` of Advanced Trade, depending on the window."""
         if channel.key.depth == ADVANCED_DEPTH:
             return _l2_data(channel, "update", changes, now)
         sides = (("buy", changes.bids), ("sell", changes.asks))
@@ -184,10 +185,10 @@ class Coinbase(Dialect):
         )
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """One frame for each product of the heartbeat channel.
+        """Return one frame for each product of the heartbeat channel.
 
         Raises:
-            Dropped: Nothing was subscribed in time.
+            Dropped: The client did not subscribe in time.
         """
         idle = not session.topics and not session.marks
         if idle and now.s - session.opened_s > FIRST_SUBSCRIBE_S:
@@ -239,7 +240,7 @@ class Coinbase(Dialect):
 
 
 def _wanted(request: dict[str, Any]) -> list[tuple[str, str]]:
-    """(channel, product) of a request; a channel may bring its own products."""
+    """List (channel, product) of a request; a channel may have its own products."""
     common = request.get("product_ids", [])
     pairs = []
     for channel in request.get("channels", []):
@@ -262,7 +263,7 @@ def _snapshot(channel: PublishedBook) -> str:
 
 
 def _refused(message: str) -> str:
-    """An error of Advanced Trade, which has no number."""
+    """Encode an error of Advanced Trade, which has no number."""
     return dumped({"type": "error", "message": message})
 
 
@@ -278,7 +279,7 @@ def _l2_data(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> 
 
 
 def _enveloped(channel: str, event: dict[str, Any], now: Now) -> str:
-    """A message of Advanced Trade that has no number yet."""
+    """Encode a message of Advanced Trade, still without its number."""
     head = dumped({"channel": channel, "timestamp": now.rfc3339()})
     return f'{head[:-1]},{NUMBER}"events":{dumped([event])}}}'
 

@@ -1,8 +1,8 @@
 """Simulated Crypto.com, Exchange v1 market protocol: `book.<pair>.50`, chained by `pu`.
 
-A client must answer `public/heartbeat`, which comes every 30 s: one that never does is dropped at
-the third. An unchanged book sends an empty update about every 5 s. Each channel of a request has
-its own answer; a connection may have 400. Text that is not JSON gets no answer.
+Clients must answer `public/heartbeat`, which is sent every 30 s: one that never does is
+disconnected at the third. An unchanged book sends an empty update about every 5 s. Each channel of
+a request has its own answer; a connection may have 400. Text that is not JSON is not answered.
 https://exchange-docs.crypto.com/exchange/v1/rest-ws/index.html#book-instrument_name-depth
 """
 
@@ -58,7 +58,7 @@ class Cryptocom(Dialect):
     rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(100),),
-        silence_max_s=86_400.0,  # heartbeats end what is silent
+        silence_max_s=86_400.0,  # silent clients are detected by heartbeats
         heartbeat_s=1.0,
         ping_s=5.0,
     )
@@ -68,7 +68,7 @@ class Cryptocom(Dialect):
         self._changed: dict[ChannelKey, float] = {}
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """`subscribe`, `unsubscribe` and answers to heartbeats."""
+        """Answer `subscribe` and `unsubscribe`, and record answers to heartbeats."""
         request = loaded(frame)
         if request is None:
             return []
@@ -133,7 +133,7 @@ class Cryptocom(Dialect):
         return _update(channel, changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The heartbeat of the connection, and empty updates of books that do not change."""
+        """Return the heartbeat of the connection, and empty updates of unchanged books."""
         frames = []
         if now.s - session.heartbeats.setdefault(HEARTBEAT, session.opened_s) >= HEARTBEAT_S:
             if len(session.marks) >= UNANSWERED_MAX:
@@ -217,7 +217,7 @@ def _pushed(channel: PublishedBook, kind: str, item: dict[str, Any]) -> str:
 
 
 def _rows(levels: TextLevels) -> list[tuple[str, str, str]]:
-    """Levels with the number of their orders; a removed one has no decimals."""
+    """Add the number of orders to each level; a removed level has no decimals."""
     gone = {amount: not amount.strip("0.") for _, amount in levels}
     return [(price, "0", "0") if gone[amount] else (price, amount, "1") for price, amount in levels]
 

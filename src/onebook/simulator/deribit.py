@@ -1,9 +1,8 @@
 """Simulated Deribit, JSON-RPC socket: `book.<instrument>.100ms`, chained by `prev_change_id`.
 
-The answer to a subscription lists the known channels of it. Test requests are sent at the interval
-that a client set, with heartbeats on an idle connection; if one is unanswered when the next is due,
-the connection ends. Numbers are JSON numbers with a
-decimal point.
+The answer to a subscription lists its known channels. Test requests are sent at the client's
+interval, and heartbeats on an idle connection; if one is unanswered when the next is due, the
+connection is closed. Numbers are JSON numbers with a decimal point.
 https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
 """
 
@@ -38,13 +37,13 @@ BAD_REQUEST: Final = 11050
 INVALID_PARAMS: Final = -32602
 NO_METHOD: Final = -32601
 UNANSWERED: Final = "unanswered public/test"
-INTERVAL: Final = "interval of heartbeats"  # seconds, which the client set
+INTERVAL: Final = "interval of heartbeats"  # seconds, set by the client
 LAST: Final = "last heartbeat"
 PLATFORM: Final = "platform_state"
 
 
 def status(system: str) -> str:
-    """The notification that maintenance begins, or that it is over."""
+    """Encode the notification that maintenance starts or ends."""
     data = {"maintenance": system != "online"}
     return _notified("subscription", {"channel": PLATFORM, "data": data})
 
@@ -62,13 +61,13 @@ class Deribit(Dialect):
         spelling=Spelling(price_places=1, amount_places=1),
         messages=(Most(100, 1.0, per_address=True),),  # a burst; 20 a second sustained
         requests=(Most(10, 1.0, per_address=True),),
-        silence_max_s=86_400.0,  # test requests end what is silent
+        silence_max_s=86_400.0,  # silent clients are detected by test requests
         heartbeat_s=1.0,
         status=status,
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Requests by their method."""
+        """Answer a request by its method."""
         request = loaded(frame)
         if request is None:
             error = {"message": "bad_request", "code": BAD_REQUEST, "data": "invalid json"}
@@ -127,7 +126,7 @@ class Deribit(Dialect):
         return _frame(channel, changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """At the client's interval: a test request, and a heartbeat on an idle connection.
+        """Return a test request at the client's interval, and a heartbeat if it is idle.
 
         Raises:
             Dropped: The last test request was not answered.
@@ -146,7 +145,7 @@ class Deribit(Dialect):
         return [_notified("heartbeat", {"type": kind}) for kind in kinds]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The spot instruments."""
+        """Answer the list of spot instruments."""
         if path != "/api/v2/public/get_instruments":
             return None
         rows = [
@@ -176,7 +175,7 @@ class Deribit(Dialect):
 
 
 def _native(channel: str) -> str:
-    """Return the instrument of a channel that is served here; "" for any other."""
+    """Return the instrument of a channel that is simulated; "" for any other."""
     match channel.split("."):
         case ["book", native, "100ms"]:
             return native
@@ -184,7 +183,7 @@ def _native(channel: str) -> str:
 
 
 def _frame(channel: PublishedBook, book: TextChanges, previous: int | None, now: Now) -> str:
-    """Format JSON by hand, so that numbers keep their digits."""
+    """Format the JSON by hand, so that numbers keep their digits."""
     native = channel.listing.native
     kind = "snapshot" if previous is None else "change"
     chained = "" if previous is None else f'"prev_change_id":{previous},'

@@ -1,8 +1,8 @@
 """Simulated Gate, spot v4 protocol: `spot.obu`, 50 or 400 levels chained by `U` and `u`.
 
-A stream may be subscribed once on a connection; another request for it is refused until it is
-unsubscribed. Every request names its time; on public channels any time is taken, as in the examples
-of the page. https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api
+A stream can be subscribed once per connection; a second request is refused until the stream is
+unsubscribed. Every request contains its time; on public channels any time is accepted, as in the
+page's examples. https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Gate(Dialect):
     rules = ExchangeRules()
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """`spot.ping`, subscribe, unsubscribe."""
+        """Answer `spot.ping`, subscriptions and unsubscriptions."""
         request = loaded(frame) or {}
         if not isinstance(request.get("time"), int) or "channel" not in request:
             return [_refused({}, BAD_FORMAT, "Invalid request body format", now)]
@@ -87,11 +87,11 @@ class Gate(Dialect):
         return _frame(channel, changes, now, full=False)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: there are protocol pings."""
+        """Send nothing: the socket sends protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The currency pairs."""
+        """Answer the list of currency pairs."""
         if path != "/api/v4/spot/currency_pairs":
             return None
         rows = [

@@ -1,8 +1,8 @@
 """Simulated Gemini, current socket: `<symbol>@depth@100ms`, the whole book.
 
-`U` of a frame is the `u` of the one before. With `snapshot` in the address a subscription is
-answered by the whole book, `U == u`, before its acknowledgement. One unknown stream refuses the
-whole request. https://developer.gemini.com/websocket/streams
+`U` of a frame is the `u` of the one before. With `snapshot` in the address, a subscription is
+answered by the whole book, `U == u`, before its acknowledgement. One unknown stream fails the whole
+request. https://developer.gemini.com/websocket/streams
 """
 
 from collections.abc import Mapping
@@ -48,12 +48,12 @@ class Gemini(Dialect):
         spelling=Spelling(price_places=3, amount_places=None),
         requests=(Most(7_000, 10.0),),
         connects=(Most(300, 300.0),),
-        silence_max_s=86_400.0,  # a client that was silent for 130 s was kept
+        silence_max_s=86_400.0,  # a client that was silent for 130 s stayed connected
         ping_s=20.0,
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Ping, subscribe, unsubscribe; methods in any case."""
+        """Answer pings, subscriptions and unsubscriptions; methods in any case."""
         request = loaded(frame) or {}
         method, streams = str(request.get("method")).lower(), request.get("params")
         if method == "ping":
@@ -89,15 +89,15 @@ class Gemini(Dialect):
         ]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """A `depthUpdate` that starts at the state before it."""
+        """Encode a `depthUpdate` that starts at the state before it."""
         return _frame(channel, changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: there are protocol pings."""
+        """Send nothing: the socket sends protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The symbols, in capitals."""
+        """Answer the list of symbols, in capitals."""
         if path != "/v1/symbols/details/all":
             return None
         return answered([_row(listing) for listing in self._board.listings.values()])

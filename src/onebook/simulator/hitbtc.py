@@ -1,8 +1,8 @@
 """Simulated HitBTC, public protocol, API v3: `orderbook/full`, numbered frame by frame.
 
-A request is answered with the symbols that were taken; unknown ones are left out. A symbol that is
-subscribed already is acknowledged and brings no second snapshot. A client may send ten requests a
-second and ten more in a burst. The server pings on the protocol level every 30 s.
+The answer to a request lists the accepted symbols, without unknown ones. A symbol that is already
+subscribed is acknowledged without a second snapshot. A client may send ten requests a second, with
+a burst of ten more. The server sends protocol pings every 30 s.
 https://api.hitbtc.com/#subscribe-to-full-order-book
 """
 
@@ -27,7 +27,7 @@ from onebook.simulator.kit import (
 )
 
 CHANNEL: Final = "orderbook/full"
-DEPTH: Final = 1_000  # deeper than any of the books here
+DEPTH: Final = 1_000  # deeper than any simulated book
 
 
 class Hitbtc(Dialect):
@@ -44,7 +44,7 @@ class Hitbtc(Dialect):
     rules = ExchangeRules(
         requests=(Most(20, 1.0),),
         connects=(Most(100, 60.0),),
-        silence_max_s=86_400.0,  # an unanswered ping ends what is silent
+        silence_max_s=86_400.0,  # silent clients are detected by pings
         ping_s=30.0,
     )
 
@@ -94,7 +94,7 @@ class Hitbtc(Dialect):
         return _frame(channel, "update", changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: there are protocol pings."""
+        """Send nothing: the socket sends protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:

@@ -1,13 +1,12 @@
 """Simulated HTX, MBP feed: `market.$symbol.mbp.$levels` at `/feed`, every message in gzip.
 
-A topic brings deltas only, numbered by `prevSeqNum` and `seqNum`; the whole book is the answer to
-`req`, of which a connection may send one every 100 ms (counted here over a second, together with
-all other requests). 5 and 20 levels
-leave out a side that did not change, 150 and 400 send it empty, and a frame with two empty sides
-where nothing changed in 100 ms; the page announces that both will be as with 5 and 20 levels
-(`Htx.aligned`). 400 have no `req`. The server pings
-every 5 s and closes before the next ping where two in a row got no matching pong. Numbers are
-printed as Java prints a double.
+A subscription brings only deltas, numbered by `prevSeqNum` and `seqNum`. The whole book is the
+answer to `req`, which a connection may send once in 100 ms (here counted over a second, together
+with all other requests). With 5 and 20 levels, a side that did not change is absent. With 150 and
+400 levels it is empty, and if nothing changed within 100 ms a frame with two empty sides is sent;
+the page announces that these will behave like 5 and 20 levels (`Htx.aligned`). 400 levels have no
+`req`. The server pings every 5 s, and closes before the next ping if two in a row were not answered
+by the matching pong. Numbers are printed like Java doubles.
 https://www.htx.com/en-us/opend/newApiPages/?id=7ec5362b-7773-11ed-9966-0242ac110003
 https://www.huobi.com/support/en-us/detail/900001526643/
 """
@@ -48,7 +47,7 @@ PLAIN_FROM, PLAIN_BELOW = Decimal("1E-3"), Decimal("1E7")
 class Htx(Dialect):
     """The protocol of api.huobi.pro."""
 
-    aligned = False  # whether 150 and 400 levels have no empty sides and no empty frames
+    aligned = False  # whether 150 and 400 levels omit empty sides and empty frames
 
     profile = Profile(depth=180, spread_ppm=6, offset_ppm_max=10)
     listings: tuple[ListedSymbol, ...] = (
@@ -60,13 +59,13 @@ class Htx(Dialect):
     )
     rules = ExchangeRules(
         requests=(Most(10, 1.0),),
-        silence_max_s=86_400.0,  # pings end what is silent
+        silence_max_s=86_400.0,  # silent clients are detected by pings
         heartbeat_s=0.1,
         gzip=True,
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """`pong`, `sub`, `unsub` and `req`; a list of topics is answered topic by topic."""
+        """Answer `pong`, `sub`, `unsub` and `req`; a list of topics is answered topic by topic."""
         message = loaded(frame)
         if message is None:
             return [_error("not json string", None, now)]
@@ -136,7 +135,7 @@ class Htx(Dialect):
         return f'{{"ch":"{topic}","ts":{now.ms},"tick":{{{tick}}}}}'
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Frames without changes, and pings: none after two that got no pong."""
+        """Return frames without changes and pings, or disconnect after two without a pong."""
         frames = [] if self.aligned else self._unchanged(session, now)
         if now.s - session.heartbeats.get("ping", session.opened_s) < PING_S:
             return frames
@@ -218,7 +217,7 @@ def _rows(levels: TextLevels) -> str:
 
 
 def _double(text: str) -> str:
-    """A number as Java's `Double.toString` has it: 5.3E-4, 0.001, 12.0, 1.25E7."""
+    """Format a number like Java's `Double.toString`: 5.3E-4, 0.001, 12.0, 1.25E7."""
     number = Decimal(text)
     if not number.is_finite():
         return text

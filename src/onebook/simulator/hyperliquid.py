@@ -1,9 +1,10 @@
-"""Simulated Hyperliquid: `l2Book`, whole books of 20 levels, or of 5 where `fast`.
+"""Simulated Hyperliquid: `l2Book`, whole books of 20 levels, or of 5 if `fast`.
 
 A connection is greeted by a text that is not JSON, which the exchange's own clients expect. A
-request has one subscription, which is echoed with its defaults filled in. An unknown coin ends the
-connection: the real one without a close frame, here with one. Its pace is that of the simulator.
-The list is `spotMeta`, posted to `/info`; coins of other chains have names of their own.
+request has one subscription, which is echoed with its defaults filled in. An unknown coin closes
+the connection: on the real exchange without a close frame, here with one. Books are sent at the
+rate of the simulator. The list is `spotMeta`, by POST to `/info`; coins of other chains have
+different names there.
 https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
 """
 
@@ -55,11 +56,11 @@ class Hyperliquid(Dialect):
     )
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
-        """Lists weigh 20."""
+        """Return 20, the weight of the list."""
         return 20
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """A greeting that is not JSON."""
+        """Return a greeting that is not JSON."""
         return [GREETING]
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -96,11 +97,11 @@ class Hyperliquid(Dialect):
         return _frame(channel, channel.whole(changes), now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: the client pings."""
+        """Send nothing: the client sends pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """`spotMeta`."""
+        """Answer `spotMeta`."""
         if path != "/info":
             return None
         if query.get("type") != "spotMeta":
@@ -137,7 +138,7 @@ class Hyperliquid(Dialect):
 
 
 def _filled(wanted: Any) -> dict[str, Any] | None:
-    """A subscription of a book with its defaults; None for anything else."""
+    """Return a book subscription with its defaults filled in; None for anything else."""
     match wanted:
         case {"type": "l2Book", "coin": str(coin)}:
             how = {"nSigFigs": None, "mantissa": None, "fast": wanted.get("fast") is True}

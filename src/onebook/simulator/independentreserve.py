@@ -1,10 +1,10 @@
 """Simulated Independent Reserve, aggregated book channel: `/orderbook/<depth>`, with a CRC-32.
 
-The depth stands in the address. A level that changes is removed and added in one frame. Levels that
-better ones push out of the depth are not announced. Each
-answer lists all subscriptions of the socket; codes come back in small letters, xbt as btc. An
-unknown code is an error in a frame and ends the connection in the address. Here no JSON is an error
-too, which closes the real socket.
+The depth is part of the address. A level that changes is removed and added in one frame. Levels
+pushed out of the depth by better ones are not announced. Each answer lists all subscriptions of the
+socket, with codes in lower case and xbt as btc. An unknown code in a frame is an error; in the
+address it closes the connection. Invalid JSON is also an error here, while the real exchange closes
+the socket.
 https://github.com/independentreserve/websockets/blob/master/orderbook-snapshot.md
 """
 
@@ -57,7 +57,7 @@ class IndependentReserve(Dialect):
     )
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Codes may stand in the address.
+        """Subscribe to the codes in the address.
 
         Raises:
             Dropped: One of them is unknown.
@@ -104,15 +104,15 @@ class IndependentReserve(Dialect):
         return _said("Subscriptions", [*dict.fromkeys([*session.topics, *natives])], now)
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """A change with the checksum of the book after it."""
+        """Encode a change with the checksum of the book after it."""
         return _frame(channel, "OrderBookChange", changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """One a second."""
+        """Return a heartbeat, one a second."""
         return [dumped({"Event": "Heartbeat", "Time": now.ms})]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The coins; what they are paid with is in another list."""
+        """Answer the list of coins; their quote currencies are in another list."""
         if path != "/Public/GetPrimaryCurrencyConfig2":
             return None
         rows = [
@@ -142,14 +142,14 @@ def _native(code: object) -> str:
 
 
 def checksum(bids: TextLevels, asks: TextLevels) -> int:
-    """The CRC-32 of the best ten bids, then asks, with eight decimals."""
+    """Return the CRC-32 of the best ten bids, then asks, with eight decimals."""
     levels = bids[:CHECKSUM_LEVELS] + asks[:CHECKSUM_LEVELS]
     digits = (f"{Decimal(text):.8f}".replace(".", "").lstrip("0") for row in levels for text in row)
     return crc32("".join(digits).encode())
 
 
 def _frame(channel: PublishedBook, event: str, book: TextChanges, now: Now) -> str:
-    """Format JSON by hand, so that numbers keep their digits."""
+    """Format the JSON by hand, so that numbers keep their digits."""
     top = channel.top(CHECKSUM_LEVELS)
     pair = channel.listing.native.replace("-", "/")
     return (

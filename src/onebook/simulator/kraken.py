@@ -1,7 +1,7 @@
 """Simulated Kraken, WebSocket v2 `book` channel: bare numbers and a CRC-32 of their digits.
 
-Levels that better ones push out of the subscribed depth are not announced: the client cuts.
-The checksum is over the top 10 asks, then bids: digits of price and qty as printed, without the
+Levels pushed out of the subscribed depth by better ones are not announced: clients truncate.
+The checksum covers the best 10 asks, then bids: digits of price and qty as printed, without the
 dot and leading zeros. https://docs.kraken.com/api/docs/guides/spot-ws-book-v2
 """
 
@@ -31,12 +31,12 @@ from onebook.simulator.kit import (
 DEPTHS: Final = (10, 25, 100, 500, 1_000)
 CHECKSUM_LEVELS: Final = 10
 HEARTBEAT_S: Final = 1.0
-# REST still uses the old codes; the socket does not.
+# REST still uses the old codes, the socket does not.
 REST_CODES: Final = {"BTC": "XBT", "DOGE": "XDG"}
 
 
 def status(system: str) -> str:
-    """The state of the trading engine."""
+    """Encode the state of the trading engine."""
     data = {
         "version": "2.0.10",
         "system": system,
@@ -70,11 +70,11 @@ class Kraken(Dialect):
     )
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The status of the system."""
+        """Return the system status."""
         return [status(self._board.system)]
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Ping, subscribe, unsubscribe; each symbol has its own answer."""
+        """Answer pings, subscriptions and unsubscriptions; each symbol has its own answer."""
         request = loaded(frame) or {}
         method, params = request.get("method"), request.get("params", {})
         if method == "ping":
@@ -117,18 +117,18 @@ class Kraken(Dialect):
         return [_done(request, symbol, key.depth, now)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """An update with the checksum of the book after it."""
+        """Encode an update with the checksum of the book after it."""
         return _frame(channel, "update", changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """A frame a second to a client with a subscription, whatever else it gets.
+        """Return a frame a second for a client with a subscription, regardless of other frames.
 
-        The page promises it where nothing else is sent; recordings under load have all of them.
+        The page promises it only for idle connections; recordings under load have all of them.
         """
         return ['{"channel":"heartbeat"}'] if session.topics else []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The asset pairs, in the old codes."""
+        """Answer the asset pairs, in the old codes."""
         if path != "/0/public/AssetPairs":
             return None
         pairs = {}
@@ -155,14 +155,14 @@ class Kraken(Dialect):
 
 
 def checksum(bids: TextLevels, asks: TextLevels) -> int:
-    """Kraken's CRC-32 of the best 10 asks, then bids."""
+    """Return Kraken's CRC-32 of the best 10 asks, then bids."""
     levels = asks[:CHECKSUM_LEVELS] + bids[:CHECKSUM_LEVELS]
     digits = "".join(text.replace(".", "").lstrip("0") for level in levels for text in level)
     return crc32(digits.encode())
 
 
 def _frame(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
-    """Format JSON by hand, so that numbers keep the digits of the checksum."""
+    """Format the JSON by hand, so that numbers keep the digits of the checksum."""
     top = channel.top(CHECKSUM_LEVELS)
     return (
         f'{{"channel":"book","type":"{kind}","data":[{{"symbol":"{channel.listing.native}",'

@@ -1,18 +1,20 @@
-"""Simulated KuCoin, two spot protocols on one port: a token in the address selects the classic.
+"""Simulated KuCoin, two spot protocols on one port: a token in the address selects the classic one.
 
-UTA (https://www.kucoin.com/docs-new/3470221w0): binary frames, the best 500 as a snapshot and
-numbered changes; one symbol in a request, unknown ones are accepted and stay silent, a second
-subscription is accepted and brings nothing. Of its depths only `increment@10ms` is simulated.
+UTA (https://www.kucoin.com/docs-new/3470221w0): binary frames, the best 500 levels as a snapshot
+and numbered changes. A request has one symbol; unknown symbols are accepted and stay silent; a
+second subscription is accepted without another snapshot. Of its depths only `increment@10ms` is
+simulated.
 
-Classic (https://www.kucoin.com/docs-new/3470068w0): text frames, every change with its number and
-rows that only use one up; the book comes by REST. Its wording of an unknown symbol is of 2019.
+Classic (https://www.kucoin.com/docs-new/3470068w0): text frames with every numbered change, and
+rows that only use up a number; the book is available by REST. The error message for an unknown
+symbol is from 2019.
 
-UTA welcomes each connection in another form: `message` as recorded in 2026-09, `data` as the change
-log announced on 2026-08-27, `op` and `type` as KuCoin's own client reads them (kucoin_universal_sdk
-1.3.2). It takes the ping of that client and the older one.
+UTA greets each connection in a different form: `message` as recorded in 2026-09, `data` as the
+change log announced on 2026-08-27, `op` and `type` as read by KuCoin's own client
+(kucoin_universal_sdk 1.3.2). It accepts the ping of that client and the older one.
 
-A client that is silent for 60 s is dropped, however busy its connection is. The limits are those
-that the change log has for UTA since 2026-02-09; the classic feed takes 100 messages in 10 s too.
+A client that is silent for 60 s is disconnected, however busy its connection. The limits of UTA are
+those of the change log since 2026-02-09; the classic feed also accepts 100 messages in 10 s.
 """
 
 from collections.abc import Mapping
@@ -44,7 +46,7 @@ BEST: Final = 500
 WHOLE: Final = 1 << 20  # levels of the classic feed's window
 DEPTH: Final = "increment@10ms"
 TOPICS_MAX: Final = 200
-PING_MIN_S: Final = 1.0  # pings that come faster end a UTA connection
+PING_MIN_S: Final = 1.0  # pings closer together close a UTA connection
 TOPIC: Final = "/market/level2:"
 CLASSIC: Final = "classic"
 WELCOMES: Final[tuple[dict[str, object], ...]] = (
@@ -80,11 +82,11 @@ class Kucoin(Dialect):
 
     def __init__(self, board: ExchangeBoard) -> None:
         super().__init__(board)
-        self._tokens: dict[str, float] = {}  # when each was given
+        self._tokens: dict[str, float] = {}  # time at which each was issued
         self._welcomes = cycle(WELCOMES)
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Welcome the client, once its token is seen to be ours.
+        """Welcome the client after checking its token.
 
         Raises:
             Dropped: The token is unknown or a day old.
@@ -99,13 +101,13 @@ class Kucoin(Dialect):
         return [dumped({"id": "NSkIrWGB1s", "type": "welcome"})]
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """Ping, subscribe, unsubscribe, each in the words of the client's protocol."""
+        """Answer pings, subscriptions and unsubscriptions in the client's protocol."""
         request = loaded(frame)
         if CLASSIC in session.marks:
             return [self._classic(session, request, now)] if request else [_error(None, 400, frame)]
         return self._uta(session, request, now) if request else []
 
-    # UTA.
+    # UTA
 
     def _uta(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> list[str]:
         number, native = request.get("id"), str(request.get("symbol"))
@@ -131,7 +133,7 @@ class Kucoin(Dialect):
     def _refusal(
         self, session: SimulatedSession, request: dict[str, Any], now: Now
     ) -> dict[str, str]:
-        """Return why a request is refused; "" if it is not. The last two are unconfirmed."""
+        """Return why a request is refused, if it is. The last two are unconfirmed."""
         kind = request.get("tradeType")
         known = str(request.get("action")).upper() in ("SUBSCRIBE", "UNSUBSCRIBE")
         if not known or request.get("channel") != "obu" or request.get("depth") != DEPTH:
@@ -149,7 +151,7 @@ class Kucoin(Dialect):
             return {"reason": f"exceed max subscription count limitation of {TOPICS_MAX}"}
         return {}
 
-    # The classic feed.
+    # Classic
 
     def _classic(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> str:
         number, kind, topic = request.get("id"), request.get("type"), str(request.get("topic"))
@@ -184,20 +186,20 @@ class Kucoin(Dialect):
             return 404, NO_TOPIC
         return (404, f"topic {TOPIC}{unknown[0]} is not found") if unknown else None
 
-    # Both.
+    # Both protocols
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """A change, in the protocol of its window."""
+        """Encode a change in the protocol of its window."""
         if channel.key.depth == BEST:
             return _obu(channel, "delta", changes, now)
         return _update(channel, changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: the client pings."""
+        """Send nothing: the client sends pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The symbols, and the best 100 levels of a book."""
+        """Answer the list of symbols, and the best 100 levels of a book."""
         if path == "/api/v2/symbols":
             return _answered([_row(listing) for listing in self._board.listings.values()])
         if path == "/api/v1/market/orderbook/level2_100":
@@ -220,7 +222,7 @@ class Kucoin(Dialect):
         )
 
     def post(self, path: str, host: str, now: Now) -> RestReply | None:
-        """A token and an address for one connection to the classic feed."""
+        """Answer a token and an address for one connection to the classic feed."""
         if path != "/api/v1/bullet-public":
             return None
         token = f"2neAiuYv{len(self._tokens)}=="
@@ -260,7 +262,7 @@ def _obu(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
 
 
 def _update(channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-    """Rows with their numbers, and one that only uses up a number."""
+    """Encode rows with their numbers, and one that only uses up a number."""
     native, first = channel.listing.native, channel.previous + 1
     asks = _numbered(changes.asks, first)
     bids = _numbered(changes.bids, first + len(asks))

@@ -1,9 +1,10 @@
-"""Simulated LBank, spot socket (V2): `depth`, 100 levels whole in every frame.
+"""Simulated LBank, spot socket (V2): `depth`, whole books of 100 levels.
 
-One pair in a request. A subscription is answered by the book, a bad request by an error that ends
-nothing. The server pings in JSON and leaves a client whose answer does not come within a minute; it
-answers pings of the client. Numbers are JSON numbers, times are Beijing's and name no zone. Not on
-the page, and chosen here: the words of refusals and how often it pings.
+A request has one pair. A subscription is answered by the book, an invalid request by an error that
+does not close the connection. The server sends JSON pings, disconnects a client that does not
+answer within a minute, and answers the client's pings. Numbers are JSON numbers, times are
+Beijing's without a zone. Our choice, since the page does not say: the error messages and how often
+it pings.
 https://www.lbank.com/docs/index.html
 """
 
@@ -70,7 +71,7 @@ class Lbank(Dialect):
         missing = next((each for each in ("depth", "pair") if each not in request), None)
         if missing:
             return [_error(f"Missing parameter ['{missing}']", now)]
-        pair, depth = str(request["pair"]), str(request["depth"])  # ccxt writes a number
+        pair, depth = str(request["pair"]), str(request["depth"])  # ccxt sends a number
         if self._board.limits(session, now):
             return [_error("Too many requests", now)]
         if depth not in DEPTHS or not self._board.lists(pair):
@@ -87,7 +88,7 @@ class Lbank(Dialect):
         return _frame(channel, channel.whole(changes), now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """A ping; a client that leaves one unanswered for a minute is disconnected."""
+        """Return a ping; a client that leaves one unanswered for a minute is disconnected."""
         if any(now.s - asked_s > PONG_MAX_S for asked_s in session.heartbeats.values()):
             raise Dropped("A ping was not answered.")
         self._pings += 1
@@ -96,7 +97,7 @@ class Lbank(Dialect):
         return [dumped({"action": "ping", "ping": word})]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The pairs with their decimals."""
+        """Answer the list of pairs with their decimals."""
         if path != "/v2/accuracy.do":
             return None
         rows = [

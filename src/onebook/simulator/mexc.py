@@ -1,10 +1,10 @@
 """Simulated MEXC, spot v3 protocol: requests in JSON text, changes in protobuf.
 
-Every push carries the versions `fromVersion..toVersion` of its changes; the book itself comes by
-REST (`/api/v3/depth`), with padded numbers and at most 2000 levels whatever was asked for. A
-connection follows at most 30 channels; without any it is closed after 30 s, idle after 60 s. Now
-and then a push has no changes in it (tardis-node's mapper tests for that); when is not known, so
-here each channel gets one every 10 s.
+Each push has the versions `fromVersion..toVersion` of its changes; the book itself is available
+only by REST (`/api/v3/depth`), with padded numbers and at most 2000 levels, whatever the request's
+limit. A connection can have 30 channels; without any it is closed after 30 s, idle after 60 s. Some
+pushes contain no changes (tardis-node's mapper tests for that); when is unknown, so here each
+channel gets one every 10 s.
 https://www.mexc.com/api-docs/spot-v3/websocket-market-streams
 """
 
@@ -48,9 +48,9 @@ UNSUBSCRIBED_S: Final = 30.0
 EMPTY_S: Final = 10.0
 EVENT: Final = "spot@public.aggre.depth.v3.api.pb@"
 PACES: Final = ("10ms", "100ms")
-TOO_MANY_CODE: Final = 429  # unconfirmed, as is the sentence
+TOO_MANY_CODE: Final = 429  # unconfirmed, as is the text
 
-# https://github.com/mexcdevelop/websocket-proto: what is needed of its files, in their words.
+# The needed part of https://github.com/mexcdevelop/websocket-proto, in its own names.
 PROTO: Final = {
     "PublicAggreDepthV3ApiItem": {1: "string price", 2: "string quantity"},
     "PublicAggreDepthsV3Api": {
@@ -119,7 +119,7 @@ class Mexc(Dialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """SUBSCRIPTION, UNSUBSCRIPTION and PING; the answer has the number of the request, or 0."""
+        """Answer SUBSCRIPTION, UNSUBSCRIPTION and PING, with the number of the request, or 0."""
         request = loaded(frame) or {}
         number, method, channels = (request.get(name) for name in ("id", "method", "params"))
         if method == "PING":
@@ -151,7 +151,7 @@ class Mexc(Dialect):
         return True
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> bytes:
-        """A push of `aggre.depth` at 100 ms."""
+        """Encode a push of `aggre.depth` at 100 ms."""
         native = channel.listing.native
         push = Push(channel=f"{EVENT}100ms@{native}", symbol=native, sendTime=now.ms)
         depths = push.publicAggreDepths
@@ -166,7 +166,7 @@ class Mexc(Dialect):
         return frame
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[Frame]:
-        """Pushes without changes; a client without subscriptions is disconnected."""
+        """Return pushes without changes; disconnects a client without subscriptions."""
         if not session.topics and now.s - session.opened_s > UNSUBSCRIBED_S:
             raise Dropped("No subscription within 30 s.")
         frames: list[Frame] = []
@@ -220,7 +220,7 @@ class Mexc(Dialect):
 
     @staticmethod
     def native_of(frame: str | bytes) -> str | None:
-        """Return the symbol of a push of `aggre.depth`; no text message is one."""
+        """Return the symbol of a push of `aggre.depth`; None for text messages."""
         try:
             push = Push.FromString(frame) if isinstance(frame, bytes) else Push()
         except DecodeError:

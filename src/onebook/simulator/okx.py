@@ -1,8 +1,8 @@
 """Simulated OKX, v5 public protocol: `books`, chained by `prevSeqId`.
 
-An unchanged book sends an empty update about every 60 s; 480 requests an hour and connection are
-answered. The checksum field is there and always 0, as on the wire since 2026. A client that neither
-sends nor gets anything for 30 s is dropped; text `ping` is answered by text `pong`.
+An unchanged book sends an empty update about every 60 s. Each connection has 480 requests an hour.
+The checksum is always 0, as on the exchange since 2026. A client that neither sends nor receives
+anything for 30 s is disconnected; text `ping` is answered by text `pong`.
 https://www.okx.com/docs-v5/en/#order-book-trading-market-data-ws-order-book-channel
 """
 
@@ -96,7 +96,7 @@ class Okx(Dialect):
         return _frame(channel, "update", changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """An empty update of each book that has not changed for a while."""
+        """Return an empty update of each book that has not changed for a while."""
         frames = []
         for topic, key in session.topics.items():
             spoke_s = max(self._changed.get(key, 0.0), session.heartbeats.setdefault(topic, now.s))
@@ -127,7 +127,7 @@ class Okx(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the instrument of a `books` frame that carries data."""
+        """Return the instrument of a `books` frame with data."""
         message = loaded(frame) or {}
         arg = message.get("arg") or {}
         return arg.get("instId") if arg.get("channel") == "books" and "data" in message else None

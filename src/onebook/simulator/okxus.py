@@ -1,4 +1,4 @@
-"""Simulated OKX US: that of OKX, with the pairs of the United States.
+"""Simulated OKX US: OKX's protocol, with the pairs of the United States.
 
 https://app.okx.com/docs-v5/en/#overview-production-trading-services
 """

@@ -1,8 +1,8 @@
 """Simulated P2B, public JSON-RPC: `depth.subscribe`, one market on a connection, no numbers.
 
-A subscription replaces the one before it, and is accepted for any name. A market that changes sends
-its full book again every 60 s. What is no JSON is answered with code 7. A socket is closed 60 s
-after it was last sent a frame. Merged levels are not simulated: of the intervals only "0" is taken.
+A subscription replaces the previous one and is accepted for any name. A market that changes sends
+its full book again every 60 s. Invalid JSON is answered with code 7. A socket is closed 60 s after
+a frame was last sent to it. Levels are never merged: the only accepted interval is "0".
 https://github.com/P2B-team/P2B-WSS-Public/blob/main/wss_documentation.md
 """
 
@@ -72,7 +72,7 @@ class P2b(Dialect):
         return []
 
     def _refused(self, market: str) -> bool:
-        """The real one refuses no name; a test may want it to."""
+        """Return whether a test had this name refused; the real exchange refuses none."""
         return market in self._board.refused
 
     def _subscribe(
@@ -95,7 +95,7 @@ class P2b(Dialect):
         return _update(channel, False, changed)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The full book of a market that has changed since the last one a minute ago."""
+        """Return the full book of a market that has changed since the last one a minute ago."""
         frames = []
         for topic, key in session.topics.items():
             sent_s = session.heartbeats.get(topic, now.s)
@@ -161,7 +161,7 @@ def _failed(message: str, number: Any) -> str:
 
 
 def _dumped(value: object) -> str:
-    return json.dumps(value)  # with its blanks, as the real one writes
+    return json.dumps(value)  # with blanks, as on the real exchange
 
 
 DIALECT: Final[type[Dialect]] = P2b

@@ -1,10 +1,10 @@
 """Simulated Phemex, public socket: `orderbook`, 30 levels as scaled integers, no numbers.
 
-One book in a request; a second request for it is accepted and brings another snapshot. There is no
-way to leave one book. Each minute every book comes whole. Levels that better ones push out of the
-30 are not sent. A client that sends nothing for 30 s is dropped, however busy its connection is.
-Currencies have different scales, so that no client can take one for all; in a replay, where no list
-is known, all have 8, as on the page.
+A request has one book; a second request for it is accepted and sends another snapshot. A single
+book cannot be unsubscribed. Each book is sent whole every minute. Levels pushed out of the 30 by
+better ones are not announced. A client that sends nothing for 30 s is disconnected, however busy
+its connection. Currencies have different scales, so that a client cannot use one for all; a replay
+knows no list and uses 8 for all, as on the page.
 https://github.com/phemex/phemex-api-docs/blob/master/Public-Spot-API-en.md
 """
 
@@ -35,7 +35,7 @@ SUBSCRIPTIONS_MAX: Final = 20
 WHOLE_S: Final = 60.0
 PRICE_SCALE: Final = 8
 VALUE_SCALE: Final = 8
-SPARE_DECIMALS: Final = 2  # of the scale of a currency beyond its steps
+SPARE_DECIMALS: Final = 2  # of a currency's scale beyond its steps
 INVALID: Final = (6001, "invalid argument")
 TOO_MANY_BOOKS: Final = (6015, "subscription limit exceeded")
 TOO_MANY: Final = (6002, "too many requests")  # unconfirmed
@@ -61,7 +61,7 @@ class Phemex(Dialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """`server.ping`, `orderbook.subscribe` and `orderbook.unsubscribe`."""
+        """Answer `server.ping`, `orderbook.subscribe` and `orderbook.unsubscribe`."""
         request = loaded(frame) or {}
         method, params, number = (request.get(each) for each in ("method", "params", "id"))
         if method == "server.ping":
@@ -86,14 +86,14 @@ class Phemex(Dialect):
         return _frame(channel, "incremental", changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The books of the client that were whole a minute ago, for its self-verification."""
+        """Return the books whose last snapshot was a minute ago, for the client's verification."""
         due = [each for each in session.topics if now.s - session.heartbeats[each] >= WHOLE_S]
         session.heartbeats |= dict.fromkeys(due, now.s)
         windows = [self._board.channel(session.topics[each]) for each in due]
         return [_frame(window, "snapshot", window.snapshot(), now) for window in windows if window]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """`products`: currencies, pairs and contracts in one body; the older one has no pairs."""
+        """Answer `products`: currencies, pairs and contracts; the older list has no pairs."""
         if path == "/v1/exchange/public/products":
             return answered({"code": 0, "msg": "OK", "data": []})
         if path != "/public/products":
@@ -157,7 +157,7 @@ def _scaled(levels: TextLevels, listing: ListedSymbol) -> str:
 
 
 def _integer(number: str, scale: int) -> str:
-    """A decimal text as an integer of 10^-scale; anything else unchanged."""
+    """Convert decimal text to an integer of 10^-scale; anything else is returned unchanged."""
     return str(units(number, scale)) if number.lstrip("-")[:1].isdecimal() else number
 
 

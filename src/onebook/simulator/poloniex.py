@@ -1,6 +1,6 @@
 """Simulated Poloniex, spot protocol: `book_lv2`, 20 levels, chained by `lastId`.
 
-A client that sends no ping for 30 s is dropped, however busy its connection is.
+A client that sends no ping for 30 s is disconnected, however busy its connection.
 https://api-docs.poloniex.com/spot/websocket/market-data
 """
 
@@ -74,7 +74,7 @@ class Poloniex(Dialect):
         return _frame(channel, "update", changes, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: the client pings."""
+        """Send nothing: the client sends pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
@@ -101,7 +101,7 @@ class Poloniex(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the symbol of a `book_lv2` frame that carries data."""
+        """Return the symbol of a `book_lv2` frame with data."""
         message = loaded(frame) or {}
         book = message.get("channel") == CHANNEL and message.get("data")
         return message["data"][0].get("symbol") if book else None

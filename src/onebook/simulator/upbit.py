@@ -1,8 +1,8 @@
-"""Simulated Upbit: `orderbook`, 30 levels whole in every frame, in binary messages.
+"""Simulated Upbit: `orderbook`, whole books of 30 levels, in binary messages.
 
-A request is a list: its ticket, what is wanted, and the format. It replaces the one before and is
-answered by a snapshot of each book alone; a bad one by an error, and then the connection ends.
-Numbers are printed as Java prints doubles. https://docs.upbit.com/kr/reference/websocket-guide
+A request is a list of its ticket, the books and the format. It replaces the previous one; the only
+answer is a snapshot of each book, or an error, after which the connection is closed. Numbers are
+printed like Java doubles. https://docs.upbit.com/kr/reference/websocket-guide
 """
 
 import json
@@ -48,7 +48,7 @@ class Upbit(Dialect):
         ListedSymbol("ETH/BTC", "BTC-ETH", 8, 8),
     )
     depth = 30
-    formats: tuple[str | None, ...] = ("SIMPLE",)  # None where a request need not name one
+    formats: tuple[str | None, ...] = ("SIMPLE",)  # None if a request may omit it
     rules = ExchangeRules(
         messages=(Most(5), Most(100, 60.0)),
         connects=(Most(5, per_address=True),),
@@ -57,12 +57,12 @@ class Upbit(Dialect):
     )
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
+        """Return no frame."""
         session.binary = True
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """PING, or a request that replaces the one before."""
+        """Answer PING, or a request that replaces the previous one."""
         if frame == "PING":
             return ['{"status":"UP"}']
         parts = _parts(frame)
@@ -100,7 +100,7 @@ class Upbit(Dialect):
             return "NO_CODES"
         form = next((part["format"] for part in parts if "format" in part), None)
         if wanted["type"] != "orderbook" or form not in self.formats:
-            return "INVALID_PARAM"  # what else it has is not simulated
+            return "INVALID_PARAM"  # other parts are not simulated
         return "TOO_MANY_REQUESTS" if self._board.limits(session, now) else None
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
@@ -108,7 +108,7 @@ class Upbit(Dialect):
         return self._frame(channel, channel.whole(changes), "REALTIME", now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none; disconnects a client after an error."""
+        """Send nothing, but disconnect a client after an error."""
         if LEAVING in session.marks:
             raise Dropped("A request was refused.", NORMAL)
         return []

@@ -1,11 +1,11 @@
 """Simulated WhiteBIT, public JSON-RPC: `depth_subscribe`, chained by `past_update_id`.
 
-A subscription whose fourth parameter is false drops every other one of the socket. A side without
-changes is left out of an update; a market without changes for 10 s sends its full book, and so does
-one that is subscribed again. Levels that better ones push out of the window are not announced (by
-the page they need not be; on the wire they are). A client that sends nothing for 60 s is
-dropped; what comes to it does not count. (The real one also ends a connection that sends no JSON.)
-The ids are those of the present page; the one before had none (`Whitebit.numbered`).
+A subscription whose fourth parameter is false ends all others of the socket. An update omits a side
+without changes. A market without changes for 10 s sends its full book, and so does one that is
+subscribed again. Levels pushed out of the window by better ones are not announced (optional
+according to the page; the real exchange does). A client that sends nothing for 60 s is
+disconnected; frames to it do not count. (The real exchange also disconnects for invalid JSON.) The
+ids are those of the current page; the previous one had none (`Whitebit.numbered`).
 https://github.com/whitebit-exchange/api-docs (Public/websocket.md)
 https://docs.whitebit.com/websocket/market-streams/depth
 https://docs.whitebit.com/websocket/rate-limits
@@ -39,7 +39,7 @@ UNCHANGED_S: Final = 10.0
 class Whitebit(Dialect):
     """The protocol of wss.whitebit.com and whitebit.com."""
 
-    numbered = True  # whether books have their ids
+    numbered = True  # whether books have ids
 
     profile = Profile(depth=120, spread_ppm=15, offset_ppm_max=12)
     listings: tuple[ListedSymbol, ...] = (
@@ -51,7 +51,7 @@ class Whitebit(Dialect):
     )
     rules = ExchangeRules(
         silent_cuts=True,
-        requests=(Most(200, 60.0),),  # the strictest that any of its pages says
+        requests=(Most(200, 60.0),),  # the strictest limit on any of its pages
         connects=(Most(1_000, 60.0),),
         silence_max_s=60.0,
         traffic_counts=False,
@@ -63,7 +63,7 @@ class Whitebit(Dialect):
         self._changed: dict[ChannelKey, float] = {}
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """`ping`, `depth_subscribe` and `depth_unsubscribe`."""
+        """Answer `ping`, `depth_subscribe` and `depth_unsubscribe`."""
         request = loaded(frame) or {}
         number = request.get("id")
         if self._board.limits(session, now):
@@ -103,7 +103,7 @@ class Whitebit(Dialect):
         return self._update(channel, False, previous | changed, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The full book of each market that has not changed for a while."""
+        """Return the full book of each market that has not changed for a while."""
         frames = []
         for topic, key in session.topics.items():
             spoke_s = max(self._changed.get(key, 0.0), session.heartbeats.get(topic, 0.0))

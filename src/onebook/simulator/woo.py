@@ -4,15 +4,15 @@ Written from a probe of the socket (nemanull/arbitrage-observatory, its profile 
 2026-09-22) and, for spot and the verbs, from ccxt's pull request 29578 of 2026-08:
 
 - the commands are SUBSCRIBE and UN_SUBSCRIBE, in any case; any other is an ERROR;
-- the answer lists the topics that it took: unknown ones, those that are subscribed already and
-  those beyond a hundred are left out, and it is a success all the same;
-- more than ten topics in a request are refused together, in the words for an unknown command,
-  where the page says twenty;
-- `orderbookupdate` is taken for spot and sends nothing.
+- the answer is a success that lists the accepted topics, without unknown ones, those already
+  subscribed, and those beyond a hundred;
+- a request with more than ten topics is refused as a whole, with the message for an unknown
+  command, although the page allows twenty;
+- `orderbookupdate` is accepted for spot and sends nothing.
 
-Whether `orderbook10` sends a frame at the subscription is not known of spot: none is sent here
-before the next change. REST has the same book with `rpi=true`; the retail-only orders are left out
-without it: here the best level of each side is one.
+It is unknown whether `orderbook10` of spot sends a frame at the subscription: here the first frame
+is sent with the next change. REST has the same book with `rpi=true`, otherwise without the
+retail-only orders: here these make the best level of each side.
 https://developer.woox.io/api-reference/endpoint/websocket/ORDERBOOK10
 """
 
@@ -43,8 +43,8 @@ SILENT: Final = "orderbookupdate"
 SILENT_DEPTHS: Final = ("50", "200", "500")
 TOPICS_MAX: Final = 100
 PER_REQUEST_MAX: Final = 10
-BODY_LEVELS: Final = "100"  # where a request names no number
-RETAIL: Final = 1  # levels a side that only retail orders make
+BODY_LEVELS: Final = "100"  # default of a request
+RETAIL: Final = 1  # levels a side that consist of retail-only orders
 
 
 class Woo(Dialect):
@@ -62,11 +62,11 @@ class Woo(Dialect):
         messages=(Most(200),),
         connects=(Most(100, 300.0),),
         fetches=(Most(10),),
-        silence_max_s=86_400.0,  # pongs and pings of the protocol are what keeps a connection
+        silence_max_s=86_400.0,  # protocol pings and pongs keep a connection open
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """PING, SUBSCRIBE and UN_SUBSCRIBE."""
+        """Answer PING, SUBSCRIBE and UN_SUBSCRIBE."""
         request = loaded(frame)
         if request is None:
             return [_refused("", "ERROR", "Invalid request.", now)]
@@ -85,7 +85,7 @@ class Woo(Dialect):
         return [dumped(answer)]
 
     def _does(self, session: SimulatedSession, command: str, topic: str) -> bool:
-        """Return whether a topic is accepted; `marks` holds those without data."""
+        """Return whether a topic is accepted; `marks` holds topics without data."""
         live = {*session.topics, *session.marks}
         if command == "UN_SUBSCRIBE":
             session.topics.pop(topic, None)
@@ -109,7 +109,7 @@ class Woo(Dialect):
     ) -> PublishedBook | None:
         channel = self._board.subscribe(session, topic, key)
         if channel is not None:
-            channel.snapshot()  # which ends a phantom; nothing is sent
+            channel.snapshot()  # ends a phantom; not sent
         return channel
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
@@ -120,11 +120,11 @@ class Woo(Dialect):
         return dumped({"topic": f"{CHANNEL}@{native}", "ts": now.ms, "data": data})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: clients may ping."""
+        """Send nothing: clients may send pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """`instruments` and `orderbook`."""
+        """Answer `instruments` and `orderbook`."""
         if path == "/v3/public/instruments":
             rows = [_row(listing) for listing in self._board.listings.values()]
             return answered({"success": True, "data": {"rows": rows}, "timestamp": now.ms})

@@ -1,8 +1,8 @@
-"""Simulated XT.com, public spot streams: `depth_update` diffs, the book itself by REST.
+"""Simulated XT.com, public spot streams: `depth_update` diffs, books by REST.
 
 A request has a `method`, `params` and an `id` that is echoed; its streams are acknowledged together
-or refused by the first that is wrong. REST refuses with status 200 and `rc` 1. A client that sends
-no text `ping` for a minute is dropped, however busy its connection is.
+or refused because of the first invalid one. REST refuses with status 200 and `rc` 1. A client that
+sends no text `ping` for a minute is disconnected, however busy its connection.
 https://doc.xt.com/docs/spot/WebSocket%20Public/RequestMessageFormat
 """
 
@@ -28,7 +28,7 @@ from onebook.simulator.kit import (
 )
 
 DEPTH: Final = 5_000
-BODY_LEVELS: Final = 50  # where a request names no limit
+BODY_LEVELS: Final = 50  # default of a request
 BODY_LEVELS_MAX: Final = 500
 TOPIC: Final = "depth_update"
 
@@ -52,7 +52,7 @@ class Xt(Dialect):
     )
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
-        """The text `ping`, subscribe and unsubscribe."""
+        """Answer the text `ping`, subscriptions and unsubscriptions."""
         if frame == "ping":
             return ["pong"]
         request = loaded(frame) or {}
@@ -97,11 +97,11 @@ class Xt(Dialect):
         return dumped({"topic": TOPIC, "event": f"{TOPIC}@{native}", "data": data})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Send none: the client pings."""
+        """Send nothing: the client sends pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """`symbol` and `depth`."""
+        """Answer `symbol` and `depth`."""
         if path == "/v4/public/symbol":
             symbols = [_symbol(listing) for listing in self._board.listings.values()]
             return _succeeded({"time": now.ms, "version": CONNECTION_ID, "symbols": symbols})

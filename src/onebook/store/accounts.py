@@ -75,7 +75,7 @@ class AccountStore:
                 await record(connection, change, "create_account", account.account_id, after=name)
         except IntegrityError:
             raise InvalidRequest(
-                f"There is an account with the username {account.username!r} already."
+                f"An account with the username {account.username!r} already exists."
             ) from None
 
     async def account(self, id_or_username: str) -> AccountRow | None:
@@ -85,7 +85,7 @@ class AccountStore:
         return None if row is None else value_of(row, AccountRow)
 
     async def list_accounts(self) -> list[AccountRow]:
-        """Every account, oldest first."""
+        """List all accounts, oldest first."""
         order = (accounts.c.created_at_ms, accounts.c.account_id)
         return [
             value_of(row, AccountRow)
@@ -96,9 +96,10 @@ class AccountStore:
     async def move_account(
         self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: AuditedChange
     ) -> bool:
-        """Change an account's status if it still is the first of `moved`; return whether it was.
+        """Change an account's status from the first of `moved` to the second.
 
-        The sessions of its keys end for good if it may no longer be used.
+        Returns False if the status was another one. The sessions of its keys end permanently if it
+        may no longer be used.
         """
         status, following = moved
         same = (accounts.c.account_id == account_id, accounts.c.status == status)
@@ -119,7 +120,7 @@ class AccountStore:
 
     @whole
     async def create_key(self, key: KeyRow, digest: bytes, *, pepper_id: str = "") -> None:
-        """Add a key with its first secret, which is under a pepper."""
+        """Add a key with its first secret, whose digest is under a pepper."""
         row = {column.name: getattr(key, column.name) for column in keys.columns}
         secret = {
             "digest": digest,
@@ -140,14 +141,14 @@ class AccountStore:
         return (await self.keys_by_id([key_id])).get(key_id)
 
     async def keys_by_id(self, key_ids: Collection[str]) -> dict[str, KeyRow]:
-        """Find keys by their ids; what there is none of is left out."""
+        """Find keys by their ids; unknown ids are omitted."""
         rows = await self.database.rows(_KEYS.where(keys.c.key_id.in_(key_ids)))
         return {row.key_id: value_of(row, KeyRow) for row in rows}
 
     async def secrets(self, digests: Collection[bytes]) -> dict[bytes, SecretRow]:
-        """Find the keys that digests open; what opens none is left out.
+        """Find the keys of digests that are valid; others are omitted.
 
-        Digests under a retired pepper open nothing.
+        Digests under a retired pepper are not valid.
         """
         found = _KEYS.add_columns(key_secrets.c.digest, key_secrets.c.retires_at_ms).join(
             key_secrets, key_secrets.c.key_id == keys.c.key_id
@@ -157,7 +158,7 @@ class AccountStore:
         return {row.digest: SecretRow(value_of(row, KeyRow), row.retires_at_ms) for row in rows}
 
     async def list_keys(self, account_id: str | None = None) -> list[KeyRow]:
-        """Every key, or those of one account, oldest first."""
+        """List all keys, or those of one account, oldest first."""
         found = _KEYS.order_by(keys.c.created_at_ms, keys.c.key_id)
         if account_id is not None:
             found = found.where(keys.c.account_id == account_id)
@@ -165,12 +166,12 @@ class AccountStore:
 
     @whole
     async def newest_change(self) -> int:
-        """The stamp of the newest change, for a watch that begins now."""
+        """Return the stamp of the newest change, from which to poll."""
         async with self.database.reading() as connection:
             return await _newest_stamp(connection)
 
     async def changed_keys(self, after_ms: int) -> tuple[list[KeyRow], int]:
-        """The keys that were changed, or whose account was, after a stamp; and the newest stamp."""
+        """Return the keys changed after a stamp, directly or by their account; the newest stamp."""
         newest = func.greatest if self.database.on_postgres else func.max
         stamp = newest(keys.c.changed_at_ms, accounts.c.changed_at_ms).label("stamp")
         changed = or_(keys.c.changed_at_ms > after_ms, accounts.c.changed_at_ms > after_ms)
@@ -183,9 +184,10 @@ class AccountStore:
     async def move_key(
         self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: AuditedChange
     ) -> bool:
-        """Change a key's status if it still is the first of `moved`; return whether it was.
+        """Change a key's status from the first of `moved` to the second.
 
-        Its sessions end for good if it may no longer be used.
+        Returns False if the status was another one. Its sessions end permanently if it may no
+        longer be used.
         """
         status, following = moved
         same = (keys.c.key_id == key_id, keys.c.status == status)
@@ -205,7 +207,7 @@ class AccountStore:
     async def change_key(
         self, key_id: str, tier: Tier, allowance_bytes: int | None, change: AuditedChange
     ) -> None:
-        """Change what a key may do: its tier, and its own allowance, if it has one."""
+        """Change a key's tier and its own allowance, if any."""
         found = select(keys.c.tier, keys.c.allowance_bytes).where(keys.c.key_id == key_id)
         async with self.database.writing() as connection:
             stamp = await self._stamp(connection, change)
@@ -238,9 +240,9 @@ class AccountStore:
         retires_at_ms: int,
         pepper_id: str = "",
     ) -> None:
-        """Give a key another secret (prefix, digest); the ones before it retire at a time.
+        """Add a new secret (prefix, digest) to a key; the previous ones retire at the given time.
 
-        The key's sessions end for good if that time has come.
+        The key's sessions end permanently if that time has passed.
         """
         prefix, digest = secret
         before = (key_secrets.c.key_id == key_id, open_after(retires_at_ms))
@@ -265,19 +267,19 @@ class AccountStore:
                 await connection.execute(end_sessions(sessions.c.key_id == key_id))
 
     async def open_secrets(self, key_ids: Collection[str], now_ms: int) -> set[bytes]:
-        """The digests that open any of these keys at a time."""
+        """Return the digests that are valid for any of these keys at a time."""
         found = select(key_secrets.c.digest)
         found = found.where(key_secrets.c.key_id.in_(key_ids), open_after(now_ms))
         return {row.digest for row in await self.database.rows(found)}
 
     async def list_peppers(self) -> list[PepperRow]:
-        """The peppers of this database, the current one last."""
+        """List the peppers of this database, the current one last."""
         rows = await self.database.rows(select(peppers).order_by(peppers.c.id))
         return [value_of(row, PepperRow) for row in rows]
 
     @whole
     async def first_pepper(self, pepper_id: str, now_ms: int) -> None:
-        """Note the pepper of a database that has none yet."""
+        """Record the pepper of a database that has none yet."""
         async with self.database.writing() as connection:
             await self._lock_changes(connection)
             if (await connection.execute(select(peppers.c.id).limit(1))).first() is None:
@@ -295,9 +297,10 @@ class AccountStore:
 
     @whole
     async def rehash(self, rehashed: Collection[Rehashed], now_ms: int) -> None:
-        """Add digests under a newer pepper beside the old ones of the same texts.
+        """Add digests under a newer pepper beside the old digests of the same secrets.
 
-        The old ones stay until their pepper is retired: a node may not have the new pepper yet.
+        The old ones stay until their pepper is retired, because other nodes may not have the new
+        pepper yet.
         """
         before = key_secrets.c.digest == bindparam("before")
         in_use = select(peppers.c.id).where(
@@ -315,7 +318,7 @@ class AccountStore:
         note = update(key_secrets).where(before, in_use.exists())
         note = note.values(rehashed_at_ms=bindparam("now_ms"))
         async with self.database.writing() as connection:
-            # A rotation of the key meanwhile would miss the new row.
+            # A concurrent rotation of the key would miss the new row.
             await self._lock_changes(connection)
             for each in rehashed:
                 row = {"before": each.before, "pepper": each.pepper_id}
@@ -323,7 +326,7 @@ class AccountStore:
                 await connection.execute(note, row | {"now_ms": now_ms})
 
     async def keys_under_old_peppers(self, now_ms: int) -> list[KeyRow]:
-        """The keys with a text that opens them and was not used under the current pepper."""
+        """List the keys with a valid secret that was not used under the current pepper."""
         found = _KEYS.where(keys.c.key_id.in_(select(key_secrets.c.key_id).where(*_left(now_ms))))
         found = found.where(keys.c.status != KeyStatus.EXPIRED)
         rows = await self.database.rows(found.order_by(keys.c.created_at_ms, keys.c.key_id))
@@ -331,10 +334,10 @@ class AccountStore:
 
     @whole
     async def retire_peppers(self, change: AuditedChange) -> list[str]:
-        """Retire every pepper but the current one; return the ids of keys that lost a text.
+        """Retire all peppers but the current one; return the ids of keys that lost a secret.
 
-        Texts that were not used under the current pepper open nothing any more; sessions under the
-        others end.
+        Secrets that were not used under the current pepper become invalid, and sessions under the
+        other peppers end.
         """
         old = peppers.c.pepper_id.in_(_OLD)
         async with self.database.writing() as connection:
@@ -357,7 +360,7 @@ class AccountStore:
 
     @whole
     async def touch_keys(self, used_at_ms: Mapping[str, int]) -> None:
-        """Note when keys were used last."""
+        """Record when keys were last used."""
         if not used_at_ms:
             return
         touched = update(keys).where(keys.c.key_id == bindparam("id"))
@@ -367,10 +370,10 @@ class AccountStore:
             await connection.execute(touched, rows)
 
     async def _stamp(self, connection: AsyncConnection, change: AuditedChange) -> dict[str, Any]:
-        """The columns of a change, with a stamp later than every one before it.
+        """Return the columns of a change, with a stamp later than all earlier ones.
 
-        The stamp follows the clock but never goes back, so that a node that polls for what is
-        newer misses nothing when the clocks of two machines differ.
+        The stamp follows the clock but never decreases, so that nodes that poll for newer stamps
+        miss no change when the clocks of two machines differ.
         """
         await self._lock_changes(connection)
         return {
@@ -380,14 +383,14 @@ class AccountStore:
         }
 
     async def _lock_changes(self, connection: AsyncConnection) -> None:
-        """Keep other writers of keys and peppers out; SQLite has one writer anyway."""
+        """Lock out other writers of keys and peppers; SQLite has only one writer anyway."""
         if self.database.on_postgres:
             lock = text("SELECT pg_advisory_xact_lock(:id)")
             await connection.execute(lock, {"id": CHANGES_LOCK})
 
 
 def _left(now_ms: int) -> tuple[ColumnElement[bool], ...]:
-    """The secrets that open a key, and are under another pepper than the current one alone."""
+    """Select valid secrets whose digests are all under other peppers than the current one."""
     return (
         key_secrets.c.pepper_id.not_in(_CURRENT),
         key_secrets.c.rehashed_at_ms.is_(None),
@@ -396,7 +399,7 @@ def _left(now_ms: int) -> tuple[ColumnElement[bool], ...]:
 
 
 async def _require_in_use(connection: AsyncConnection, pepper_id: str) -> None:
-    """Refuse a new secret under a pepper that was retired meanwhile: it would open nothing."""
+    """Refuse a new secret under a pepper that was retired meanwhile: it would be invalid."""
     retired = _RETIRED.where(peppers.c.pepper_id == pepper_id)
     if (await connection.execute(retired)).first() is not None:
         raise InvalidRequest("The pepper was retired meanwhile; run the command again.")

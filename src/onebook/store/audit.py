@@ -1,7 +1,7 @@
-"""The audit trail: one row for each change that an operator made.
+"""The audit trail: one row per change made by an operator.
 
-A row is written in the transaction of the change itself, so there is none without the other; only
-that of a new master key, which changes a file and many rows, follows it.
+Each row is written in the transaction of its change, so that neither exists without the other. The
+only exception is a new master key, which changes a file and many rows; its row is written after it.
 """
 
 from sqlalchemy import Select, or_, select
@@ -22,14 +22,14 @@ class AuditStore:
 
     @whole
     async def record(self, change: AuditedChange, action: str, subject: str) -> None:
-        """Add what was changed in another way than through the stores of accounts and keys."""
+        """Add a change that was made outside the stores of accounts and keys."""
         async with self.database.writing() as connection:
             await record(connection, change, action, subject)
 
     async def changes(
         self, subject: str | None, *, since_ms: int, until_ms: int, rows_max: int
     ) -> list[ChangeRow]:
-        """The newest changes in a span of time, newest first; of an account also of its keys."""
+        """List the newest changes in a time range, newest first; an account's include its keys'."""
         rows = await self.database.rows(_trail(subject, since_ms, until_ms, rows_max))
         return [value_of(row, ChangeRow) for row in rows]
 
@@ -43,7 +43,7 @@ async def record(
     before: str = "",
     after: str = "",
 ) -> None:
-    """Add a change to the trail."""
+    """Add a change to the audit trail."""
     row = {
         "changed_at_ms": change.now_ms,
         "changed_by": change.by,

@@ -18,7 +18,7 @@ class CredentialsStore:
     async def put_credentials(
         self, row: CredentialsRow, change: AuditedChange | None = None
     ) -> None:
-        """Keep the credentials of an exchange environment in place of those before."""
+        """Store the credentials of an exchange environment, replacing previous ones."""
         values = columns_of(row)
         put = self.database.insert(credentials).values(values)
         put = put.on_conflict_do_update(
@@ -38,16 +38,16 @@ class CredentialsStore:
         return None if row is None else value_of(row, CredentialsRow)
 
     async def list_credentials(self) -> list[CredentialsRow]:
-        """Every exchange environment that has credentials."""
+        """List the exchange environments with credentials."""
         order = (credentials.c.exchange, credentials.c.environment)
         rows = await self.database.rows(select(credentials).order_by(*order))
         return [value_of(row, CredentialsRow) for row in rows]
 
     @whole
     async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
-        """Replace credentials if they still are `before`; return whether they were.
+        """Replace credentials if they still equal `before`; return whether they did.
 
-        So a change of the encryption key can run while the service does, and be resumed.
+        This allows a change of the encryption key while the service runs, and resuming it.
         """
         same = _environment(before.exchange, before.environment)
         rewrapped = (
@@ -63,7 +63,7 @@ class CredentialsStore:
     async def delete_credentials(
         self, exchange: str, environment: str, change: AuditedChange | None = None
     ) -> bool:
-        """Delete the credentials of an exchange environment; return whether there were any."""
+        """Delete the credentials of an exchange environment; return whether any existed."""
         gone = delete(credentials).where(*_environment(exchange, environment))
         async with self.database.writing() as connection:
             found = await connection.execute(gone.returning(credentials.c.exchange))

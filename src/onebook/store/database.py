@@ -47,8 +47,8 @@ from onebook.store.tables import facts
 OPERATION_TIMEOUT_S: Final = 15.0
 WAL_TRIES_MAX = 100
 WAL_PAUSE_S = 0.05
-WRITTEN_AT: Final = "written_at_ms"  # the fact that `probe` writes
-BACKED_UP_AT: Final = "backed_up_at_ms"  # the fact that `onebook backup` writes
+WRITTEN_AT: Final = "written_at_ms"  # the fact written by `probe`
+BACKED_UP_AT: Final = "backed_up_at_ms"  # the fact written by `onebook backup`
 
 Kind = Literal["reads", "writes"]
 READS: Final = "reads"
@@ -63,7 +63,7 @@ log = logging.getLogger("onebook.store")
 
 
 class Aggregate(Protocol):
-    """Base of the stores: methods on some tables of a database."""
+    """Base of the stores, which are methods on some tables of a database."""
 
     database: "Database"
 
@@ -90,7 +90,7 @@ class Database:
             None if self.on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
         )
         self._outage = Outage()
-        # A read is one statement and needs no transaction.
+        # Each read is a single statement and needs no transaction.
         alone = {"isolation_level": "AUTOCOMMIT"} if self.on_postgres else {BEGIN_OPTION: NO_BEGIN}
         self._reads = self._engine.execution_options(**alone)
         self._writes = self._engine.execution_options(**{BEGIN_OPTION: BEGIN_WRITE})
@@ -104,7 +104,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Name of the database for use in file names."""
+        """Name of the database, for use in file names."""
         return f"{self._engine.url.database}" if self._file is None else self._file.path.name
 
     async def close(self) -> None:
@@ -117,7 +117,7 @@ class Database:
         """Run work to its end, even if the caller is cancelled or times out.
 
         Raises:
-            DatabaseUnavailable: It takes too long.
+            DatabaseUnavailable: The work takes too long.
         """
         task = asyncio.create_task(work)
         self._running.add(task)
@@ -176,7 +176,7 @@ class Database:
         """Check that the file of a SQLite database is still the one that was opened.
 
         Raises:
-            FileFault: It is missing, or another one.
+            FileFault: The file is missing, or is another one.
         """
         if self._file is not None:
             self._file.check()
@@ -198,12 +198,12 @@ class Database:
         """Migrate the schema to this release; several nodes may do so at once.
 
         Args:
-            create: Whether to make the file of a SQLite database if there is none.
+            create: Whether to create a missing SQLite file.
 
         Raises:
             ConfigError: The database cannot be used, or a newer release wrote it.
         """
-        # Alembic costs a tenth of a second to import, which only this method should pay.
+        # Importing Alembic takes a tenth of a second, which only this method should cost.
         from onebook.store import migrate
 
         if self._file is not None and create:
@@ -223,7 +223,7 @@ class Database:
 
         Raises:
             ConfigError: The schema is that of another release.
-            DatabaseUnavailable: It cannot be read.
+            DatabaseUnavailable: The schema cannot be read.
         """
         from onebook.store import migrate
 
@@ -233,22 +233,22 @@ class Database:
             await self.upgrade(create=False)
 
     async def revisions(self) -> tuple[str | None, str]:
-        """The revision of the schema (None: empty database), and the revision of this release."""
+        """Return the revision of the schema (None: empty database) and that of this release."""
         from onebook.store import migrate
 
         async with self._connected(self._reads) as connection:
             return await connection.run_sync(migrate.revisions)
 
     async def tables(self) -> list[str]:
-        """All tables of the database, including those of other programs."""
+        """List all tables of the database, including those of other programs."""
         async with self._connected(self._reads) as connection:
             return sorted(await connection.run_sync(lambda its: inspect(its).get_table_names()))
 
     async def _use_wal(self) -> None:
-        """Switch the file to WAL, which SQLite remembers in it.
+        """Switch the file to WAL mode, which SQLite stores in it.
 
-        SQLite does not wait for a lock here (the busy timeout does not cover a change of the
-        journal), so nodes that start together retry.
+        SQLite does not wait for a lock here (the busy timeout does not apply to a change of the
+        journal mode), so nodes that start together retry.
         """
         for _ in range(WAL_TRIES_MAX):
             async with database_errors(self._engine.url):
@@ -323,8 +323,8 @@ POOL_WAIT_S = 10
 CONNECTIONS_MAX = 10
 THREAD_END_S = 5
 
-# A pooler of transactions (PgBouncer) runs what follows a transaction on any of its connections to
-# PostgreSQL, where a statement that was prepared under a name is not known.
+# A transaction pooler (PgBouncer) may run each transaction on a different connection to PostgreSQL,
+# where a statement that was prepared under a name does not exist.
 UNNAMED_STATEMENTS: Final[dict[str, Any]] = {
     "statement_cache_size": 0,  # of asyncpg
     "prepared_statement_cache_size": 0,  # of SQLAlchemy's dialect
@@ -342,7 +342,7 @@ def open_engine(text: str) -> AsyncEngine:
     """Create the engine for an address, without connecting.
 
     Raises:
-        ConfigError: The address cannot be used. Its text is not repeated: it may hold a password.
+        ConfigError: The address is invalid. It is not repeated, as it may contain a password.
     """
     url = _parsed(text)
     if url.get_backend_name() == "sqlite":
@@ -405,8 +405,7 @@ def _pinged(connection: AdaptedConnection, _record: Any, _proxy: Any) -> None:
 def _closed(connection: AdaptedConnection, _record: Any) -> None:
     """Abort a connection before SQLAlchemy closes it.
 
-    SQLAlchemy's close waits 2 to 10 s for a server that may be gone, for one connection after
-    another.
+    SQLAlchemy's close waits 2 to 10 s for a server that may be down, one connection after another.
     """
     try:
         connection.run_async(lambda driver: driver.close(timeout=CLOSE_TIMEOUT_S))
@@ -451,14 +450,14 @@ class DatabaseFile:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            reason = f"The database {self.path} cannot be made or opened: {error.strerror}."
+            reason = f"The database {self.path} cannot be created or opened: {error.strerror}."
             raise ConfigError(reason) from None
 
     def check(self) -> None:
         """Check that the path still names the file that was opened first.
 
         Raises:
-            FileFault: It is missing, or another one.
+            FileFault: The file is missing, or is another one.
         """
         try:
             found = os.stat(self.path)
@@ -478,7 +477,7 @@ class DatabaseFile:
 
 
 def _existing_only(_dialect: Any, _record: Any, args: list[Any], options: dict[str, Any]) -> None:
-    """Do not create a missing file: it would become an empty database."""
+    """Prevent SQLite from creating a missing file, which would become an empty database."""
     args[0] = f"file:{quote(args[0])}?mode=rw"
     options["uri"] = True
     options["async_creator_fn"] = _open_sqlite
@@ -500,7 +499,7 @@ async def _open_sqlite(*args: Any, **options: Any) -> aiosqlite.Connection:
 
 
 def _configured(connection: Any, _record: Any) -> None:
-    # The driver would begin transactions on its own, and later than we need: we begin them.
+    # The driver would begin transactions by itself, and too late, so we begin them.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
@@ -529,12 +528,12 @@ _SSLMODE_ALIAS: Final = "ssl"
 
 
 def without_tls(url: URL) -> URL:
-    """The address without the TLS parameters."""
+    """Return the address without the TLS parameters."""
     return url.difference_update_query((*TLS_VARIABLES, _SSLMODE_ALIAS))
 
 
 def tls_words(url: URL) -> dict[str, str]:
-    """The TLS parameters of an address.
+    """Return the TLS parameters of an address.
 
     Raises:
         ConfigError: A parameter is invalid: an unknown mode, or an unreadable file.
@@ -557,12 +556,12 @@ def tls_words(url: URL) -> dict[str, str]:
 
 
 def tls_address(words: dict[str, str]) -> str:
-    """The TLS parameters as the extra address that the driver takes."""
+    """Return the TLS parameters as the separate address that the driver expects."""
     return URL.create("postgresql", query=words).render_as_string()
 
 
 def tls_variables(words: dict[str, str]) -> dict[str, str]:
-    """The TLS parameters as environment variables of libpq programs."""
+    """Return the TLS parameters as environment variables of libpq programs."""
     return {TLS_VARIABLES[name]: value for name, value in words.items()}
 
 
@@ -582,15 +581,15 @@ def _has_ca(words: dict[str, str]) -> bool:
 
 
 class Outage:
-    """Detects the begin and end of a database outage from the results of all operations.
+    """Detects the start and end of a database outage from the results of all operations.
 
     Reads may succeed while writes fail (a locked file, a full disk). An outage therefore ends only
     when every kind of operation that failed has succeeded again; a successful write also counts as
     a read.
 
     Results of operations that overlap a change are ignored: a success ends an outage only if its
-    operation began after the latest failure, and a failure begins an outage only if its operation
-    began after the end of the previous outage.
+    operation started after the latest failure, and a failure starts an outage only if its operation
+    started after the end of the previous outage.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -602,11 +601,11 @@ class Outage:
         self._ended_at = 0  # the event of the newest end
 
     def began(self) -> int:
-        """Note that an operation begins; pass the returned value with its result."""
+        """Record the start of an operation; pass the returned value with its result."""
         return self._events
 
     def failed(self, kind: Kind, reason: str, began: int) -> None:
-        """Note that an operation of a kind failed."""
+        """Record that an operation of a kind failed."""
         if not self._failing:
             if began < self._ended_at:
                 return
@@ -618,7 +617,7 @@ class Outage:
         DATABASE_UNAVAILABLE.set(1)
 
     def succeeded(self, kind: Kind, began: int) -> None:
-        """Note that an operation of a kind succeeded."""
+        """Record that an operation of a kind succeeded."""
         if not self._failing or began < self._failed_at:
             return
         if kind == WRITES:
@@ -633,7 +632,7 @@ class Outage:
             log.info("The database is available again after %.1f s.", lasted_s)
 
 
-SHM_BYTES: Final = 1 << 15  # the least size of a database's -shm file
+SHM_BYTES: Final = 1 << 15  # minimum size of a database's -shm file
 
 
 class FileFault(OSError):
@@ -646,28 +645,28 @@ _SQLITE: Final = (
     ("SQLITE_FULL", "cannot grow: the disk is full"),
     ("SQLITE_BUSY", "stays locked by another program"),
     ("SQLITE_LOCKED", "stays locked by another program"),
-    ("SQLITE_READONLY", "may only be read; check the owner and the mode of {place}"),
+    ("SQLITE_READONLY", "is read-only; check the owner and the mode of {place}"),
     ("SQLITE_PERM", "may not be opened; check the owner and the mode of {place}"),
     ("SQLITE_CANTOPEN", "cannot be opened; check the owner and the mode of {place}"),
     ("SQLITE_IOERR", "cannot be read or written: the disk reports an error"),
 )
 _POSTGRES: Final = {
     "28P01": "refuses the password of user {user}; check store.url",
-    "28000": "refuses user {user}; check pg_hba.conf, and sslmode in store.url if it wants TLS",
+    "28000": "refuses user {user}; check pg_hba.conf, and sslmode in store.url if it requires TLS",
     "3D000": "has no database {name}; create it",
     "42501": "does not allow user {user} to do this; grant it",
     "53100": "has a full disk",
-    "53300": "has no connection left for us; raise max_connections",
-    "57P01": "ended the connection: an administrator ended it, or the server stops",
+    "53300": "has no free connection; raise max_connections",
+    "57P01": "closed the connection: an administrator closed it, or the server stops",
     "57P03": "is starting up or shutting down",
-    "25006": "only lets us read: it is a standby",
+    "25006": "is read-only: it is a standby",
 }
-_NO_TLS: Final = "rejected SSL upgrade"  # asyncpg's words; it has no type or number for it
+_NO_TLS: Final = "rejected SSL upgrade"  # asyncpg's message, which has neither a type nor a number
 _CONNECTING: Final = {
     errno.ECONNREFUSED: "refuses connections; check host and port, and that it runs",
     errno.EHOSTUNREACH: "cannot be reached; check the host and the network",
     errno.ENETUNREACH: "cannot be reached; check the host and the network",
-    errno.ECONNRESET: "ended the connection",
+    errno.ECONNRESET: "closed the connection",
 }
 
 
@@ -702,17 +701,17 @@ def _sqlite_reason(error: BaseException, path: str) -> str:
     for cause in _causes(error):
         name = getattr(cause, "sqlite_errorname", None) or ""
         if name.startswith("SQLITE_IOERR") and _is_full(path):
-            name = "SQLITE_FULL"  # no room for the files beside it, which reading needs too
+            name = "SQLITE_FULL"  # no space for the files beside it, which reading also needs
         for prefix, words in _SQLITE:
             if name.startswith(prefix):
                 return f"The database {path} {words.format(place=_denied(path))}."
         if name and "no such table" in str(cause):
-            return f"The database {path} has no tables of ours; run `onebook db upgrade`."
+            return f"The database {path} has no Onebook tables; run `onebook db upgrade`."
     return f"The database {path} does not answer in time."
 
 
 def _denied(path: str) -> str:
-    """The database file, companion file or folder that this account may not write.
+    """Return the database file, companion file or folder that this account may not write.
 
     SQLite creates the -wal and -shm files with the database's mode, and does not change them later.
     """
@@ -741,11 +740,11 @@ def _postgres_reason(error: BaseException, url: URL) -> str:
         if words:
             return f"{place} {words.format(user=url.username, name=url.database)}."
         if getattr(cause, "sqlstate", None) == "42P01":
-            return f"{place} has no tables of ours in {url.database}; run `onebook db upgrade`."
+            return f"{place} has no Onebook tables in {url.database}; run `onebook db upgrade`."
         if found := _tls_reason(cause):
             return f"{place} {found}."
         if isinstance(cause, socket.gaierror):
-            return f"{place} cannot be found: there is no address for this host."
+            return f"{place} cannot be found: the host name has no address."
         if isinstance(cause, OSError) and cause.errno in _CONNECTING:
             return f"{place} {_CONNECTING[cause.errno]}."
         if isinstance(cause, TimeoutError):
@@ -770,7 +769,7 @@ def _tls_reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and its causes: `__cause__`, SQLAlchemy's `orig`, members of a group."""
+    """Yield an exception and its causes: `__cause__`, SQLAlchemy's `orig`, members of a group."""
     seen: list[BaseException] = [error]
     for each in seen:
         yield each

@@ -1,8 +1,7 @@
 """Schema migrations, safe when several nodes start together.
 
-
-Alembic is driven from here (https://alembic.sqlalchemy.org/en/latest/api/runtime.html); there is
-no alembic.ini and no env.py, because a node knows its connection and its only target.
+Runs Alembic without alembic.ini and env.py, because a node knows its connection and its only
+target: https://alembic.sqlalchemy.org/en/latest/api/runtime.html
 """
 
 from pathlib import Path
@@ -22,12 +21,12 @@ ADVISORY_LOCK = 0x6F6E65626F6F6B
 
 
 def upgrade(connection: Connection) -> None:
-    """Apply what is missing, inside the caller's transaction.
+    """Apply missing migrations inside the caller's transaction.
 
-    On SQLite the caller's BEGIN IMMEDIATE keeps the other nodes out, on PostgreSQL the lock here.
+    On SQLite the caller's BEGIN IMMEDIATE locks out other nodes, on PostgreSQL the lock taken here.
 
     Raises:
-        ConfigError: A newer release wrote this database.
+        ConfigError: A newer release migrated this database.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": ADVISORY_LOCK})
@@ -46,7 +45,7 @@ def require_current(connection: Connection) -> bool:
     """Check that the schema is that of this release; returns False if the database is empty.
 
     Raises:
-        ConfigError: It is that of another release.
+        ConfigError: The schema is that of another release.
     """
     script = _scripts()[1]
     found = MigrationContext.configure(connection).get_current_revision()
@@ -61,7 +60,7 @@ def require_current(connection: Connection) -> bool:
 
 
 def revisions(connection: Connection) -> tuple[str | None, str]:
-    """The revision of a database, None of an empty one, and that of this release."""
+    """Return the revision of the database (None: empty database) and that of this release."""
     head = _scripts()[1].get_current_head()
     return MigrationContext.configure(connection).get_current_revision(), str(head)
 

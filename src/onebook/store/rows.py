@@ -1,4 +1,4 @@
-"""The values that go into the store and come out of it; nothing here knows SQL."""
+"""The values that the store takes and returns; without SQL."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from onebook.model import KeyStatus, Tier
 
 
 class AccountRow(Struct, frozen=True):
-    """A user: its last change of status and the reason, and how often it was suspended."""
+    """A user, with its last status change, the reason, and the number of suspensions."""
 
     account_id: str
     username: str
@@ -21,10 +21,10 @@ class AccountRow(Struct, frozen=True):
 
 
 class KeyRow(Struct, frozen=True):
-    """A key with the fields of its account; never the key itself.
+    """A key with the fields of its account; without the secret.
 
     `suspensions` counts how often the key or its account left the status active. `allowance_bytes`
-    is the key's own monthly allowance; None is that of the settings.
+    is the key's own monthly allowance; None uses that of the settings.
     """
 
     key_id: str
@@ -45,14 +45,14 @@ class KeyRow(Struct, frozen=True):
 
 
 class SecretRow(Struct, frozen=True):
-    """One of a key's secrets: the key behind a digest, and until when the digest opens it."""
+    """One of a key's secrets: the key of a digest, and until when the digest is valid."""
 
     key: KeyRow
     retires_at_ms: int | None
 
 
 class PepperRow(Struct, frozen=True):
-    """A pepper that the database knows by its id; never the pepper itself."""
+    """A pepper, which the database knows only by its id."""
 
     pepper_id: str
     current_from_ms: int
@@ -60,7 +60,7 @@ class PepperRow(Struct, frozen=True):
 
 
 class Rehashed(NamedTuple):
-    """A text's digest under an older pepper, and the one under the pepper with this id."""
+    """A secret's digest under an older pepper, and its digest under the pepper with this id."""
 
     before: bytes
     after: bytes
@@ -68,7 +68,7 @@ class Rehashed(NamedTuple):
 
 
 class SessionRow(Struct, frozen=True):
-    """A REST session; never its token."""
+    """A REST session, without its token."""
 
     session_id: str
     key_id: str
@@ -97,14 +97,14 @@ class ChangeRow(Struct, frozen=True):
 
 
 class UsageCell(NamedTuple):
-    """Where bytes are counted: a key in one of its periods."""
+    """A key in one of its periods, for which bytes are counted."""
 
     key_id: str
     period_start_ms: int
 
 
 class CredentialsRow(Struct, frozen=True):
-    """Encrypted credentials of one exchange environment, and the id of the key they are under."""
+    """Encrypted credentials of one exchange environment, and the id of the encryption key."""
 
     exchange: str
     environment: str

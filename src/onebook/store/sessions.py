@@ -26,10 +26,10 @@ class SessionStore:
         live_max: int,
         pepper_id: str = "",
     ) -> list[bytes] | None:
-        """Add a session; the oldest beyond `live_max` go, and their digests are returned.
+        """Add a session; deletes the oldest beyond `live_max` and returns their digests.
 
-        Returns None, and adds nothing, if the digest `secret` no longer opens the key or the key
-        may not be used: a node notices up to a second late.
+        Returns None, without adding a session, if the digest `secret` or its key is no longer
+        valid: other nodes learn of a change up to a second later.
         """
         row = columns_of(session)
         mine = (
@@ -39,8 +39,8 @@ class SessionStore:
         excess = select(sessions.c.id).where(*mine).order_by(sessions.c.id.desc())
         gone = delete(sessions).where(sessions.c.id.in_(excess.offset(live_max)))
         async with self.database.writing() as connection:
-            # Locked: of two nodes that add a session to one key both would spare the oldest, and
-            # a suspension that commits meanwhile would not end this session.
+            # Locked: otherwise two nodes that add sessions to one key would both keep the oldest,
+            # and a concurrent suspension would not end this session.
             usable = select(keys.c.key_id).join(accounts).join(key_secrets).with_for_update()
             usable = usable.where(
                 keys.c.key_id == session.key_id,
@@ -59,17 +59,17 @@ class SessionStore:
             ]
 
     async def find(self, digests: Collection[bytes]) -> dict[bytes, SessionRow]:
-        """Find sessions by the digests of their tokens; what there is none of is left out."""
+        """Find sessions by the digests of their tokens; unknown digests are omitted."""
         columns = [sessions.c[name] for name in SessionRow.__struct_fields__]
         found = select(sessions.c.digest, *columns).where(sessions.c.digest.in_(digests))
         return {row.digest: value_of(row, SessionRow) for row in await self.database.rows(found)}
 
 
 def end_sessions(which: ColumnElement[bool]) -> Update:
-    """End sessions, whatever a node's clock shows: they expired when they began."""
+    """End sessions at once, independently of node clocks: they expire at their start."""
     return update(sessions).where(which).values(expires_at_ms=sessions.c.created_at_ms)
 
 
 def forget_sessions(before_ms: int) -> Delete:
-    """Delete the sessions that ended before a time."""
+    """Delete sessions that ended before a time."""
     return delete(sessions).where(sessions.c.expires_at_ms < before_ms)

@@ -1,7 +1,7 @@
 """The store: plain methods that take and return values, over SQLite or PostgreSQL.
 
-The rules (status transitions, session lifetimes, allowances) are in `accounts`. One class and file
-for each aggregate; `database.py` has the transactions.
+The rules (status transitions, session lifetimes, allowances) are in `accounts`. Each aggregate has
+a class and a file; `database.py` has the transactions.
 """
 
 from types import TracebackType
@@ -18,8 +18,8 @@ from onebook.store.usage import UsageStore, forget_batches
 class Store:
     """All aggregates of one database, as an async context manager that owns its connections.
 
-    A SQLite file is made by `database.upgrade` only: whatever else finds none, or another one than
-    it began with, raises `DatabaseUnavailable`.
+    Only `database.upgrade` creates a SQLite file. All other methods raise `DatabaseUnavailable` if
+    the file is missing or has been replaced.
     """
 
     def __init__(self, url: str) -> None:

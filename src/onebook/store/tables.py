@@ -1,8 +1,7 @@
 """Tables in SQLAlchemy Core; migrations create them.
 
-
-Times are Unix milliseconds. Secrets are never here: keys and tokens as digests under peppers
-that live outside the database, exchange credentials as ciphertext.
+Times are Unix milliseconds. Secrets are not stored: keys and tokens are digests under peppers that
+are kept outside the database, exchange credentials are encrypted.
 """
 
 from sqlalchemy import (
@@ -20,7 +19,7 @@ from sqlalchemy import (
     or_,
 )
 
-# SQLite counts rows up only in a column that is exactly INTEGER PRIMARY KEY.
+# SQLite generates row ids only for a column that is exactly INTEGER PRIMARY KEY.
 RowId = BigInteger().with_variant(Integer, "sqlite")
 
 metadata = MetaData(
@@ -60,13 +59,13 @@ keys = Table(
     Column("changed_at_ms", BigInteger, nullable=False),
     Column("changed_by", Text, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("suspensions", BigInteger, nullable=False, server_default="0"),  # or expired
-    Column("allowance_bytes", BigInteger),  # its own; null: that of the settings
+    Column("suspensions", BigInteger, nullable=False, server_default="0"),  # includes expiries
+    Column("allowance_bytes", BigInteger),  # null: that of the settings
     Index(None, "account_id"),
     Index(None, "changed_at_ms"),
 )
 
-# The peppers that digests are under, by ids that reveal nothing of them; the newest is current.
+# The peppers of the digests, by ids that reveal nothing about them; the newest is current.
 peppers = Table(
     "peppers",
     metadata,
@@ -76,8 +75,8 @@ peppers = Table(
     Column("retired_at_ms", BigInteger),
 )
 
-# A key has two secrets during its rotation, and a row of each under every pepper that it was used
-# under since; usage, limits and sessions are shared.
+# A key has two secrets during a rotation, and a row of each secret for every pepper under which it
+# has been used; usage, limits and sessions are shared.
 key_secrets = Table(
     "key_secrets",
     metadata,
@@ -86,7 +85,7 @@ key_secrets = Table(
     Column("created_at_ms", BigInteger, nullable=False),
     Column("retires_at_ms", BigInteger),
     Column("pepper_id", Text, nullable=False, server_default=""),
-    Column("rehashed_at_ms", BigInteger),  # when a row of the same text was added, a newer pepper's
+    Column("rehashed_at_ms", BigInteger),  # when the secret got a row under a newer pepper
     Index(None, "key_id"),
 )
 
@@ -112,7 +111,7 @@ usage = Table(
     Column("bytes", BigInteger, nullable=False),
 )
 
-# Makes flushes idempotent: batches listed here were counted.
+# Makes flushes idempotent: the batches listed here have been counted.
 usage_batches = Table(
     "usage_batches",
     metadata,
@@ -133,7 +132,7 @@ credentials = Table(
     Column("created_at_ms", BigInteger, nullable=False),
 )
 
-# The audit trail: every change that an operator made, in the transaction that made it.
+# The audit trail: every change by an operator, written in the transaction of the change.
 changes = Table(
     "changes",
     metadata,
@@ -141,7 +140,7 @@ changes = Table(
     Column("changed_at_ms", BigInteger, nullable=False),
     Column("changed_by", Text, nullable=False),
     Column("action", Text, nullable=False),
-    Column("subject", Text, nullable=False),  # the id of an account or a key, or an environment
+    Column("subject", Text, nullable=False),  # id of an account or key, or an environment
     Column("before", Text, nullable=False),
     Column("after", Text, nullable=False),
     Column("reason", Text, nullable=False),
@@ -159,5 +158,5 @@ facts = Table(
 
 
 def open_after(at_ms: int) -> ColumnElement[bool]:
-    """The secrets that still open their key after a time."""
+    """Select the secrets that are still valid after a time."""
     return or_(key_secrets.c.retires_at_ms.is_(None), key_secrets.c.retires_at_ms > at_ms)

@@ -1,4 +1,4 @@
-"""Streams: live books of a symbol merged at their own pace, encoded once for all clients."""
+"""Streams: live books of a symbol, merged at an interval and encoded once for all clients."""
 
 from onebook.clock import iso_us
 from onebook.streams.options import ViewOptions, about

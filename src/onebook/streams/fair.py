@@ -19,7 +19,7 @@ class FairQueue(Generic[T]):
         return self._size
 
     def put(self, owner: str, item: T) -> None:
-        """Add an item of an owner; one that had none comes after all others."""
+        """Add an item of an owner; an owner without items is queued after all others."""
         lane = self._lanes.get(owner)
         if lane is None:
             lane = self._lanes[owner] = deque()

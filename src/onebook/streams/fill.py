@@ -47,7 +47,7 @@ class FillSizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def fill_sizes(amounts: Iterable[str], notionals: Iterable[str]) -> FillSizes:
-    """Check sizes and put them into canonical form.
+    """Check sizes and convert them to canonical form.
 
     Raises:
         ValueError: No size, too many, or one that is not a positive decimal number.
@@ -112,7 +112,7 @@ class FillView:
 
 
 def _fill_json(fill: Fill) -> bytes:
-    """One fill as it is in updates; numbers are printed from exact decimals."""
+    """Encode one fill for updates; numbers are printed from exact decimals."""
     split = ",".join(
         f'{{"exchange":{_json(name).decode()},"amount":{decimal_text(part.amount)},'
         f'"notional":{decimal_text(part.notional)}}}'

@@ -16,7 +16,7 @@ from onebook.config import StreamSettings
 from onebook.model import Health
 from onebook.streams.identity import CONFLICT, IdentityLimits, pooled, review, review_twins
 
-CHECK_S: Final = 1.0  # how often a symbol is checked
+CHECK_S: Final = 1.0  # interval between checks of a symbol
 SYMBOLS_PER_TURN_MAX: Final = 8  # then yield to the event loop ...
 TURN_S: Final = 0.005  # ... for this time
 
@@ -117,11 +117,11 @@ class IdentityGuard:
 
 
 def _report(book: LiveBook) -> None:
-    """Log what changed and count quarantines."""
+    """Log a changed mark and count conflicts."""
     name, symbol, mark = book.instrument.exchange, book.instrument.symbol, book.mark
     if mark is None:
-        log.info("%s: identity of %s confirmed again.", name, symbol)
+        log.info("%s: the identity of %s is confirmed again.", name, symbol)
         return
-    log.warning("%s: %s has the mark %s: %s.", name, symbol, mark.reason, mark.detail)
+    log.warning("%s: %s is marked %s: %s.", name, symbol, mark.reason, mark.detail)
     if mark.reason is CONFLICT:
         metrics.BOOK_INVALIDATIONS.labels(name, CONFLICT).inc()

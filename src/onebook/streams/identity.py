@@ -2,9 +2,9 @@
 
 Pure. Some exchanges use the same code for another coin, and no table of codes is complete
 (`exchanges.kit.currencies`). A book whose mid is far from the median of at least three others is
-probably of another coin: it is quarantined, that is left out of merged views, until it agrees again
-for a while. Where exchanges disagree and no majority decides, the books are marked and merged as
-before. A book whose levels another one has too is the same orders under another name: it is marked,
+probably of another coin: it is quarantined (left out of merged views) until it agrees again
+for a while. If exchanges disagree without a majority, the books are marked and merged as
+before. A book with the same levels as another has the same orders under another name: it is marked,
 and left out of views that merge the other. The reasons for each rule: docs/explanation/identity.md.
 """
 
@@ -18,7 +18,7 @@ from onebook.books import IdentityMark, LiveBook
 from onebook.model import Health, Instrument, Reason
 
 OTHERS_MIN: Final = 3  # other books that a quarantine needs
-RECOVERY_S: Final = 10.0  # that a quarantined book must agree again before it is merged
+RECOVERY_S: Final = 10.0  # for which a quarantined book must agree before it is merged again
 
 CONFLICT: Final = Reason.IDENTITY_CONFLICT
 UNCONFIRMED: Final = Reason.UNCONFIRMED_IDENTITY
@@ -36,11 +36,11 @@ Levels = tuple[Side, Side]
 
 
 class PriceVerdict(Enum):
-    """How the price of a book compares with the other live books of its symbol."""
+    """Comparison of a book's price with the other live books of its symbol."""
 
-    ALONE = auto()  # there is no other
+    ALONE = auto()  # no other book to compare with
     AGREES = auto()  # within half the limit
-    AGREED = auto()  # so for as long as a marked book has to
+    AGREED = auto()  # within half the limit for `RECOVERY_S`
     NEAR = auto()  # within the limit
     DISPUTED = auto()  # beyond the limit, but no majority shows that this is the wrong one
     OUTVOTED = auto()  # beyond the limit of at least three others, and most books are not
@@ -76,7 +76,7 @@ MOVES: Final[dict[tuple[Reason | None, PriceVerdict], Reason | None]] = {
 
 
 class IdentityLimits(NamedTuple):
-    """When a book is taken for another coin's, and when it is merged again."""
+    """Rules for marking a book as another coin's, and for merging it again."""
 
     deviation_max: Decimal  # from the median, as a share of it
     recovery_s: float = RECOVERY_S
@@ -117,7 +117,7 @@ def judge(tops: Sequence[Top], deviation_max: Decimal) -> list[Judgement]:
     medians = [_median_without(mids, top.mid) for top in tops]
     far = [not top.within(deviation_max, median) for top, median in zip(tops, medians, strict=True)]
     if len(tops) == 2 and not all(far):
-        far = [False, False]  # of two books either may be wrong: both contradict, or none does
+        far = [False, False]  # either of two books may be wrong: both contradict, or neither
     majority = len(tops) > OTHERS_MIN and 2 * sum(far) < len(tops)
     outside = PriceVerdict.OUTVOTED if majority else PriceVerdict.DISPUTED
     return [
@@ -156,7 +156,7 @@ def review(books: Iterable[LiveBook], limits: IdentityLimits, now: float) -> lis
 
 
 def pooled(symbol: str) -> list[str]:
-    """Return the symbols of the same base in the other dollars; none for other quotes."""
+    """Return the same base in other dollar currencies; empty for other quotes."""
     base, _, quote = symbol.rpartition("/")
     return [f"{base}/{each}" for each in DOLLARS if each != quote] if quote in DOLLARS else []
 
@@ -164,7 +164,7 @@ def pooled(symbol: str) -> list[str]:
 def review_twins(books: Iterable[LiveBook], now: float) -> list[LiveBook]:
     """Find the live books whose levels another one has; returns those whose mark changed.
 
-    Books of one symbol are compared with each other, and those of one exchange. Of equal books the
+    Books of one symbol, and books of one exchange, are compared with each other. Of equal books the
     first by exchange and symbol stays unmarked.
     """
     changed = []
@@ -174,7 +174,7 @@ def review_twins(books: Iterable[LiveBook], now: float) -> list[LiveBook]:
         if book.health is Health.LIVE:
             alike.setdefault(book.core.best(), []).append(book)
     for some in alike.values():
-        if len(some) > 1:  # levels are read where the best prices are equal
+        if len(some) > 1:  # levels are read only if the best prices are equal
             _compare([(book, book.core.top(TWIN_LEVELS)) for book in some], now)
     for book in ordered:
         if book.twins:
@@ -194,7 +194,7 @@ def _instrument(book: LiveBook) -> Instrument:
 
 
 def _compare(books: Sequence[tuple[LiveBook, Levels]], now: float) -> None:
-    """Note for each book which of those before it are equal in price and amount."""
+    """Record for each book which earlier ones are equal in price and amount."""
     for place, (book, top) in enumerate(books):
         for other, its in books[:place]:
             mine, that = book.instrument, other.instrument
@@ -210,7 +210,7 @@ def _same_side(levels: Side, others: Side) -> bool:
 
 
 def top_of(book: LiveBook) -> Top | None:
-    """Return the best prices of a book; None where it is not live or a side is empty."""
+    """Return the best prices of a book; None if it is not live or a side is empty."""
     if book.health is not Health.LIVE:
         return None
     bid, ask = book.core.best()

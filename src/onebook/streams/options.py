@@ -1,7 +1,7 @@
-"""Options of a view: what a subscription may choose beside symbol and exchanges.
+"""Options of a view that a subscription may choose in addition to symbol and exchanges.
 
-`ViewOptions` is the only list of them: commands, stream keys and replies are made of it. Each
-field's `Meta` has its limits and the words of the protocol's documents.
+`ViewOptions` is the only list of them: commands, stream keys and replies include it. Each
+field's `Meta` has its limits and its text in the protocol's documentation.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -33,7 +33,7 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     """Options of a view.
 
     In a stream key `group` and `fill` are canonical, so that equal views are one stream. A new
-    option goes to the end, with a false default: ids of streams leave those out.
+    option is added at the end with a false default, because ids of streams omit such options.
     """
 
     depth: Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)] = 20
@@ -65,17 +65,17 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     ages: Annotated[
-        bool, about("Add how old the data of each exchange is, in milliseconds.", False)
+        bool, about("Add the age of the data of each exchange, in milliseconds.", False)
     ] = False
     coverage: Annotated[
         bool,
-        about("Add the outermost price up to which the book of each exchange is known.", False),
+        about("Add the outermost known price of the book of each exchange.", False),
     ] = False
     fill: Annotated[
         FillSizes | None,
         about(
-            "Add what buying and selling these sizes would cost: for each the average and the "
-            "worst price and the amount on each exchange. At most "
+            "Add the cost of buying and selling these sizes: the average and the worst price of "
+            "each, and the amount on each exchange. At most "
             f"{FILL_SIZES_MAX} amounts and notionals.",
             {"amounts": ["0.5"], "notionals": ["10000"]},
             'an object with lists of decimal text in "amounts", "notionals" or both',

@@ -28,7 +28,7 @@ FIRST_LIVE_S: Final = 1.0  # that a new stream waits for others after its first 
 RATE_KNOWN_S: Final = 1.0  # a younger stream has no useful estimate of its cost
 THIRTY_DAYS_S: Final = 30 * 86_400
 
-IN_EVERY_ID: Final = 6  # options up to `group`; an id has later ones only where they are chosen
+IN_EVERY_ID: Final = 6  # options up to `group`; ids contain later ones only if chosen
 
 _json = msgspec.json.encode
 
@@ -44,8 +44,8 @@ class StreamKey(NamedTuple):
     def id(self) -> str:
         """The public name of the stream, the same for every client and on every node.
 
-        A hash of the values in their order, as JSON. Options that are younger than the first
-        clients are left out where they are not chosen, so that their addition changed no id.
+        A hash of the values in their order, as JSON. Options added after the first release are
+        omitted unless chosen, so that adding them changed no id.
         """
         chosen = list(map(_named, astuple(self.options)))
         while len(chosen) > IN_EVERY_ID and not chosen[-1]:
@@ -55,14 +55,14 @@ class StreamKey(NamedTuple):
 
 
 def _named(option: object) -> object:
-    """An option as ids are hashed of it."""
+    """Convert an option to the form that ids are hashed from."""
     if option is None:
         return ""
     return astuple(option) if isinstance(option, msgspec.Struct) else option
 
 
 class StreamMembers:
-    """The instruments behind a view, and those of their books that may be shown now."""
+    """The instruments of a view, and their books that may be shown now."""
 
     __slots__ = ("awaited", "books", "cores", "instruments", "live", "names", "stale_json")
 
@@ -100,7 +100,7 @@ class StreamMembers:
         )
 
     def ages_json(self, now: float) -> bytes:
-        """Milliseconds since the last data of each live exchange."""
+        """Return the milliseconds since the last data of each live exchange."""
         return _json(
             {
                 book.instrument.exchange: max(0, round((now - book.updated_at) * 1_000))
@@ -156,7 +156,7 @@ class Opening:
 
 
 class Stream:
-    """One view of one symbol, and the state of the last update that was published."""
+    """One view of one symbol, and the state of the last published update."""
 
     __slots__ = (
         "_extras",
@@ -207,7 +207,7 @@ class Stream:
         self.update_number = 0
         self.timestamp = b""
         self.published_at = self.merged_at = float("-inf")
-        self.paced_at = float("-inf")  # its interval runs from here
+        self.paced_at = float("-inf")  # start of its interval
         self.due: float | None = None  # when it is to be published; None while it is clean
         self.forced = True  # publish even if the merge shows no difference
         self.broken = False  # the last attempt to publish it failed
@@ -218,7 +218,7 @@ class Stream:
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
 
     def pace_from(self, due: float | None, now: float) -> None:
-        """Begin the interval after an update; `due` is when it was due, if it was."""
+        """Start the interval after an update; `due` is when it was due, if it was."""
         late_s = 0.0 if due is None else max(0.0, now - due)
         self.paced_at = now - min(late_s, self.interval_s * LATENESS_MADE_UP_MAX)
 
@@ -290,7 +290,7 @@ class Stream:
 
 
 class BookRequest:
-    """A one-time request for a view, answered when a new stream would publish first."""
+    """A one-time request for a view, answered when a new stream would first publish."""
 
     __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening")
 

@@ -1,4 +1,4 @@
-"""Streams: live books of a symbol merged at their own pace, encoded once for all clients.
+"""Streams: live books of a symbol, merged at an interval and encoded once for all clients.
 
 A stream is one view of one symbol: exchanges, depth, interval and form. It is merged lazily, when
 it is due, and encoded once for all of its clients. Work per exchange frame is constant: the first
@@ -33,9 +33,9 @@ from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers
 FIRST_SECONDS: Final = 10.0  # a younger stream adds members without waiting for its interval ...
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
 QUEUE_SLACK: Final = 64  # obsolete queue entries that are tolerated
-MERGE_PACE_S: Final = 0.01  # least time between two merges, if the first changed nothing
+MERGE_PACE_S: Final = 0.01  # minimum time between two merges, if the first changed nothing
 PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop,
-PUBLISHING_MAX_S: Final = 0.05  # or once publishing has lasted so long
+PUBLISHING_MAX_S: Final = 0.05  # or once publishing has lasted this long
 
 log = logging.getLogger("onebook.streams")
 _json = msgspec.json.encode
@@ -58,7 +58,7 @@ class Streams:
         self.publisher = publisher
         self._stamp = stamp  # writes the times of messages from microseconds since 1970
         self.published_total = 0
-        self.saturated_total = 0  # ticks that could not publish all that was due
+        self.saturated_total = 0  # ticks that could not publish all due streams
         self._books = books
         self._supervisor = supervisor
         self._catalogue = catalogue
@@ -121,7 +121,7 @@ class Streams:
         return self._open[key]
 
     def close(self, stream: Stream) -> None:
-        """One subscriber less; the last one ends the stream."""
+        """Remove a subscriber; the last one ends the stream."""
         stream.users -= 1
         if stream.users:
             return
@@ -158,7 +158,7 @@ class Streams:
     def publish_now(self, stream: Stream) -> None:
         """Merge a stream for a request; changes are published to all of its subscribers.
 
-        So no client misses an update number. Nothing is merged within the interval (at most a
+        Thus no client misses an update number. Nothing is merged within the interval (at most a
         second) of the last update, so that one client's requests cost the others nothing.
         """
         now = self._clock.monotonic()
@@ -174,13 +174,13 @@ class Streams:
     # Callbacks of books
 
     def on_changed(self, book: LiveBook) -> None:
-        """A live book has new levels (the hot path)."""
+        """Handle new levels of a live book (the hot path)."""
         waiting = self._clean.get(book.instrument)
         if waiting:
             self._wake(waiting, self._clock.monotonic())
 
     def _status_changed(self, book: LiveBook) -> None:
-        """A book's health or mark changed: notify subscribers; leaving live publishes at once."""
+        """Notify subscribers of a book's changed health or mark; leaving live publishes at once."""
         instrument = book.instrument
         streams = self._of.get(instrument)
         if streams:
@@ -352,7 +352,7 @@ class Streams:
             stream.broken = False
 
     def _answer_or_plan(self, request: BookRequest, now: float) -> None:
-        """Answer a request now, or plan when."""
+        """Answer a request now, or schedule the answer."""
         request.members.refresh(self._books)
         due = request.opening.due(request.members, now)
         if due <= now:

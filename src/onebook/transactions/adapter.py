@@ -7,7 +7,7 @@ coverage once for all exchanges.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -234,6 +234,7 @@ class AdapterEntry(Struct, frozen=True):
         books: How it books events, for proofs.
         singular: The documented singular name of its types, where it is not the type itself.
         fields: The fields of its credentials; `api_key` and `secret` always.
+        advice: Which permissions the operator should give the key, a sentence or two.
     """
 
     name: str
@@ -245,10 +246,12 @@ class AdapterEntry(Struct, frozen=True):
     books: Bookkeeping = Bookkeeping()
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
+    advice: str = ""
 
     def body(self) -> dict[str, Any]:
         """The documented entry of the list of exchanges."""
-        return {
+        demo = {"demo_available": True} if Environment.DEMO in self.hosts else {}
+        return demo | {
             "exchange_name": self.name,
             "display_name": self.display,
             "supported_transaction_types": list(self.types),
@@ -295,6 +298,17 @@ class Source(Struct, frozen=True, kw_only=True):
         cursor_lasts: Whether a cursor may be used in a later request of ours: then the cursor that
             we give out carries it, and no page before it is asked for again. Newest first only.
         needs: The credential field without which it is not read, such as a second key.
+        sized: Whether a query takes a page size.
+        walk: Sources with one walk are views of one query whose rows are of several types: it is
+            read once, and records of types that were not requested are dropped. They differ in
+            nothing but name and type.
+        join_ms: Rows of one event lie within so many ms, on any pages: pages give them as
+            `EventRow`, and `JoiningReader.join` makes records of them. 0: each row is an event.
+        joint: Sources with one joint are joined with each other; they have one `join_ms`.
+        branched: Whether it is a query for each of several names that are found at run time, such
+            as wallets or symbols; see `BranchingReader`. Each is walked by itself.
+        branch: The name of such a query.
+        views: The types that are requested of its walk; set when it is read.
     """
 
     name: str
@@ -312,6 +326,18 @@ class Source(Struct, frozen=True, kw_only=True):
     ranged: bool = True
     cursor_lasts: bool = False
     needs: str = ""
+    sized: bool = True
+    walk: str = ""
+    join_ms: int = 0
+    joint: str = ""
+    branched: bool = False
+    branch: str = ""
+    views: tuple[str, ...] = ()
+
+    @property
+    def query(self) -> str:
+        """The name of the query that is read for it: its walk, else its own."""
+        return self.walk or self.name
 
 
 class Window(NamedTuple):
@@ -325,11 +351,27 @@ class Window(NamedTuple):
 SNAPSHOT: Final = Window(0, 0, 0)
 
 
+class EventRow(Struct, frozen=True, gc=False):
+    """A row that may be one of several of one event.
+
+    Args:
+        key: Rows with an equal key within `Source.join_ms` are one event.
+        row_id: Identifies the row, so that one that is read twice counts once.
+        at_ms: Its time, Unix ms.
+        row: The row, for `JoiningReader.join`.
+    """
+
+    key: str
+    row_id: str
+    at_ms: int
+    row: Any
+
+
 class Page(Struct, frozen=True):
     """One answer of an exchange.
 
     Args:
-        records: Its rows, mapped, in the exchange's order.
+        records: Its rows that are events by themselves, mapped, in the exchange's order.
         rows: Number of its rows.
         cursor: Cursor of the next page; "" at the end.
         unreadable: Rows that did not fit the mapping; they are in `records` as `other`.
@@ -337,6 +379,9 @@ class Page(Struct, frozen=True):
             exchange shows: Unix ms.
         hidden_before_ms: Set where the key may not see what is older: Unix ms.
         hidden_after_ms: Set where the key may not see what is newer: Unix ms.
+        parts: Its rows that have to be joined.
+        cut: Whether the window has more rows than this page, and no cursor leads to them: the
+            window is read again in halves.
     """
 
     records: list[Record]
@@ -346,6 +391,15 @@ class Page(Struct, frozen=True):
     kept_from_ms: int | None = None
     hidden_before_ms: int | None = None
     hidden_after_ms: int | None = None
+    parts: list[EventRow] = []
+    cut: bool = False
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """The time of its oldest row; None without rows."""
+        times = [record.timestamp for record in self.records]
+        times += [part.at_ms for part in self.parts]
+        return min(times, default=None)
 
 
 NOT_ASKED: Final = Page([], 0, "")  # for a source that this account cannot have anything in
@@ -361,6 +415,8 @@ class AccountInfo(Struct, frozen=True):
         warnings: Permissions that reading does not need, and an expiry that is near.
         expires_at: Expiry of the key, Unix ms; None if it does not expire.
         found: Credential fields that the check found out, such as the host of the account.
+        may_withdraw: Whether the key can withdraw funds: then it is stored only if the operator
+            insists.
     """
 
     account_type: str
@@ -370,6 +426,7 @@ class AccountInfo(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     expires_at: int | None = None
     found: Mapping[str, str] = {}
+    may_withdraw: bool = False
 
 
 class RequestVerdict(Struct, frozen=True):
@@ -405,4 +462,33 @@ class AccountReader(PageReader, Protocol):
 
     async def check(self) -> AccountInfo:
         """Fetch the account of the credentials."""
+        ...
+
+
+@runtime_checkable
+class JoiningReader(Protocol):
+    """Joins rows of one event, for sources with `join_ms`."""
+
+    async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
+        """Make records of whole groups, each with its newest row first.
+
+        It may request what else is known of the events. A record has the time of one of its rows,
+        and an id that follows from its rows alone. The page's `records` and `unreadable` count.
+
+        Raises:
+            SourceFailed: What it requested could not be fetched, after all retries.
+        """
+        ...
+
+
+@runtime_checkable
+class BranchingReader(Protocol):
+    """Finds the branches of sources that are `branched`."""
+
+    async def branches(self, source: Source) -> list[str]:
+        """The names of the queries of a source, such as wallets or symbols.
+
+        Raises:
+            SourceFailed: They could not be fetched, after all retries.
+        """
         ...

@@ -8,7 +8,7 @@ signature on cursors. No message text of an exchange leaves this module.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from random import Random
@@ -34,6 +34,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
     TooOld,
 )
+from onebook.transactions.address import windows_of
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import ATTEMPTS_MAX, Circuit, Retries, Slots, Waits
 from onebook.transactions.nonces import Nonces
@@ -105,6 +106,7 @@ class Then(StrEnum):
     RAISE = "raise"
     RETRY = "retry"  # after a backoff
     RETRY_NOW = "retry_now"  # the limit (`block_s`) or the corrected clock makes the difference
+    RETRY_ONCE = "retry_once"  # at once, if this was the first attempt
     STOP = "stop"  # open the circuit of `Reply.stops`
     TOO_OLD = "too_old"
     CURSOR_GONE = "cursor_gone"  # the cursor of an earlier answer has expired
@@ -262,7 +264,7 @@ class ExchangeClient:
         random: For jitter.
         reserve: Share of each long limit that one API key leaves to others; see `Pool`. If it is
             not 0, connections are also kept free for API keys that are not asking yet.
-        nonces_folder: See `Nonces`.
+        shared_folder: The folder of `Nonces` and `AddressWindow`.
     """
 
     def __init__(
@@ -274,7 +276,7 @@ class ExchangeClient:
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
         reserve: float = 0.1,
-        nonces_folder: Path | None = None,
+        shared_folder: Path | None = None,
     ) -> None:
         self.clock = clock
         self.random = random or Random()  # noqa: S311  # jitter
@@ -283,7 +285,8 @@ class ExchangeClient:
         self._entry = entry
         self._circuits: dict[str, Circuit] = {}  # by key; "" is that of this address
         self._pools = Pools(api.limits, clock, reserve=reserve)
-        self._nonces = Nonces(nonces_folder, entry.name, clock) if api.rising else None
+        self._windows = windows_of(entry.name, api.limits, clock, shared_folder)
+        self._nonces = Nonces(shared_folder, entry.name, clock) if api.rising else None
         self._slots = Slots(api.connections_max, spare=reserve > 0)
         self._log = logging.getLogger(f"onebook.transactions.{entry.name}")
         self._http = httpx.AsyncClient(
@@ -310,6 +313,8 @@ class ExchangeClient:
     async def close(self) -> None:
         """Cancel running requests and close every connection."""
         await self._wire.close()
+        for window in self._windows.values():
+            window.close()
 
     async def ask(
         self,
@@ -374,21 +379,26 @@ class ExchangeClient:
         host = site.host_of(call, credentials)
         came_s = self.clock.monotonic()
         granted: dict[str, tuple[Pool, UnitGrant]] = {}
-        for name, units in self._api.costs(call).items():
+        costs = self._api.costs(call)
+        for name, units in costs.items():
             pool = self._pools.pool(name, site.environment, account)
             granted[name] = pool, await pool.acquire(self.waits, key=key, units=units)
         metrics.WAITED.labels(self._entry.name).inc(max(0.0, self.clock.monotonic() - came_s))
         async with site.stamping(host, account, key=key) as stamp:
             self._raise_if_stopped(account)
-            with self.waits.in_flight():
-                async with self._slots.slot(key):
-                    with self._counted():
-                        request = self._request(site, host, call, credentials, stamp)
-                        reply = await self._ask(site.offset(host), call, request)
-                        self._observe(reply, account, granted)
-                        if reply.failure is not None:
-                            self._raise(reply, account)
-                        return reply
+            async with self._slots.slot(key), AsyncExitStack() as stack:
+                # Last, because they count what is sent at once.
+                for name, window in self._windows.items():
+                    if name in costs:
+                        await stack.enter_async_context(window.request(costs[name], self.waits))
+                self._raise_if_stopped(account)
+                with self.waits.in_flight(), self._counted():
+                    request = self._request(site, host, call, credentials, stamp)
+                    reply = await self._ask(site.offset(host), call, request)
+                    self._observe(reply, account, granted)
+                    if reply.failure is not None:
+                        self._raise(reply, account)
+                    return reply
 
     async def _ask(self, offset: ClockOffset, call: Call, request: httpx.Request) -> Reply:
         clock = self.clock
@@ -460,6 +470,8 @@ class ExchangeClient:
             raise TryAgain(failure)
         if then is Then.RETRY_NOW:
             raise TryAgain(failure, wait_s=0.0)
+        if then is Then.RETRY_ONCE:
+            raise TryAgain(failure, wait_s=0.0, once=True)
         if then is Then.STOP:
             self._stop(failure, reply, account)
             self._raise_if_stopped(account)
@@ -475,10 +487,13 @@ class ExchangeClient:
         )  # fmt: skip
         circuit = self._circuits.setdefault("" if whole else account, Circuit(self.clock))
         circuit.trip(stop_s, failure)
+        for window in self._windows.values() if whole else ():
+            window.refuse(stop_s)
         metrics.TRIPS.labels(name).inc()
         metrics.OPEN_UNTIL.labels(name).set(self.clock.wall_ms() / 1_000 + stop_s)
 
     def _raise_if_stopped(self, account: str) -> None:
+        self._learn_refusal()
         for owner in dict.fromkeys(("", account)):
             circuit = self._circuits.get(owner)
             if circuit is None or circuit.failure is None or (left_s := circuit.left_s()) <= 0:
@@ -490,6 +505,15 @@ class ExchangeClient:
                 retryable=True,
                 retry_after_s=left_s,
             )
+
+    def _learn_refusal(self) -> None:
+        """Open the circuit of this address where another process met a refusal."""
+        left_s = max((each.refused_s() for each in self._windows.values()), default=0.0)
+        circuit = self._circuits.get("")
+        if left_s > 0 and (circuit is None or circuit.left_s() <= 0):
+            message = f"{self._entry.display} has refused this address; nothing is requested yet."
+            failure = SourceFailed(FailureReason.CIRCUIT_OPEN, message)
+            self._circuits.setdefault("", Circuit(self.clock)).trip(left_s, failure)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from onebook.errors import InvalidRequest
 from onebook.transactions.record import FIRST, RecordKey
-from onebook.transactions.walk import Bookmark
+from onebook.transactions.windows import Bookmark
 
 VERSION: Final = 2
 MAC_BYTES: Final = 16
-CHARS_MAX: Final = 8_192  # forty sources, each at a place of its own, take about 5,000
+CHARS_MAX: Final = 40_000  # forty sources at places of their own take 5,000, 300 wallets 15,000
 
 Place = tuple[int, str]
 DONE: Final[Place] = (1 << 62, "")  # nothing is left
@@ -72,9 +72,14 @@ class Cursors:
         self._secret = hashlib.sha256(b"onebook cursor v1 " + secret).digest()
 
     def seal(self, state: CursorState) -> str:
-        """The text of a cursor; without the exchange's where they would make it too long."""
+        """The text of a cursor; what would make it too long is read again instead."""
         text = self._sealed(state)
-        return text if len(text) <= CHARS_MAX else self._sealed(replace(state, bookmarks={}))
+        if len(text) > CHARS_MAX:
+            text = self._sealed(replace(state, bookmarks={}))
+        if len(text) > CHARS_MAX:
+            kept = {k: v for k, v in state.others.items() if v != DONE or "/" not in k}
+            text = self._sealed(replace(state, bookmarks={}, others=kept))
+        return text
 
     def _sealed(self, state: CursorState) -> str:
         body = msgpack.encode(state)
@@ -91,8 +96,8 @@ class Cursors:
             raise InvalidRequest("Field cursor belongs to another API key.")
         if state.digest != digest:
             raise InvalidRequest(
-                "Field cursor belongs to another query: exchange, testnet, transaction_types, "
-                "start_time and end_time must stay as they were."
+                "Field cursor belongs to another query: exchange, testnet, demo, "
+                "transaction_types, start_time and end_time must stay as they were."
             )
         return state
 

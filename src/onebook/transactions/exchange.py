@@ -7,8 +7,8 @@ duplicates and cursors are part of the service (`walk`, `service`).
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from pathlib import Path
 from random import Random
-from typing import Final
 
 import httpx
 from msgspec import Struct
@@ -29,8 +29,6 @@ from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, unknown_market
 from onebook.transactions.record import TradedMarket
-
-NONCES: Final = "nonces"  # the folder of `Nonces`, beside the master key
 
 Ask = Callable[[Call], Awaitable[Reply]]
 
@@ -65,6 +63,8 @@ class ExchangeAdapter:
         clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
+        shared_folder: What processes of this machine share of it: nonces of keys (`Nonces`) and
+            limits of the address (`AddressWindow`); None: nothing.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class ExchangeAdapter:
         clock: Clock = SYSTEM_CLOCK,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
+        shared_folder: Path | None = None,
     ) -> None:
         settings = settings or TransactionSettings()
         self._definition = definition
@@ -85,7 +86,7 @@ class ExchangeAdapter:
             transport=transport,
             random=random,
             reserve=settings.reserve_share,
-            nonces_folder=settings.master_key_file.parent / NONCES,
+            shared_folder=shared_folder,
         )
         self._sites = {
             each: self._client.site(each, hosts)

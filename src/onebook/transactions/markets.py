@@ -17,7 +17,7 @@ from onebook.model import MINUTE_MS
 from onebook.transactions.adapter import FailureReason, Page, SourceFailed, Window
 from onebook.transactions.limits import Retries
 from onebook.transactions.record import Record, TradedMarket
-from onebook.transactions.walk import CursorChain
+from onebook.transactions.windows import CursorChain
 
 GUESSES_MAX: Final = 20_000  # symbols read from their names
 MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS

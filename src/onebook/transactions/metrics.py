@@ -40,6 +40,11 @@ UNREADABLE: Final = Counter(
     "Rows of the exchange that did not fit the mapping; records give them as `other`.",
     ["exchange"],
 )
+UNKNOWN: Final = Counter(
+    "onebook_transactions_unknown_kinds",
+    "Records of kind `other`: the exchange uses a word that the mapping does not know.",
+    ["exchange"],
+)
 
 REFUSED: Final = Counter(
     "onebook_transactions_refused",

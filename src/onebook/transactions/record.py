@@ -49,6 +49,39 @@ class Direction(StrEnum):
     NONE = "none"
 
 
+# What `Record.kind` can be; `docs/reference/transactions.md` has the same list.
+KINDS: Final = {
+    "deposit": "Funds that arrived from outside the exchange, or from another user.",
+    "withdrawal": "Funds that left the exchange, or went to another user.",
+    "trade": "A fill: of a spot market two assets change hands, of a contract a position changes.",
+    "order": "The state of an order; its fills are records of their own.",
+    "convert": "One asset exchanged for another outside a market: conversions, sweeps, purchases.",
+    "funding": "A funding payment of a perpetual contract.",
+    "settlement": "A contract or a session was settled; the position goes on or ended.",
+    "delivery": "A dated contract or option expired.",
+    "liquidation": "A fill by which the exchange closed a position.",
+    "adl": "A fill by which the exchange reduced a position against a liquidated one.",
+    "closed_pnl": "What closing a position, or a part of it, realised.",
+    "transfer": "Funds moved between wallets or accounts of one owner.",
+    "custody": "Funds moved to or from a custodian or a copy-trading or bot account.",
+    "balance": "What is held now.",
+    "interest": "Interest paid or received, rollover fees of margin positions included.",
+    "borrow": "Funds borrowed.",
+    "repay": "Borrowed funds returned.",
+    "loan": "Funds of a loan product, or its collateral, moved.",
+    "earn": "A reward of staking or lending, or funds moved into or out of such a product.",
+    "bonus": "Funds given: airdrops, forks, bonuses, dividends, referral rewards.",
+    "fee": "A fee that belongs to no other record.",
+    "fee_refund": "A fee returned, or a rebate.",
+    "tax": "A tax withheld or returned by the exchange.",
+    "leverage_token": "A leverage token subscribed or redeemed.",
+    "fiat": "Money of a state: a bank payment or a card purchase.",
+    "premarket": "A trade of a coin before its listing.",
+    "adjustment": "A correction by the exchange: migrations, removals, clawbacks.",
+    "other": "The exchange's word has no known meaning; `native_type` has it, and it is counted.",
+}
+
+
 class Money(Struct, frozen=True, gc=False):
     """An amount of a currency."""
 

@@ -7,6 +7,7 @@ from onebook.errors import ConfigError
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 
+SHARED: Final = "exchanges"  # the folder of nonces and of address limits, beside the master key
 EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
     each.entry.name: each
     for each in (
@@ -31,6 +32,13 @@ def offered(settings: TransactionSettings) -> dict[str, ExchangeDefinition]:
     return {name: each for name, each in EXCHANGES.items() if name in wanted}
 
 
+def adapter_of(definition: ExchangeDefinition, settings: TransactionSettings) -> ExchangeAdapter:
+    """A new adapter of an exchange."""
+    # Beside the master key, which the nodes and the commands of an installation have in common.
+    folder = settings.master_key_file.parent / SHARED
+    return ExchangeAdapter(definition, settings, shared_folder=folder)
+
+
 def adapters_of(settings: TransactionSettings) -> list[ExchangeAdapter]:
     """A new adapter of every exchange that the operator offers."""
-    return [ExchangeAdapter(each, settings) for each in offered(settings).values()]
+    return [adapter_of(each, settings) for each in offered(settings).values()]

@@ -22,7 +22,7 @@ from onebook.model import DAY_MS
 from onebook.transactions.adapter import Environment
 from onebook.transactions.cursor import Cursors, CursorState
 from onebook.transactions.exchange import ExchangeAdapter
-from onebook.transactions.walk import floor_ms
+from onebook.transactions.windows import floor_ms
 
 LIMIT_MAX: Final = 10_000
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
@@ -88,6 +88,8 @@ class TransactionsRequest(BaseModel):
     """Unified and exchange names, freely mixed; none: every type but ledger and holdings."""
     testnet: Flag = False
     """Ask the testnet, with its own credentials."""
+    demo: Flag = False
+    """Ask the demo account, with its own credentials, of exchanges that have one."""
     start_time: _Time | None = Field(default=None, json_schema_extra=_TIMES)
     """Oldest time, Unix ms, inclusive; none: 30 days before `end_time`."""
     end_time: _Time | None = Field(default=None, json_schema_extra=_TIMES)
@@ -158,7 +160,7 @@ def plan(
         from_ms, to_ms = state.from_ms, state.to_ms
     return Query(
         request=request,
-        environment=Environment.TESTNET if request.testnet else Environment.MAINNET,
+        environment=environment_of(testnet=request.testnet, demo=request.demo),
         words=words,
         sources=sources,
         now_ms=state.now_ms if state else now_ms,
@@ -168,6 +170,19 @@ def plan(
         state=state,
         digest=digest,
     )
+
+
+def environment_of(*, testnet: bool, demo: bool) -> Environment:
+    """The environment of a request.
+
+    Raises:
+        InvalidRequest: It names two.
+    """
+    if testnet and demo:
+        raise InvalidRequest("Fields testnet and demo exclude each other.")
+    if demo:
+        return Environment.DEMO
+    return Environment.TESTNET if testnet else Environment.MAINNET
 
 
 def find(adapters: dict[str, ExchangeAdapter], exchange: str) -> ExchangeAdapter:
@@ -256,7 +271,8 @@ def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
 
 def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:
     """Digest of everything that decides which records an answer has; cursors are bound to it."""
+    environment = environment_of(testnet=request.testnet, demo=request.demo)
     text = json.encode(
-        (request.exchange, request.testnet, request.start_time, request.end_time, sources)
+        (request.exchange, environment, request.start_time, request.end_time, sources)
     )
     return hashlib.sha256(text).hexdigest()[:16]

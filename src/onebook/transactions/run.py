@@ -5,32 +5,40 @@ documented interface; fields of our own stand after them.
 """
 
 import asyncio
+import hashlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
 from onebook.transactions.adapter import (
+    BranchingReader,
     Coverage,
     ErrorEntry,
     FailureReason,
+    JoiningReader,
     Page,
+    PageReader,
     Source,
     SourceFailed,
     Window,
 )
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
-from onebook.transactions.metrics import RECORDS, UNREADABLE
+from onebook.transactions.merge import HELD_MAX, Demand, Once, Outlet, Range, merged
+from onebook.transactions.metrics import RECORDS, UNKNOWN, UNREADABLE
 from onebook.transactions.reconciliation import Verification
 from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.request import Query, left_out
 from onebook.transactions.verify import Verifier
-from onebook.transactions.walk import Bookmark, Demand, Once, Range, Walker, fitted, merged
+from onebook.transactions.walk import Walker
+from onebook.transactions.windows import Bookmark, fitted
 
 LIMIT_REACHED: Final = "limit_reached"
 DEADLINE: Final = "deadline"
@@ -48,6 +56,8 @@ SINGULAR: Final = {
     "withdrawals": "withdrawal",
     "transfers": "transfer",
     "holdings": "balance",
+    "conversions": "conversion",
+    "fees": "fee",
 }
 LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
@@ -63,6 +73,7 @@ class Totals:
         self._singular = singular
         self.count = 0
         self.by_type: Counter[str] = Counter()
+        self.unknown = 0  # of kind `other`
         self.oldest_ms: int | None = None
         self.newest_ms: int | None = None
 
@@ -70,19 +81,24 @@ class Totals:
         """Count one record."""
         self.count += 1
         self.by_type[singular_of(record, self._singular)] += 1
+        self.unknown += is_unknown(record)
         at_ms = record.timestamp
         self.oldest_ms = at_ms if self.oldest_ms is None else min(self.oldest_ms, at_ms)
         self.newest_ms = at_ms if self.newest_ms is None else max(self.newest_ms, at_ms)
 
     def summary(self, query: Query) -> dict[str, Any]:
-        """The documented `summary`; an empty answer shows the requested range."""
+        """The documented `summary`; an empty answer shows the requested range.
+
+        Where records are of kind `other`, it also says how many.
+        """
         start = query.from_ms if self.oldest_ms is None else self.oldest_ms
         end = query.to_ms if self.newest_ms is None else self.newest_ms
+        unknown = {"unknown_kinds": self.unknown} if self.unknown else {}
         return {
             "total_count": self.count,
             "by_type": dict(sorted(self.by_type.items())),
             "date_range": {"start": start, "end": end},
-        }
+        } | unknown
 
 
 class SourcePart(Struct, frozen=True):
@@ -117,18 +133,15 @@ class SourcePart(Struct, frozen=True):
         return self.flawed_before
 
 
-class WithoutKey:
-    """Stands in for the reader of sources that need an optional key that is not set."""
+class FailingReader:
+    """Stands in for the reader of a source that cannot be read."""
 
-    def __init__(self, display: str) -> None:
-        self._display = display
+    def __init__(self, failure: SourceFailed) -> None:
+        self._failure = failure
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
-        """Fail: the source cannot be read."""
-        raise SourceFailed(
-            FailureReason.NO_CREDENTIALS,
-            f"The operator has not set the key that {self._display} requires for this type.",
-        )
+        """Fail."""
+        raise self._failure
 
 
 class Run:
@@ -160,12 +173,18 @@ class Run:
         self._account = account
         self._demand = Demand(query.limit)
         self._once = Once(query.state.unplaced if query.state else ())
-        self._parts = [self._part(name) for name in self._readable()]
+        self._outlets: dict[str, Outlet] = {}
+        sources = self._readable()
+        views = {each.type for each in adapter.sources.values() if each.walk}
+        self._dropped = frozenset(views - {each.type for each in sources})
+        self._branched = [each for each in sources if each.branched]
+        self._parts: list[SourcePart] = []
+        self._add([each for each in sources if not each.branched])
         if query.request.verify:
             self.verifier = Verifier(
                 adapter.entry,
                 below_ms=self._top_ms if query.state else query.to_ms + 1,
-                asked={part.source.type for part in self._parts},
+                asked={source.type for source in sources},
                 orders=adapter.entry.books.trades in query.words,
             )
 
@@ -181,8 +200,9 @@ class Run:
 
     @property
     def walkers(self) -> list[Walker]:
-        """The walkers of this run."""
-        return [part.walker for part in self._parts if part.walker is not None]
+        """The walkers of this run; several sources can have one."""
+        found = (part.walker for part in self._parts)
+        return list(dict.fromkeys(walker for walker in found if walker is not None))
 
     @property
     def _top_ms(self) -> int:
@@ -190,7 +210,7 @@ class Run:
         state = self.query.state
         return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
 
-    def _readable(self) -> list[str]:
+    def _readable(self) -> list[Source]:
         """The sources to read: without those that need an optional key that is not set.
 
         One that was requested by name and that no other source of its type stands in for fails.
@@ -198,8 +218,8 @@ class Run:
         sources = {name: self._adapter.sources[name] for name in self.query.sources}
         served = {each.type for each in sources.values() if self._has_key(each)}
         return [
-            name
-            for name, each in sources.items()
+            each
+            for each in sources.values()
             if self._has_key(each)
             or (self.query.request.transaction_types and each.type not in served)
         ]
@@ -207,45 +227,122 @@ class Run:
     def _has_key(self, source: Source) -> bool:
         return not source.needs or self._account.has(source.needs)
 
-    def _part(self, name: str) -> SourcePart:
-        source, state = fitted(self._adapter.sources[name], self.query.limit), self.query.state
-        place = self._begun_at(name)
-        lost_before_ms = state.kept.get(name) if state else None
-        flawed_before = state.flaws.get(name) if state else None
-        if place in (DONE, GIVEN_UP):
-            return SourcePart(
+    def _add(self, sources: list[Source], failure: SourceFailed | None = None) -> None:
+        """Begin to read sources; those of one walk are read once."""
+        views: dict[str, list[Source]] = {}
+        for source in sources:
+            views.setdefault(source.query, []).append(source)
+        for found in views.values():
+            self._parts += self._begun(found, failure)
+
+    async def _add_branches(self) -> None:
+        """Find the branches of branched sources, once for each walk, and begin to read them."""
+        reader = self._account.reader
+        while self._branched:
+            source = self._branched[0]
+            assert isinstance(reader, BranchingReader)
+            names: list[str] = []
+            failure: SourceFailed | None = None
+            if self._begun_at(source) != GIVEN_UP:
+                try:
+                    names = await reader.branches(source)
+                except SourceFailed as failed:
+                    failure = failed
+            views = [each for each in self._branched if each.query == source.query]
+            self._branched = [each for each in self._branched if each.query != source.query]
+            if names:
+                self._add([branch_of(view, name) for name in names for view in views])
+            else:
+                self._add(views, failure or _no_branches())
+
+    def _begun(self, views: list[Source], failure: SourceFailed | None) -> list[SourcePart]:
+        """A walker for one query, as the parts of the sources that are views of it."""
+        types = tuple(each.type for each in views)
+        source = replace(fitted(views[0], self.query.limit), views=types)
+        state = self.query.state
+        place = self._begun_at(source)
+        lost_before_ms = state.kept.get(source.query) if state else None
+        flawed_before = state.flaws.get(source.query) if state else None
+        walker = None
+        if place not in (DONE, GIVEN_UP):
+            reader: PageReader = self._account.reader
+            if not self._has_key(source):
+                failure = self._without_key()
+            if failure is not None:
+                reader = FailingReader(failure)
+            wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
+            limit = self.query.limit
+            walker = Walker(
                 source,
-                None,
+                reader,
+                wanted,
+                now_ms=self._clock.wall_ms,
+                progress=self._progress,
+                outlet=self._outlet(source, wanted),
+                demand=self._demand,
+                long=limit is None or limit >= LONG_ANSWER,
+                lost_before_ms=lost_before_ms,
+                begin=state.bookmarks.get(source.query) if state else None,
+            )
+        return [
+            SourcePart(
+                each,
+                walker,
                 given_up=place == GIVEN_UP,
                 lost_before_ms=lost_before_ms,
                 flawed_before=flawed_before,
             )
-        wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
-        limit = self.query.limit
-        walker = Walker(
-            source,
-            self._account.reader if self._has_key(source) else WithoutKey(self.display),
-            wanted,
-            now_ms=self._clock.wall_ms,
-            progress=self._progress,
-            demand=self._demand,
-            long=limit is None or limit >= LONG_ANSWER,
-            lost_before_ms=lost_before_ms,
-            begin=state.bookmarks.get(name) if state else None,
-        )
-        return SourcePart(source, walker, flawed_before=flawed_before)
+            for each in views
+        ]
 
-    def _begun_at(self, name: str) -> Place:
+    def _outlet(self, source: Source, wanted: Range) -> Outlet:
+        """Where the rows of a source go: with those that they are joined with."""
+        name = source.joint or source.query
+        if source.join_ms and not source.joint:  # the branches of one source are joined
+            name = name.removesuffix(_suffix(source.branch))
+        if name not in self._outlets:
+            reader, join = self._account.reader, None
+            if isinstance(reader, JoiningReader):
+                join = partial(reader.join, source)
+            self._outlets[name] = Outlet(
+                wanted,
+                self._progress,
+                join=join,
+                join_ms=source.join_ms,
+                dropped=self._dropped if source.walk else frozenset(),
+                held_max=min(HELD_MAX, self.query.limit or HELD_MAX),
+            )
+        return self._outlets[name]
+
+    def _without_key(self) -> SourceFailed:
+        return SourceFailed(
+            FailureReason.NO_CREDENTIALS,
+            f"The operator has not set the key that {self.display} requires for this type.",
+        )
+
+    def _begun_at(self, source: Source) -> Place:
         """Position at which this page of a source begins."""
-        state = self.query.state
-        return state.place(name) if state else (FIRST.negative_ms, FIRST.record_id)
+        state, name = self.query.state, source.query
+        if state is None:
+            return FIRST.negative_ms, FIRST.record_id
+        if source.branch and name not in state.others:  # of those that were not found before
+            name = name.removesuffix(_suffix(source.branch))
+        return state.place(name)
 
     async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
         """The records in order, in batches, until the limit, the end or the deadline."""
         until_s = self._clock.monotonic() + deadline_s
+        if self._branched:
+            try:
+                async with asyncio.timeout(deadline_s):
+                    await self._add_branches()
+            except TimeoutError:
+                self._stopped = DEADLINE
+                self._add(self._branched, _not_found_yet())
+                return
         async with aclosing(
             merged(
-                self.walkers,
+                list(self._outlets.values()),
                 self._progress,
                 limit=self.query.limit,
                 demand=self._demand,
@@ -272,10 +369,12 @@ class Run:
         unreadable = sum(walker.unreadable for walker in self.walkers)
         UNREADABLE.labels(exchange).inc(unreadable - self._unreadable_counted)
         self._unreadable_counted = unreadable
+        unknown = self.totals.unknown
         for record in batch:
             self.totals.add(record)
             if self.verifier is not None:
                 self.verifier.add(record)
+        UNKNOWN.labels(exchange).inc(self.totals.unknown - unknown)
         return batch
 
     @property
@@ -323,7 +422,7 @@ class Run:
         return any(
             part.walker is not None
             and part.walker.failure is None
-            and self._place(part) > self._begun_at(part.source.name)
+            and self._place(part) > self._begun_at(part.source)
             for part in self._parts
         )
 
@@ -363,7 +462,7 @@ class Run:
 
     def state(self, key_id: str) -> CursorState | None:
         """State of the next page; None if every source has been read to its end."""
-        places = {part.source.name: self._place(part) for part in self._parts}
+        places = {part.source.query: self._place(part) for part in self._parts}
         if all(place in (DONE, GIVEN_UP) for place in places.values()):
             return None
         before = self.query.state
@@ -379,21 +478,23 @@ class Run:
             after=after,
             others={name: place for name, place in places.items() if place != after},
             bookmarks=self._bookmarks(places),
-            kept={p.source.name: p.kept_from_ms for p in self._parts if p.kept_from_ms is not None},
+            kept={
+                p.source.query: p.kept_from_ms for p in self._parts if p.kept_from_ms is not None
+            },
             unplaced=self._once.unplaced,
-            flaws={p.source.name: p.flaw for p in self._parts if p.flaw is not None},
+            flaws={p.source.query: p.flaw for p in self._parts if p.flaw is not None},
         )
 
     def _bookmarks(self, places: dict[str, Place]) -> dict[str, Bookmark]:
         """Where unfinished sources go on by the exchange's own cursor."""
         found: dict[str, Bookmark] = {}
         for part in self._parts:
-            place = places[part.source.name]
+            place = places[part.source.query]
             if part.walker is None or place in (DONE, GIVEN_UP):
                 continue
             bookmark = part.walker.bookmark(as_key(place))
             if bookmark is not None:
-                found[part.source.name] = bookmark
+                found[part.source.query] = bookmark
         return found
 
     def _place(self, part: SourcePart) -> Place:
@@ -416,6 +517,28 @@ class Run:
         await asyncio.gather(*(walker.close() for walker in self.walkers))
 
 
+def branch_of(source: Source, name: str) -> Source:
+    """One branch of a source, as a source."""
+    suffix = _suffix(name)
+    walk = source.walk + suffix if source.walk else ""
+    return replace(source, name=source.name + suffix, walk=walk, branch=name)
+
+
+def _suffix(branch: str) -> str:
+    """What the name of a branch ends in: short, because cursors have it."""
+    return "/" + hashlib.blake2b(branch.encode(), digest_size=6).hexdigest() if branch else ""
+
+
+def _no_branches() -> SourceFailed:
+    return SourceFailed(FailureReason.NOT_OPENED, "There is nothing to read.")
+
+
+def _not_found_yet() -> SourceFailed:
+    return SourceFailed(
+        FailureReason.UNREACHABLE, "The deadline came before the first request.", retryable=True
+    )
+
+
 def exchange_failed(failure: SourceFailed) -> ExchangeFailed:
     """A failure of a source as the error of a request."""
     details = {"reason": failure.reason.value, "exchange_code": failure.exchange_code}
@@ -427,6 +550,11 @@ def singular_of(record: Record, own: Mapping[str, str]) -> str:
     if record.kind == "order":
         return "order"
     return own.get(record.type) or SINGULAR.get(record.type, record.type)
+
+
+def is_unknown(record: Record) -> bool:
+    """Whether the exchange's word for an event is unknown; unreadable rows are counted apart."""
+    return record.kind == "other" and "amount" not in record.incomplete
 
 
 def message_of(count: int, types: int, *, cut_off: bool = False) -> str:

@@ -36,9 +36,17 @@ from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.export import writer
-from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNREADABLE
+from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNKNOWN, UNREADABLE
 from onebook.transactions.record import encode
-from onebook.transactions.request import Query, TransactionsRequest, expand, find, plan, reach_ms
+from onebook.transactions.request import (
+    Query,
+    TransactionsRequest,
+    environment_of,
+    expand,
+    find,
+    plan,
+    reach_ms,
+)
 from onebook.transactions.run import (
     LACKING,
     Run,
@@ -124,7 +132,9 @@ class Transactions:
         self.unread_s = unread_s
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
         for name in self._adapters:
-            UNREADABLE.labels(name)  # `increase` cannot see the first count of an absent sample
+            # `increase` cannot see the first count of an absent sample.
+            UNREADABLE.labels(name)
+            UNKNOWN.labels(name)
         self._vault = vault
         self._cursors = Cursors(cursor_secret)
         self._settings = settings or TransactionSettings()
@@ -182,15 +192,18 @@ class Transactions:
         sources = expand(tuple(request.transaction_types) or adapter.entry.default, adapter)
         return reach_ms(sources, adapter, self._clock.wall_ms())
 
-    async def validate(self, exchange: str, *, testnet: bool, key_id: str = "") -> Validation:
+    async def validate(
+        self, exchange: str, *, testnet: bool = False, demo: bool = False, key_id: str = ""
+    ) -> Validation:
         """Check the operator's credentials with the exchange.
 
         Raises:
             InvalidExchange: There is no such exchange.
+            InvalidRequest: Both environments are asked for.
             ExchangeFailed: The exchange is unreachable.
         """
         adapter = find(self._adapters, exchange)
-        environment = _environment(testnet=testnet)
+        environment = environment_of(testnet=testnet, demo=demo)
         credentials = await self._vault.get(exchange, environment)
         why_not = _unusable(adapter, environment, credentials)
         if credentials is None or why_not:
@@ -202,7 +215,7 @@ class Transactions:
         """Start a query; leaving the block stops all requests.
 
         Raises:
-            InvalidRequest: There are no testnet credentials, or the cursor belongs to others.
+            InvalidRequest: There are no testnet or demo credentials, or the cursor is of others.
             RateLimitExceeded: The key has as many requests under way as it may.
             ServiceUnavailable: There are no credentials, or too many requests are running.
         """
@@ -244,7 +257,7 @@ class Transactions:
         credentials = await self._vault.get(query.request.exchange, query.environment)
         message = _unusable(adapter, query.environment, credentials)
         if credentials is None or message:
-            if query.environment is Environment.TESTNET:
+            if query.environment is not Environment.MAINNET:
                 raise InvalidRequest(message)
             raise ServiceUnavailable(message)
         account_id = self._cursors.account(credentials.api_key)
@@ -368,10 +381,6 @@ class Transactions:
         if query.request.verify:
             tail["verification"] = run.verification()
         return head, tail
-
-
-def _environment(*, testnet: bool) -> Environment:
-    return Environment.TESTNET if testnet else Environment.MAINNET
 
 
 async def validated(

@@ -1,22 +1,20 @@
-"""Reads sources from newest to oldest, and merges them: every record once, none skipped silently.
+"""Reads sources from newest to oldest: every row once, none skipped silently.
 
 A walker cuts its range into windows (`Cutter`) and reads several side by side (`WindowStream`),
-each along the exchange's cursor (`CursorChain`). It sorts and deduplicates records (`Sorter`) and
-emits them once nothing newer can arrive. Its *watermark* says how far it has come: all records
-with a later time have been emitted, so a merge of walkers need not wait for one without records.
+each along the exchange's cursor (`CursorChain`). Its `Outlet` sorts, joins and deduplicates what
+the pages hold.
 
 Pages are no larger than the answer's limit, and a walker pauses while enough later records are
-buffered (`Demand`). `merged` makes one sequence of all walkers, ties by id.
+buffered (`Demand`).
 
-Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, `READY_MAX` records. Little is read
+Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, and those of `merge`. Little is read
 ahead for a short answer, because most of it would be thrown away.
 """
 
 import asyncio
-import heapq
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -32,227 +30,26 @@ from onebook.transactions.adapter import (
     TooOld,
     Window,
 )
-from onebook.transactions.record import FIRST, Record, RecordKey, key_of
+from onebook.transactions.merge import NOT_STARTED_MS, NOTHING_LEFT_MS, Demand, Outlet, Range
+from onebook.transactions.record import FIRST, RecordKey, key_of
+from onebook.transactions.windows import (
+    PAGES_LONG,
+    Bookmark,
+    CursorChain,
+    Cutter,
+    ReadPage,
+    below,
+    floor_ms,
+    halves,
+    is_last,
+)
 
-BATCH_MAX: Final = 200  # records between two turns of the event loop
-UNPLACED_MAX: Final = 40  # ids in a cursor
-UNPLACED_CHARS: Final = 18  # of an id: 64 bits
-FLOOR_MARGIN_MS: Final = 5 * 60_000  # "two years ago" moves while we walk
-SPLIT_MS_MIN: Final = 60 * 60_000
-PAGES_LONG: Final = 24  # a window of more pages is cut in two: windows are read side by side
-PAGES_SHORT: Final = 3
-RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
-SMALL_ANSWER: Final = 100  # up to here nothing is read ahead before every source has begun
-DEMAND_MAX: Final = 1_000  # records for which it is worth finding out how far back they reach
-NOTHING_LEFT_MS: Final = -(1 << 61)
 PAGES_AHEAD: Final = 2
 PAGES_AHEAD_SHORT: Final = 1
-PAGES_MAX: Final = 5_000  # of one window: half a million rows a week
+PAGES_MAX: Final = 50_000  # of one window: 2.5 million rows of the smallest pages
 PAGES_HELD_MAX: Final = 24  # of a window that is read oldest first
-PAGE_ROWS_MIN: Final = 10
-PAGE_ROWS_SPARE: Final = 5  # rows that are read and not needed: of the second of the window's end
-SMALL_PAGE_LAG_MS: Final = 1_000  # beyond, the rows of a page do not say what is still to come
 WINDOWS_AHEAD: Final = 6
 PAGES_SPARSE: Final = 1  # windows with no more pages than this are read ahead in any case
-READY_MAX: Final = 500
-NOT_STARTED_MS: Final = 1 << 61
-
-Keyed = tuple[RecordKey, Record]
-
-
-class Cutter:
-    """The windows of one walk, newest first; their length follows how full they are.
-
-    Args:
-        source: The source to read.
-        from_ms: The oldest time to read, inclusive.
-        to_ms: The newest time to read, exclusive: the origin of the grid.
-        below_ms: Only windows below this are still to be read, exclusive.
-    """
-
-    def __init__(self, source: Source, *, from_ms: int, to_ms: int, below_ms: int) -> None:
-        self._source = source
-        grain = source.grain_ms
-        self._from_ms = from_ms // grain * grain
-        self._length_ms = source.window_ms
-        # Up to the end of a grain: the exchange compares whole seconds.
-        self._to_ms = _up(to_ms, grain)
-        self._last_ms = to_ms - 1
-        self._below_ms = min(self._to_ms, _up(below_ms, grain))
-
-    def __iter__(self) -> Iterator[Window]:
-        top = self._to_ms
-        while top > self._from_ms:
-            bottom = max(self._from_ms, top - self._length_ms)
-            if bottom < self._below_ms:
-                yield Window(bottom, min(top, self._below_ms), min(top - 1, self._last_ms))
-            top = bottom
-
-    def filled(self, pages: int) -> None:
-        """Note how many pages a window had."""
-        if self._source.untimed:
-            return
-        grain = self._source.grain_ms
-        if pages > PAGES_LONG:
-            half = self._length_ms // 2 // grain * grain
-            self._length_ms = max(min(SPLIT_MS_MIN, self._source.window_ms), half)
-        elif pages < PAGES_SHORT:
-            self._length_ms = min(self._source.window_ms, self._length_ms * 2)
-
-
-class CursorChain:
-    """Follows pagination cursors.
-
-    A repeated cursor is an error: the remaining rows are unreachable.
-
-    Args:
-        begin: The cursor of the first page; "" without one.
-    """
-
-    __slots__ = ("_seen", "cursor")
-
-    def __init__(self, begin: str = "") -> None:
-        self.cursor = begin
-        self._seen = {begin}
-
-    def follow(self, cursor: str) -> bool:
-        """Advance to the cursor of the next page; False if there is none.
-
-        Raises:
-            SourceFailed: The cursor repeats.
-        """
-        if not cursor:
-            return False
-        if cursor in self._seen:
-            raise SourceFailed(
-                FailureReason.UNREADABLE,
-                "The exchange repeated a cursor: what comes after this page cannot be read.",
-                retryable=True,
-            )
-        self._seen.add(cursor)
-        self.cursor = cursor
-        return True
-
-
-class Range:
-    """Records a walker has to read.
-
-    Args:
-        from_ms: Oldest record time, inclusive.
-        to_ms: Newest record time, inclusive.
-        after: The place of the last record that was delivered before; only later ones count.
-    """
-
-    __slots__ = ("after", "from_ms", "to_ms")
-
-    def __init__(self, from_ms: int, to_ms: int, *, after: RecordKey = FIRST) -> None:
-        self.from_ms = from_ms
-        self.to_ms = to_ms
-        self.after = after
-
-
-class Sorter:
-    """Sorts and deduplicates the records of one source as they arrive."""
-
-    def __init__(self, wanted: Range) -> None:
-        self._wanted = wanted
-        self._held: list[Keyed] = []
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._last = FIRST
-        self.disordered = 0
-        self.duplicates = 0
-
-    def push(self, records: list[Record], *, snapshot: bool) -> None:
-        """Add records; those out of range or already delivered are dropped."""
-        for record in records:
-            key = key_of(record)
-            if not (self._snapshot_wanted(key) if snapshot else self._in_range(key)):
-                continue
-            if record.transactionId in self._seen:
-                self.duplicates += 1
-                continue
-            self._seen[record.transactionId] = None
-            heapq.heappush(self._held, (key, record))
-
-    def _in_range(self, key: RecordKey) -> bool:
-        wanted = self._wanted
-        return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
-
-    def _snapshot_wanted(self, key: RecordKey) -> bool:
-        """Every page takes a snapshot of its own time, so delivered rows are known by id."""
-        return key.record_id > self._wanted.after.record_id
-
-    def release(self, watermark_ms: int) -> Iterator[Keyed]:
-        """Every held record that is later than the watermark, in order."""
-        while self._held and self._held[0][0].negative_ms < -watermark_ms:
-            keyed = heapq.heappop(self._held)
-            if keyed[0] < self._last:
-                self.disordered += 1
-            else:
-                self._last = keyed[0]
-            yield keyed
-        while len(self._seen) - len(self._held) > RECENT_MAX:
-            self._seen.popitem(last=False)
-
-
-class Demand:
-    """Lower time bound of a limited answer, so that older pages are not requested.
-
-    Args:
-        limit: Records of the answer; None for all.
-    """
-
-    def __init__(self, limit: int | None = None) -> None:
-        self._horizon_ms = NOTHING_LEFT_MS
-        self._bounded = limit is not None and limit <= DEMAND_MAX
-        self._open = limit is None or limit > SMALL_ANSWER
-        self._changed = asyncio.Event()
-
-    def update(self, walkers: Sequence["Walker"], left: int | None) -> None:
-        """Update from the buffered records; `left` more records are needed."""
-        if not self._bounded or left is None:
-            return
-        begun = self._open or all(walker.begun or walker.finished for walker in walkers)
-        horizon_ms = self._horizon_ms
-        if sum(len(walker.ready) for walker in walkers) >= left:
-            # Two sources of one event count once.
-            keys = {keyed[0] for walker in walkers for keyed in walker.ready}
-            if len(keys) >= left:
-                horizon_ms = -heapq.nsmallest(left, keys)[-1].negative_ms
-        if (begun, horizon_ms) != (self._open, self._horizon_ms):
-            self._open, self._horizon_ms = begun, horizon_ms
-            self._changed.set()
-
-    def needs(self, newest_ms: int) -> bool:
-        """Whether records of this time and older may still be in the answer."""
-        return self._open and newest_ms >= self._horizon_ms
-
-    async def wanted(self, newest_ms: int) -> None:
-        """Wait until records of this time and older are needed."""
-        while not self.needs(newest_ms):
-            self._changed.clear()
-            await self._changed.wait()
-
-
-class Bookmark(NamedTuple):
-    """A page of the exchange: its window, and the exchange's cursor that leads to it."""
-
-    from_ms: int
-    to_ms: int
-    seen_ms: int
-    cursor: str = ""
-
-    @property
-    def window(self) -> Window:
-        """The window that the cursor belongs to."""
-        return Window(self.from_ms, self.to_ms, self.seen_ms)
-
-
-class ReadPage(NamedTuple):
-    """A page, and its position at the exchange."""
-
-    page: Page
-    bookmark: Bookmark
 
 
 class WindowStream:
@@ -265,6 +62,7 @@ class WindowStream:
     def __init__(self, walker: "Walker", begin: Bookmark, *, long: bool) -> None:
         self.window = begin.window
         self.pages_read = 0
+        self.was_cut = False
         self.pages: asyncio.Queue[ReadPage | Exception | None] = asyncio.Queue(
             PAGES_AHEAD if long else PAGES_AHEAD_SHORT
         )
@@ -289,35 +87,61 @@ class WindowStream:
         return page
 
     async def _read(self) -> None:
-        source, window = self._walker.source, self.window
-        chain, full_page, unread_ms = CursorChain(self._cursor), False, window.to_ms
-        for _ in range(PAGES_MAX):
+        parts = [Bookmark(*self.window, self._cursor)]  # the newest last
+        while parts:
+            part = parts.pop()
+            if not await self._read_part(part):
+                parts += [Bookmark(*half) for half in self._halved(part.window)]
+
+    async def _read_part(self, begin: Bookmark) -> bool:
+        """Read a window along its cursor; return False where it has more rows than it shows."""
+        source, window = self._walker.source, begin.window
+        chain, full_page, unread_ms = CursorChain(begin.cursor), False, window.to_ms
+        for read in range(PAGES_MAX):
             try:
-                page = await self._ask(_below(window, unread_ms, source), chain.cursor)
+                page = await self._ask(below(window, unread_ms, source), chain.cursor)
             except TooOld:
                 # A cursor belongs to its window: begin again below what was read.
                 cut = self._walker.cut(window._replace(to_ms=unread_ms))
                 if cut is None:
-                    return
+                    return True
                 window, chain = cut, CursorChain()
                 continue
             except CursorGone:
-                if self.pages_read or not chain.cursor:
+                if read or not chain.cursor:
                     raise _refused_cursor() from None
                 # It was that of an earlier answer: the window is read from its beginning.
                 chain = CursorChain()
                 continue
+            if page.cut:
+                return False
             await self.pages.put(ReadPage(page, Bookmark(*window, chain.cursor)))
-            unread_ms = min([unread_ms, *(r.timestamp + 1 for r in page.records)])
+            if (oldest_ms := page.oldest_ms) is not None:
+                unread_ms = min(unread_ms, oldest_ms + 1)
             full_page = full_page or page.rows >= source.page_rows
             if is_last(source, page.rows, full_page=full_page):
-                return
+                return True
             if not source.ranged and unread_ms <= window.from_ms:
-                return
+                return True
             if not chain.follow(page.cursor):
-                return
+                return True
             await self._walker.wanted(unread_ms - 1)
         raise _endless()
+
+    def _halved(self, window: Window) -> list[Window]:
+        """The halves of a window that shows fewer rows than it has.
+
+        Raises:
+            SourceFailed: It cannot be cut.
+        """
+        self.was_cut = True
+        parts = halves(window, self._walker.source)
+        if not parts:
+            raise SourceFailed(
+                FailureReason.EXCHANGE_ERROR,
+                "The exchange shows fewer rows than it has of one instant.",
+            )
+        return parts
 
     async def _read_oldest_first(self) -> None:
         parts = [self.window]  # the newest last
@@ -332,43 +156,30 @@ class WindowStream:
             except CursorGone:
                 raise _refused_cursor() from None
             if page is None:
-                parts += self._halves(part)
+                parts += self._halved(part)
                 continue
             await self.pages.put(ReadPage(page, Bookmark(*part)))
             if parts:
                 await self._walker.wanted(part.from_ms - 1)
 
     async def _whole(self, part: Window) -> Page | None:
-        """A whole window as one page; None if it has more pages than may be held."""
+        """A whole window as one page; None if it has more than may be held, or than it shows."""
         source = self._walker.source
-        records: list[Record] = []
-        rows, unreadable, kept_from_ms = 0, 0, None
+        divisible = bool(halves(part, source))
+        pages: list[Page] = []
         chain, full_page = CursorChain(), False
-        for _ in range(PAGES_HELD_MAX if self._halves(part) else PAGES_MAX):
+        for _ in range(PAGES_HELD_MAX if divisible else PAGES_MAX):
             page = await self._ask(part, chain.cursor)
-            records += page.records
-            rows, unreadable = rows + page.rows, unreadable + page.unreadable
-            if page.kept_from_ms is not None:
-                kept_from_ms = max(kept_from_ms or 0, page.kept_from_ms)
+            if page.cut:
+                return None
+            pages.append(page)
             full_page = full_page or page.rows >= source.page_rows
             last = is_last(source, page.rows, full_page=full_page)
             if last or not chain.follow(page.cursor):
-                return replace(
-                    page, records=records[::-1], rows=rows, cursor="", unreadable=unreadable,
-                    kept_from_ms=kept_from_ms,
-                )  # fmt: skip
-        if not self._halves(part):
+                return _in_one(pages)
+        if not divisible:
             raise _endless()
         return None
-
-    def _halves(self, part: Window) -> list[Window]:
-        """The older and the newer half; none where both bounds are one grain apart."""
-        grain_ms = self._walker.source.grain_ms
-        middle_ms = (part.from_ms + part.to_ms) // 2 // grain_ms * grain_ms
-        if middle_ms <= part.from_ms:
-            return []
-        older = Window(part.from_ms, middle_ms, middle_ms - 1)
-        return [older, part._replace(from_ms=middle_ms)]
 
 
 class Walker:
@@ -382,33 +193,32 @@ class Walker:
         *,
         now_ms: Callable[[], int],
         progress: asyncio.Event,
+        outlet: Outlet | None = None,
         demand: Demand | None = None,
         long: bool = True,
         lost_before_ms: int | None = None,
         begin: Bookmark | None = None,
     ) -> None:
         self.source = source
-        self.ready: deque[Keyed] = deque()
-        self.watermark_ms = NOT_STARTED_MS
+        self.outlet = outlet or Outlet(wanted, progress)
         self.begun = False
         self.finished = False
         self.failure: SourceFailed | None = None
-        self.defect: Exception | None = None
         self.absent = False  # the account never used the product
         self.unreadable = 0
         self.pages = 0
+        self.oldest_ms: int | None = None  # of the rows that were read
         self.hidden_after_ms: int | None = None
-        self._hidden_before_ms = NOTHING_LEFT_MS
         self.floor_ms = floor_ms(source, now_ms())
         self.cut_short_ms: int | None = None
-        self.delivered = wanted.after
+        self._hidden_before_ms = NOTHING_LEFT_MS
         self._lost_before_ms = NOTHING_LEFT_MS if lost_before_ms is None else lost_before_ms
         self._reader = reader
         self._wanted = wanted
         self._now_ms = now_ms
         self._progress = progress
-        self._room = asyncio.Event()
-        self._sorter = Sorter(wanted)
+        self._number = self.outlet.enter()
+        self._watermark_ms = NOT_STARTED_MS
         self._streams: deque[WindowStream] = deque()
         self._demand = demand or Demand()
         self._next: Bookmark | None = None
@@ -419,14 +229,33 @@ class Walker:
         self._task = asyncio.create_task(self._run(), name=f"walk {source.name}")
 
     @property
+    def delivered(self) -> RecordKey:
+        """Position of the last record that was delivered."""
+        return self.outlet.delivered
+
+    @property
+    def reached(self) -> RecordKey:
+        """Position up to which all records have been delivered."""
+        return self.outlet.reached
+
+    @property
     def disordered(self) -> int:
-        """Records that arrived after newer ones: the exchange did not keep its own order."""
-        return self._sorter.disordered
+        """Records that arrived after newer ones."""
+        return self.outlet.disordered
 
     @property
     def exhausted(self) -> bool:
-        """Whether the source was read to its end without a failure."""
-        return self.finished and not self.ready and self.failure is None
+        """Whether the source was read to its end, and all of it delivered, without a failure."""
+        if not self.finished or self.failure is not None:
+            return False
+        return self.outlet.exhausted or (self.outlet.shared and self._passed_on)
+
+    @property
+    def _passed_on(self) -> bool:
+        """Whether no row of this source can be in a record that was not delivered."""
+        if self.oldest_ms is None:
+            return True
+        return -self.outlet.reached.negative_ms < self.oldest_ms - self.source.join_ms
 
     @property
     def kept_from_ms(self) -> int | None:
@@ -446,15 +275,6 @@ class Walker:
             after_ms is not None and after_ms < self._wanted.to_ms
         )
 
-    @property
-    def reached(self) -> RecordKey:
-        """Position up to which all records of this source have been delivered."""
-        if self.ready:
-            return max(self.delivered, RecordKey(self.ready[0][0].negative_ms, ""))
-        if self.watermark_ms == NOT_STARTED_MS:
-            return self.delivered
-        return max(self.delivered, RecordKey(-self.watermark_ms, ""))
-
     def bookmark(self, place: RecordKey) -> Bookmark | None:
         """The exchange's page to resume from after a position; None if the time is enough."""
         self._forget_pages(place)
@@ -464,14 +284,6 @@ class Walker:
         while len(self._bookmarks) > 1 and self._bookmarks[0][0] <= place:
             self._bookmarks.popleft()
 
-    def pop(self) -> Keyed:
-        """The next record and its place; there must be one in `ready`."""
-        keyed = self.ready.popleft()
-        self.delivered = keyed[0]
-        if len(self.ready) < READY_MAX // 2:
-            self._room.set()
-        return keyed
-
     async def close(self) -> None:
         """Stop the requests; wait until every task has ended."""
         self._task.cancel()
@@ -480,18 +292,25 @@ class Walker:
 
     async def _run(self) -> None:
         try:
-            await self._walk()
+            await self._read_all()
         except SourceFailed as failure:
-            if failure.reason is FailureReason.NOT_OPENED and not self.pages:
-                self.absent = True
-            else:
-                self.failure = failure
+            self.failure = failure
+            self.outlet.fail(failure)
         except Exception as defect:  # ours: the merge raises it, nothing is passed over
-            self.defect = defect
+            self.outlet.defect = defect
         finally:
             await self._drop_streams()
             self.finished = True
             self._progress.set()
+
+    async def _read_all(self) -> None:
+        try:
+            await self._walk()
+        except SourceFailed as failure:
+            if failure.reason is not FailureReason.NOT_OPENED or self.pages:
+                raise
+            self.absent = True
+        self.unreadable += await self.outlet.end(self._number)
 
     async def _drop_streams(self) -> None:
         tasks = [stream.task for stream in self._streams]
@@ -502,25 +321,28 @@ class Walker:
 
     async def _walk(self) -> None:
         if not self.source.window_ms:
-            page = await self._reader.page(self.source, SNAPSHOT, "")
+            page = await self.read_page(SNAPSHOT, "")
             return await self._accept(page, NOTHING_LEFT_MS, snapshot=True)
         cutter = self._cutter()
         windows = iter(cutter) if cutter else iter(())
         self._next = self._begin_at if cutter else None
         while await self._read_next(windows, cutter):
             pass
-        await self._emit(NOTHING_LEFT_MS)
 
     def _cutter(self) -> Cutter | None:
         """The windows of this walk; None if the source has nothing in the range."""
         source, wanted = self.source, self._wanted
         to_ms = wanted.to_ms + 1
+        if source.join_ms:  # an event of the range may not lack the rows that are just outside it
+            to_ms = max(to_ms, min(to_ms + source.join_ms, self._now_ms() + 1))
         if source.ends_ms is not None:
             to_ms = min(to_ms, source.ends_ms)
-        from_ms = max(wanted.from_ms - source.lag_ms, self.floor_ms)
+        from_ms = max(wanted.from_ms - source.lag_ms - source.join_ms, self.floor_ms)
         if from_ms >= to_ms:
             return None
-        below_ms = to_ms if wanted.after == FIRST else 1 - wanted.after.negative_ms
+        below_ms = to_ms
+        if wanted.after != FIRST:
+            below_ms = min(to_ms, 1 - wanted.after.negative_ms + source.join_ms)
         if self._begin_at is not None:
             below_ms = self._begin_at.from_ms
         return Cutter(source, from_ms=from_ms, to_ms=to_ms, below_ms=below_ms)
@@ -539,10 +361,10 @@ class Walker:
             await self._accept(read.page, self._watermark_of(read.page, stream.window))
         self._streams.popleft()
         await stream.task
-        cutter.filled(stream.pages_read)
+        cutter.filled(PAGES_LONG + 1 if stream.was_cut else stream.pages_read)
         ahead = self._long or stream.pages_read <= PAGES_SPARSE
         self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2) if ahead else 1
-        await self._emit(min(self.watermark_ms, self._oldest_ahead(stream.window)))
+        await self._accept(NOT_ASKED, self._oldest_ahead(stream.window))
         return True
 
     async def _begin(self, windows: Iterator[Window]) -> None:
@@ -552,7 +374,7 @@ class Walker:
                 self._next = Bookmark(*window)
             if self._next is None:
                 return
-            newest_ms = self._next.to_ms - 1 + self.source.lag_ms
+            newest_ms = self._next.to_ms - 1 + self.source.lag_ms + self.source.join_ms
             if self.begun and not self._demand.needs(newest_ms):
                 if self._streams:
                     return
@@ -563,23 +385,23 @@ class Walker:
     async def wanted(self, newest_ms: int) -> None:
         """Wait until rows of this time and older are needed."""
         if not self.source.untimed:
-            await self._demand.wanted(newest_ms + self.source.lag_ms)
+            newest_ms += self.source.lag_ms + self.source.join_ms
+            await self._demand.wanted(newest_ms)
+            await self.outlet.keep_pace(newest_ms)
 
     def _watermark_of(self, page: Page, window: Window) -> int:
         """Later pages hold what the exchange's filter puts before this page's oldest row; a
         record's time is at most `lag_ms` later than the time that is filtered by.
         """
-        if not page.records or self.source.untimed:
-            return self.watermark_ms
-        oldest_ms = min(record.timestamp for record in page.records)
+        oldest_ms = page.oldest_ms
+        if oldest_ms is None or self.source.untimed:
+            return self._watermark_ms
         return max(oldest_ms + self.source.lag_ms, self._oldest_ahead(window))
 
     def _oldest_ahead(self, window: Window) -> int:
         return window.from_ms - 1 + self.source.lag_ms
 
     async def _accept(self, page: Page, watermark_ms: int, *, snapshot: bool = False) -> None:
-        self.begun = True
-        self.pages += page is not NOT_ASKED
         self.unreadable += page.unreadable
         if page.kept_from_ms is not None:
             self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)
@@ -587,29 +409,31 @@ class Walker:
             self._hidden_before_ms = max(self._hidden_before_ms, page.hidden_before_ms)
         if page.hidden_after_ms is not None:
             self.hidden_after_ms = page.hidden_after_ms
-        self._sorter.push(page.records, snapshot=snapshot)
-        await self._emit(min(self.watermark_ms, watermark_ms))
+        if (oldest_ms := page.oldest_ms) is not None:
+            self.oldest_ms = oldest_ms if self.oldest_ms is None else min(self.oldest_ms, oldest_ms)
+        self._watermark_ms = min(self._watermark_ms, watermark_ms)
+        self.unreadable += await self.outlet.accept(
+            self._number, page, self._watermark_ms, snapshot=snapshot
+        )
 
     def _mark(self, read: ReadPage) -> None:
         """Remember the position of a page until all of its records have been delivered."""
-        if not self.source.cursor_lasts or not read.page.records:
+        oldest_ms = read.page.oldest_ms
+        if not self.source.cursor_lasts or oldest_ms is None:
             return
-        last = max(key_of(record) for record in read.page.records)
+        if self.source.join_ms:
+            last = RecordKey(self.source.join_ms - oldest_ms + 1, "")
+        else:
+            last = max(key_of(record) for record in read.page.records)
         self._forget_pages(self.delivered)
         self._bookmarks.append((last, read.bookmark))
 
-    async def _emit(self, watermark_ms: int) -> None:
-        """Emit records whose order is final; block while the output buffer is full."""
-        self.ready.extend(self._sorter.release(watermark_ms))
-        self.watermark_ms = watermark_ms
-        self._progress.set()
-        while len(self.ready) >= READY_MAX:
-            self._room.clear()
-            await self._room.wait()
-
     async def read_page(self, window: Window, cursor: str) -> Page:
         """One page from the reader."""
-        return await self._reader.page(self.source, window, cursor)
+        page = await self._reader.page(self.source, window, cursor)
+        self.begun = True
+        self.pages += page is not NOT_ASKED
+        return page
 
     def cut(self, window: Window) -> Window | None:
         """A window without the time that the exchange no longer keeps; None if nothing is left.
@@ -627,13 +451,6 @@ class Walker:
         return window._replace(from_ms=self.floor_ms)
 
 
-def _below(window: Window, unread_ms: int, source: Source) -> Window:
-    """A window, for a page of which all rows are older than `unread_ms`."""
-    if source.untimed:
-        return window
-    return window._replace(seen_ms=min(window.seen_ms, unread_ms - 1))
-
-
 def _endless() -> SourceFailed:
     return SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than the limit.")
 
@@ -644,132 +461,15 @@ def _refused_cursor() -> SourceFailed:
     )
 
 
-def floor_ms(source: Source, now_ms: int) -> int:
-    """The oldest time that may be requested from a source."""
-    kept_from = 0 if source.keeps_ms is None else now_ms - source.keeps_ms + FLOOR_MARGIN_MS
-    return max(source.begins_ms, kept_from)
-
-
-def fitted(source: Source, limit: int | None) -> Source:
-    """A source with pages no larger than an answer of `limit` records can use."""
-    if limit is None or not source.window_ms or source.untimed or source.oldest_first:
-        return source
-    rows = max(PAGE_ROWS_MIN, limit + PAGE_ROWS_SPARE)
-    if rows >= source.page_rows or source.lag_ms > SMALL_PAGE_LAG_MS:
-        return source
-    return replace(source, page_rows=rows, page_rows_least=min(rows, source.page_rows_least))
-
-
-def is_last(source: Source, rows: int, *, full_page: bool) -> bool:
-    """Whether a page's size proves that it is the last.
-
-    A cursor does not: the last page may still have one. A short page does, unless the exchange
-    silently returns smaller pages than requested: so it must be shorter than any page size it could
-    have fallen back to, or have a full page before it. Where the query is filtered
-    (`page_rows_least` 0), only an empty page does.
-    """
-    if rows == 0:
-        return True
-    if not source.page_rows_least:
-        return False
-    return rows < source.page_rows_least or (full_page and rows < source.page_rows)
-
-
-def _up(at_ms: int, grain_ms: int) -> int:
-    return -(-at_ms // grain_ms) * grain_ms
-
-
-class Once:
-    """Passes each event once, though two sources return it: a query and the same query filtered.
-
-    One event has one place in both, unless its row has no time: its place is then that of its
-    neighbours, which are others in another list, and in the next answer.
-
-    Args:
-        unplaced: What `unplaced` was at the end of the answer before.
-    """
-
-    def __init__(self, unplaced: Iterable[str] = ()) -> None:
-        self._last_id = ""
-        self._unplaced = dict.fromkeys(unplaced)
-
-    @property
-    def unplaced(self) -> tuple[str, ...]:
-        """The newest ids without a place of their own, as the cursor carries them."""
-        return tuple(self._unplaced)[-UNPLACED_MAX:]
-
-    def passes(self, keyed: Keyed) -> bool:
-        """Whether this is the first time."""
-        record_id = keyed[0].record_id
-        if record_id == self._last_id:
-            return False
-        self._last_id = record_id
-        if "timestamp" not in keyed[1].incomplete:
-            return True
-        begin = record_id[:UNPLACED_CHARS]
-        new = begin not in self._unplaced
-        self._unplaced[begin] = None
-        return new
-
-
-async def merged(
-    walkers: Sequence[Walker],
-    progress: asyncio.Event,
-    *,
-    limit: int | None,
-    demand: Demand | None = None,
-    once: Once | None = None,
-) -> AsyncGenerator[list[Keyed]]:
-    """Every record of every walker in order, in small batches as they become certain.
-
-    A record is emitted once no walker can still return a newer one: those with records ready
-    are compared by their first, those without by their watermark.
-    """
-    left, once = limit, once or Once()
-    while left is None or left > 0:
-        progress.clear()
-        batch = _certain(walkers, BATCH_MAX if left is None else min(left, BATCH_MAX), once)
-        _raise_defects(walkers)
-        if batch:
-            left = None if left is None else left - len(batch)
-            yield batch
-            await asyncio.sleep(0)  # the caller has encoded them: others have their turn
-        elif all(walker.finished and not walker.ready for walker in walkers):
-            return
-        else:
-            if demand is not None:
-                demand.update(walkers, left)
-            await progress.wait()
-
-
-def _certain(walkers: Sequence[Walker], left: int, once: Once) -> list[Keyed]:
-    """Records whose order is final, at most `left`."""
-    batch: list[Keyed] = []
-    watermark_ms = max((_watermark(walker) for walker in walkers), default=NOTHING_LEFT_MS)
-    while len(batch) < left and (walker := _next(walkers, watermark_ms)):
-        keyed = walker.pop()
-        if once.passes(keyed):
-            batch.append(keyed)
-        if not walker.ready:
-            watermark_ms = max(watermark_ms, _watermark(walker))
-    return batch
-
-
-def _watermark(walker: Walker) -> int:
-    """The newest time at which this walker could still return a record that is not ready."""
-    return NOTHING_LEFT_MS if walker.ready or walker.finished else walker.watermark_ms
-
-
-def _next(walkers: Sequence[Walker], watermark_ms: int) -> Walker | None:
-    """The walker whose first record is the newest of all, if nothing newer can come."""
-    first: Walker | None = None
-    for walker in walkers:
-        if walker.ready and (first is None or walker.ready[0][0] < first.ready[0][0]):
-            first = walker
-    return first if first and first.ready[0][0].negative_ms < -watermark_ms else None
-
-
-def _raise_defects(walkers: Sequence[Walker]) -> None:
-    for walker in walkers:
-        if walker.defect is not None:
-            raise walker.defect
+def _in_one(pages: list[Page]) -> Page:
+    """The pages of a window that is read oldest first, as one page with the newest row first."""
+    kept = [page.kept_from_ms for page in pages if page.kept_from_ms is not None]
+    return replace(
+        pages[-1],
+        records=[record for page in pages for record in page.records][::-1],
+        parts=[part for page in pages for part in page.parts][::-1],
+        rows=sum(page.rows for page in pages),
+        unreadable=sum(page.unreadable for page in pages),
+        kept_from_ms=max(kept, default=None),
+        cursor="",
+    )

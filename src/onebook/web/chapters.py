@@ -65,7 +65,7 @@ class Chapters:
         for title, begins in GROUPS:
             found = [path for path in self.texts if path.startswith(begins) and _listed(path)]
             own = [ContentsEntry(self._titles[path], url_of(path)) for path in found]
-            # An index of the group sorts first, and is what the title of the group leads to.
+            # The index of a group is first, and the title of the group links to it.
             inner = [each for each, path in zip(own, found, strict=True) if not is_index(path)]
             if own:
                 yield ContentsEntry(title, own[0].href, inner if len(own) > 1 else ())
@@ -108,7 +108,7 @@ class Chapters:
 
 
 def is_index(path: str) -> bool:
-    """Whether a page is the index of a group."""
+    """Return whether a page is the index of a group."""
     return path.count("/") == 1 and path.endswith("/README.md")
 
 

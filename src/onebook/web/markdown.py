@@ -68,7 +68,7 @@ def render(text: str, path: str) -> Rendered:
 
 
 def served_here(text: str) -> str:
-    """Replace the address stated in a page by that of the node that serves it."""
+    """Replace the address in a page by that of the node that serves it."""
     if (stated := _ADDRESS.search(text)) is None:
         return text
     text = text.replace(f"ws{stated[1]}", PLACEHOLDER_WS_URL)

@@ -27,7 +27,7 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".json": "application/json",
     ".svg": "image/svg+xml",
-    "": "text/plain; charset=utf-8",  # the licences of what is vendored
+    "": "text/plain; charset=utf-8",  # licences of vendored files
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

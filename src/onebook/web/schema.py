@@ -21,7 +21,7 @@ _SAMPLES = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "nul
 
 
 class Field(NamedTuple):
-    """One field: dotted name, type in words, and meaning."""
+    """One field: dotted name, type as text, and meaning."""
 
     name: str
     kind: str
@@ -84,7 +84,7 @@ class Schemas:
                 yield self.resolve(values), ".*"
 
     def kind(self, schema: Schema) -> str:
-        """The type of a field in words."""
+        """Return the type of a field as text."""
         schema = self.resolve(schema)
         if "const" in schema:
             return f'"{schema["const"]}"'

@@ -222,12 +222,12 @@ async def test_a_gateway_that_cannot_start_ends_all_with_its_exit_code(tmp_path)
     ("tables", "words"),
     [
         ({"node": {"workers": 2, "role": "feeds"}}, "node.role must be all"),
-        ({"node": {"workers": 2}, "server": {"metrics_port": 65_535}}, "the last may be 65535"),
+        ({"node": {"workers": 2}, "server": {"metrics_port": 65_535}}, "must not exceed 65535"),
         (
             {"node": {"workers": 2}, "server": {"metrics_port": 9_000, "port": 9_002}},
-            "server.port none of them",
+            "or include server.port",
         ),
-        ({"node": {"workers": 2}, "nats": {"user": "me"}}, "nats.user is set, and nats.servers"),
+        ({"node": {"workers": 2}, "nats": {"user": "me"}}, "nats.user is set, but nats.servers"),
     ],
 )
 async def test_settings_that_do_not_go_together_are_refused(tmp_path, tables, words):

@@ -314,7 +314,7 @@ def test_a_damaged_frame_of_a_removed_book_is_late_and_costs_no_other() -> None:
 
 
 def test_a_damaged_frame_without_a_name_says_so() -> None:
-    with pytest.raises(ProtocolError, match="a frame of a book that it does not name") as caught:
+    with pytest.raises(ProtocolError, match="a frame of an unnamed book") as caught:
         opened().received(b'["change", ""]')
     assert caught.value.instrument is None
 

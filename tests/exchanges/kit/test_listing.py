@@ -112,7 +112,7 @@ def test_rows_may_be_the_members_of_an_object_in_the_answer() -> None:
         ({"code": "7", "data": [ROW]}, "the instruments are refused: code is 7"),
         ({"code": 7}, "the instruments are refused: code is 7"),
         ({"data": [ROW]}, "the instruments cannot be read: .*code"),
-        ({"code": "0"}, "the instruments cannot be read: there is no data"),
+        ({"code": "0"}, "the instruments cannot be read: data is missing"),
         ({"code": "0", "data": 5}, "the instruments cannot be read"),
         ([ROW], "the instruments cannot be read"),
     ],

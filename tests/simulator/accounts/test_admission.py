@@ -1,8 +1,12 @@
 """Time stamps, rate limits, bans and injected faults."""
 
+import pytest
+
 from onebook.simulator.accounts.admission import (
     AccountFaults,
     AddressBans,
+    DecayingCounter,
+    Lockouts,
     RisingStamps,
     RollingCount,
     in_time,
@@ -20,6 +24,42 @@ def test_stamps_of_a_key_must_rise_and_a_refused_one_changes_nothing():
     assert [stamps.accept("a", each) for each in (5, 5, 4, 6)] == [True, False, False, True]
     assert stamps.accept("b", 0)
     assert not stamps.accept("b", -1)
+
+
+def test_in_a_window_a_lower_stamp_is_accepted_once():
+    stamps = RisingStamps()
+    given = (100, 95, 95, 90, 91, 100, 120, 111, 109)
+    accepted = [stamps.accept("a", each, window=10) for each in given]
+    assert accepted == [True, True, False, False, True, False, True, True, False]
+    assert stamps.highest("a") == 120
+    assert stamps.highest("b") == -1
+
+
+def test_a_counter_rises_by_costs_and_sinks_continuously():
+    counter = DecayingCounter(15, 0.5)
+    assert [counter.count_request(7, 0) for _ in range(3)] == [True, True, False]
+    assert counter.wait_s(7, 0) == pytest.approx(12.0)
+    assert not counter.count_request(7, 11_900)
+    assert counter.count_request(7, 12_100)
+    assert counter.wait_s(15, 100_000) == 0.0
+    assert counter.count_request(15, 100_000)
+    assert not counter.count_request(1, 101_900)
+    assert counter.count_request(1, 102_000)
+
+
+def test_failures_in_a_row_lock_out_and_asking_meanwhile_prolongs_it():
+    lockouts = Lockouts(3, lockout_s=10.0)
+    for at_ms in (0, 1):
+        lockouts.strike("a", at_ms)
+    lockouts.clear("a")
+    for at_ms in (2, 3):
+        lockouts.strike("a", at_ms)
+    assert not lockouts.locked("a", 3)
+    lockouts.strike("a", 4)
+    assert lockouts.locked("a", 9_000)
+    assert lockouts.locked("a", 18_999)
+    assert not lockouts.locked("b", 18_999)
+    assert not lockouts.locked("a", 28_999)
 
 
 def test_a_window_says_how_many_are_left_and_when_one_is_free():

@@ -1,8 +1,8 @@
 """Reference implementation of the compiled core in pure Python: fallback, and oracle of the tests.
 
 `text` parses and formats numbers, `levels` parses level text, `book` keeps one book and `view`
-merges several; `canonical` formats the numbers and times of account records. Nothing here does
-I/O, and nothing depends on an exchange.
+merges several; `canonical` formats the numbers and times of account records. No I/O, and nothing
+depends on an exchange.
 """
 
 from onebook.core.reference.book import Book

@@ -23,8 +23,8 @@ from onebook.core.types import (
     LevelShape,
 )
 
-LEVEL_BYTES: Final = 120  # what a level costs here, about: two ints, a dict and a list entry
-NO_TOP: Final = (0, 0)  # of an overlaid side that is empty
+LEVEL_BYTES: Final = 120  # approximate memory of a level: two ints, a dict and a list entry
+NO_TOP: Final = (0, 0)  # an overlaid side that is empty
 TOO_LONG: Final = "A price or amount has too many digits beside the others of its book."
 
 
@@ -42,7 +42,7 @@ class Book:
         self.clear()
 
     def clear(self) -> None:
-        """Drop every level and both scales, but keep the mid that jumps are measured against."""
+        """Drop all levels and both scales, but keep the mid for measuring jumps."""
         self.price_scale = self.amount_scale = 0
         self._price_decimals = self._amount_decimals = 0
         self._bounds: list[int | None] = [None, None]  # the outermost known price of each side
@@ -54,11 +54,11 @@ class Book:
     ) -> str | None:
         """Replace the book, skipping levels without an amount; return what `apply` returns.
 
-        A side with as many levels as were asked for (0: without a limit) ends at its horizon:
-        what lies beyond its outermost price is unknown until the next whole book.
+        A side with as many levels as were requested (0: without a limit) ends at its horizon:
+        levels beyond its outermost price are unknown until the next whole book.
 
         Raises:
-            LevelError: A level cannot be trusted or held exactly; the book is unchanged.
+            LevelError: A level is invalid or cannot be stored exactly; the book is unchanged.
         """
         sides = read_levels(bids, asks, shape)
         prices, amounts = _columns(sides)
@@ -81,10 +81,10 @@ class Book:
         """Set the amounts of these levels, in order; an amount of zero removes its level.
 
         Returns:
-            Why the book must not be shown: `CROSSED`, `ABSURD`, or None where all is well.
+            Why the book must not be shown: `CROSSED` or `ABSURD`; None if it may be.
 
         Raises:
-            LevelError: A level cannot be trusted or held exactly; the book is unchanged.
+            LevelError: A level is invalid or cannot be stored exactly; the book is unchanged.
         """
         sides = read_levels(bids, asks, shape)
         prices, amounts = _columns(sides)
@@ -99,17 +99,17 @@ class Book:
 
         For exchanges that send their best prices on a faster channel than their depth: a view
         shows the overlaid level of each side and then the levels that are strictly worse. A side
-        without a level, or with an amount of zero, is shown empty. The levels themselves, and all
-        else that a book says of them, stay as they are. A new whole book that needs other scales
-        drops the overlay.
+        without a level, or with an amount of zero, is shown empty. The levels themselves and all
+        other properties of the book are unchanged. A new whole book that needs other scales drops
+        the overlay.
 
         Returns:
-            Why the top was refused, which drops the one before: `CROSSED` (also where bid and ask
-            are equal), `ABSURD` beside the last mid of the levels; None where it is shown.
+            Why the top was refused, which drops the previous one: `CROSSED` (also if bid and ask
+            are equal), or `ABSURD` compared with the last mid of the levels; None if it is shown.
 
         Raises:
-            LevelError: It cannot be trusted or held exactly, or has more than one level a side;
-                the book is unchanged.
+            LevelError: The top is invalid, cannot be stored exactly, or has more than one level a
+                side; the book is unchanged.
         """
         sides = read_levels(bids, asks, shape)
         if any(len(rows) > 1 for rows in sides):
@@ -138,9 +138,9 @@ class Book:
         self._overlay = None
 
     def overlay_agrees(self) -> bool:
-        """Whether the overlaid best bid and ask are those of the levels.
+        """Return whether the overlaid best bid and ask are those of the levels.
 
-        A price beyond the horizon is not compared: the levels do not say what is there.
+        A price beyond the horizon is not compared, because the levels there are unknown.
         """
         if self._overlay is None:
             return False
@@ -154,7 +154,7 @@ class Book:
 
     @property
     def overlaid(self) -> bool:
-        """Whether a best bid and ask lie over the levels."""
+        """Whether a best bid and ask are overlaid."""
         return self._overlay is not None
 
     @property
@@ -181,7 +181,8 @@ class Book:
     def horizon(self, window: int = 0) -> tuple[str | None, str | None]:
         """Return the outermost known bid and ask price as text; None for a side known in full.
 
-        `window` is how many levels an exchange keeps in sync: a full window ends at its worst.
+        `window` is the number of levels that the exchange keeps in sync: a full window ends at its
+        worst level.
         """
         bid, ask = (self._horizon(side, window) for side in (0, 1))
         return bid, ask
@@ -218,21 +219,21 @@ class Book:
     def bins(self, side: int, step: int, count: int) -> list[tuple[int, int]]:
         """Return up to `count` bids (0) or asks (1) binned by a price step, best first.
 
-        An overlaid top counts in place of the levels that are not strictly worse.
+        An overlaid top replaces the levels that are not strictly worse.
 
         Args:
             side: 0 or 1.
             step: In units of 10^-`SCALE_MAX`; prices are rounded to its multiples, away from the
-                touch; bids below one step are in no bin. With 0 each level is a bin.
-            count: How many bins at most.
+                touch; bids below one step are dropped. With 0 each level is a bin.
+            count: Maximum number of bins.
 
         Returns:
-            The price of each at `SCALE_MAX` and its amount at the book's scale.
+            The price of each bin at `SCALE_MAX` and its amount at the book's scale.
         """
         sign, unit = 1 if side else -1, 10 ** (SCALE_MAX - self.price_scale)
 
         def bin_of(level: tuple[int, int]) -> int:
-            # Up, in a key whose smallest is the best.
+            # Round up the key, whose smallest value is the best price.
             key: int = sign * level[0] * unit
             return -(-key // step) * step if step else key
 
@@ -245,7 +246,7 @@ class Book:
     def crc(self, layout: ChecksumLayout) -> int:
         """Return the unsigned CRC-32 of the best levels, written in a `ChecksumLayout`."""
         if not isinstance(layout, ChecksumLayout):
-            raise TypeError(f"There is no layout {layout!r}.")
+            raise TypeError(f"Not a checksum layout: {layout!r}.")
         bids, asks = ([*islice(self.ladder(side), layout.levels)] for side in (0, 1))
         text = checksum_text(
             layout,
@@ -259,9 +260,9 @@ class Book:
     def _check_top(self) -> str | None:
         """Check the top; reject a jump by `ABSURD_FACTOR` once, accept it if it repeats.
 
-        Absurd is a bid far above the mid before or an ask far below it: whole books that leap. A
-        side that thins out in the other direction is how small markets look. Floats are precise
-        enough here, and identical in both implementations.
+        A top is absurd if the bid is far above the previous mid or the ask far below it, which
+        indicates an invalid whole book. A side that thins out in the other direction is normal in
+        small markets. Floats are precise enough here, and identical in both implementations.
         """
         if self.crossed:
             return CROSSED
@@ -279,7 +280,7 @@ class Book:
         return None
 
     def _shown(self, side: int) -> Iterator[Level]:
-        """The levels as views show them: the overlaid top, then those that are strictly worse."""
+        """Yield the levels as views show them: the overlaid top, then strictly worse levels."""
         if self._overlay is None:
             return iter(self.ladder(side))
         top = self._overlay[side]
@@ -304,10 +305,10 @@ class Book:
         return decimal_text(price, self.price_scale), decimal_text(amount, self.amount_scale)
 
     def _grow(self, prices: list[Number], amounts: list[Number]) -> None:
-        """Make room for numbers of more decimals beside the levels.
+        """Rescale the levels if numbers have more decimals.
 
         Raises:
-            LevelError: They do not fit beside each other; the book is unchanged.
+            LevelError: The numbers do not fit beside each other; the book is unchanged.
         """
         bounds = (bound for bound in self._bounds if bound is not None)
         price_scale = _grown_scale(prices, self.price_scale, chain(bounds, *self._levels))
@@ -384,7 +385,7 @@ def _fits(numbers: list[Number], scale: int) -> bool:
 
 
 def _grown_scale(numbers: list[Number], scale: int, held: Iterable[int]) -> int:
-    """Return the scale that holds these numbers beside the mantissas held already."""
+    """Return the scale that holds these numbers beside the existing mantissas."""
     grown = max(scale, _least_scale(numbers))
     if not _fits(numbers, grown):
         raise LevelError(TOO_LONG)
@@ -394,7 +395,7 @@ def _grown_scale(numbers: list[Number], scale: int, held: Iterable[int]) -> int:
 
 
 def _fresh_scale(numbers: list[Number], scale: int) -> int:
-    """Return the scale of a new book: the present one where it can be kept."""
+    """Return the scale of a new book: the current one if it fits."""
     least = _least_scale(numbers)
     for candidate in (max(scale, least), least):
         if _fits(numbers, candidate):

@@ -1,8 +1,8 @@
 """Numbers and times in canonical text, in pure Python: the fallback of the compiled core.
 
-Canonical: no exponent, no plus, no trailing zeros, no "-0". It is also a JSON number, so a number
-and its text are one, and no binary float is made between an exchange's text and ours. The compiled
-core knows by itself only what is canonical already; everything else is parsed here.
+Canonical text has no exponent, plus sign, trailing zeros or "-0". It is also a JSON number, so a
+number and its text are the same, and no binary float occurs between an exchange's text and ours.
+The compiled core handles only input that is already canonical; all other input is parsed here.
 """
 
 import re
@@ -15,10 +15,10 @@ from onebook.core.types import CHARS_MAX, EXPONENT_MAX, NumberError
 
 ID_BYTES: Final = 20
 _unnamed: Final = blake2b(digest_size=ID_BYTES)
-iso: Final = iso_ms  # the compiled core prints the same, and leaves what has no text to this
+iso: Final = iso_ms  # the compiled core prints the same, and calls this for times without text
 
 _is_canonical = re.compile(r"0|-?(?:[1-9][0-9]*(?:\.[0-9]*[1-9])?|0\.[0-9]*[1-9])").fullmatch
-# Decimal would also take "NaN", "1_000" and digits of other scripts.
+# Decimal would also accept "NaN", "1_000" and digits of other scripts.
 _is_number = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?").fullmatch
 
 
@@ -26,11 +26,11 @@ def canonical(value: Any) -> str | None:
     """Return the canonical text of an exchange's number; None for an absent one.
 
     Raises:
-        NumberError: It is no finite number, or too long.
+        NumberError: The value is not a finite number, or is too long.
     """
     if value is None or value == "":
         return None
-    # A JSON number: int, or Decimal by the decoder's float hook; a bool is neither.
+    # A JSON number is an int, or a Decimal from the decoder's float hook; a bool is neither.
     text = value if type(value) is str else _text(value)
     if len(text) > CHARS_MAX:
         raise NumberError(f"A number of {len(text)} characters.")
@@ -41,20 +41,20 @@ def canonicals(*values: Any) -> list[str | None]:
     """Return the canonical texts of several numbers.
 
     Raises:
-        NumberError: One of them is no finite number, or too long.
+        NumberError: One of them is not a finite number, or is too long.
     """
     return [canonical(value) for value in values]
 
 
 def texts(row: dict[str, Any], *names: str) -> list[str | None]:
-    """Return the texts of a row by name; None for each that is absent or empty."""
+    """Return the texts of a row by name; None for each absent or empty one."""
     found = [row.get(name) for name in names]
     return [None if value is None or value == "" else str(value) for value in found]
 
 
 def record_id(*parts: str) -> str:
     """Return the id of an event: a hash of its parts, so equal parts give equal ids."""
-    name = _unnamed.copy()  # the constructor takes as long as the rest
+    name = _unnamed.copy()  # faster than the constructor, which takes as long as the rest
     name.update("|".join(parts).encode())
     return "0x" + name.hexdigest()
 
@@ -71,7 +71,7 @@ def show(value: Decimal) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise NumberError(f"A {type(value).__name__} where a number must be.")
+        raise NumberError(f"A {type(value).__name__} where a number is required.")
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""Parses level text by a `LevelShape` in pure Python; knows no book."""
+"""Parses level text by a `LevelShape` in pure Python, independently of books."""
 
 from collections.abc import Sequence
 from json import JSONDecoder
@@ -25,10 +25,10 @@ def read_levels(bids: Bytes, asks: Bytes, shape: LevelShape) -> Sides:
     """Parse the level text of both sides; rows keep their order.
 
     Raises:
-        LevelError: One of the texts or one of its numbers cannot be trusted.
+        LevelError: A text or one of its numbers is invalid.
     """
     if not isinstance(shape, LevelShape):
-        raise TypeError(f"There is no shape {shape!r}.")
+        raise TypeError(f"Not a level shape: {shape!r}.")
     sides: Sides = [], []
     if shape.form is LevelForm.MESSAGE:
         _read_message(bids, shape, sides)
@@ -59,13 +59,13 @@ def _read_message(source: Bytes, shape: LevelShape, sides: Sides) -> None:
         if number not in side_fields:
             continue
         if text is None or not left:
-            raise LevelError("A level of the message is none, or there are too many.")
+            raise LevelError("A level of the message is not a message, or there are too many.")
         left -= 1
         found: dict[int | str, Any] = {}
         for cell, value in fields(text):
             if cell in (shape.price, shape.amount):
                 if value is None or cell in found:
-                    raise LevelError("A price or amount of the message is no text, or is twice.")
+                    raise LevelError("A price or amount is not a string, or occurs twice.")
                 found[cell] = value.decode("ascii", "replace")
         _, level = _level(shape, [found.get(cell) for cell in (shape.price, shape.amount)])
         if level is not None:
@@ -135,7 +135,7 @@ def _refuse(_: str) -> NoReturn:
     raise ValueError
 
 
-# Objects become tuples of (name, value), so that arrays and repeated names are distinguished.
+# Objects become tuples of (name, value), to tell them from arrays and to see repeated names.
 _JSON = JSONDecoder(
     parse_int=str, parse_float=str, parse_constant=_refuse, object_pairs_hook=tuple
 ).decode

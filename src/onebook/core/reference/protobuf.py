@@ -1,4 +1,4 @@
-"""Decodes protobuf fields in pure Python; `levels` selects those that are levels.
+"""Decodes protobuf fields in pure Python; `levels` selects the levels among them.
 
 https://protobuf.dev/programming-guides/encoding/
 """
@@ -10,7 +10,7 @@ from onebook.core.types import FIELD_NUMBER_MAX, LevelError
 
 VARINT: Final = 0
 DELIMITED: Final = 2
-FIXED: Final = {1: 8, 5: 4}  # wire types and the bytes of their values
+FIXED: Final = {1: 8, 5: 4}  # bytes of the value by wire type
 VARINT_BYTES_MAX: Final = 10
 
 
@@ -18,7 +18,7 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes | None]]:
     """Yield the number of each field of a message, with the bytes of length-delimited ones.
 
     Raises:
-        LevelError: It is truncated, has a number that is too long or a wire type that is unknown.
+        LevelError: The message is truncated, or has a number too long or an unknown wire type.
     """
     at = 0
     while at < len(message):
@@ -38,13 +38,13 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes | None]]:
             raise LevelError(f"A protobuf field has the wire type {wire}.")
         end = at + length
         if end > len(message):
-            raise LevelError("A protobuf field ends behind its message.")
+            raise LevelError("A protobuf field extends beyond its message.")
         yield number, message[at:end] if wire == DELIMITED else None
         at = end
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number and where it ends."""
+    """Return a number and the position after it."""
     value = 0
     for index, byte in enumerate(message[at : at + VARINT_BYTES_MAX]):
         value |= (byte & 127) << 7 * index

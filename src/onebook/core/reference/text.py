@@ -1,6 +1,6 @@
 """Decimal text in pure Python: parses numbers exactly and formats them.
 
-The rules are those of `types`; the compiled core follows them to the byte. No book is known here.
+The rules are those of `types`, and the compiled core follows them to the byte.
 """
 
 import re
@@ -14,14 +14,14 @@ _NUMBER = re.compile(r"(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?").fu
 
 
 class Number(NamedTuple):
-    """`mantissa` x 10^-`scale` at the smallest scale; `decimals` counts those in the text."""
+    """`mantissa` x 10^-`scale` at the smallest scale; `decimals` is their number in the text."""
 
     mantissa: int
     scale: int
     decimals: int
 
     def at(self, scale: int) -> int:
-        """Return the mantissa at a scale that is not smaller."""
+        """Return the mantissa at an equal or larger scale."""
         mantissa: int = self.mantissa * 10 ** (scale - self.scale)
         return mantissa
 
@@ -32,12 +32,11 @@ ZERO: Final = Number(0, 0, 0)
 def parse_number(text: Any, decimals_max: int | None = None, moved: int = 0) -> Number:
     """Parse one price or amount exactly, or cut toward zero to `decimals_max` decimals.
 
-    Its point is `moved` so many decimals to the left.
-
-    What is above zero never becomes zero: at least one unit of the last decimal is left of it.
+    The point is moved to the left by `moved` decimals. A number above zero never becomes zero: at
+    least one unit of the last decimal remains.
 
     Raises:
-        LevelError: It is no number, is negative, or needs more digits than a book can hold.
+        LevelError: The text is not a number, is negative, or has more digits than a book can hold.
     """
     if type(text) is not str or len(text) > NUMBER_BYTES_MAX or not (match := _NUMBER(text)):
         raise LevelError("A price or amount is not a JSON number of at least zero.")

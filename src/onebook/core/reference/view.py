@@ -1,7 +1,7 @@
 """Merges books into one view, in pure Python.
 
-A view keeps its levels as integers at one fixed scale, so sums and comparisons are exact whatever
-the members' scales are, and prints them only when asked.
+A view keeps its levels as integers at one fixed scale, so that sums and comparisons are exact for
+members of any scale, and formats them only when requested.
 """
 
 import json
@@ -26,7 +26,7 @@ from onebook.core.types import (
 
 
 class BookLike(Protocol):
-    """Interface of a book that a view merges; the compiled `Book` has it too."""
+    """Interface of a book for merging, which the compiled `Book` also has."""
 
     @property
     def price_scale(self) -> int:
@@ -132,7 +132,7 @@ class View:
         return True
 
     def restore(self, before: MergedState | None, now: MergedState) -> None:
-        """Replace the states by those of another view."""
+        """Replace the states with those of another view."""
         self._merged, self._before, self._now = True, before, now
 
     def full(self, head: bytes, tail: bytes) -> bytes:
@@ -176,7 +176,7 @@ class View:
                 yield from (part // self._amount_unit for _, part in level.parts)
 
     def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[MergedLevel]:
-        """Merge a side; reads at most as many bins of a member as the view shows levels."""
+        """Merge a side; reads at most as many bins of each member as the view shows levels."""
         sign = 1 if side else -1
 
         def bins(index: int, book: BookLike) -> Iterator[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""What connectors share, behind one import statement.
+"""Shared parts of connectors, available with one import statement.
 
 - `contract`: outputs of a connector, facts of an `Exchange`
 - `channel`: `BookChannel`, and the events of control frames

@@ -34,7 +34,7 @@ class Accepted(Struct, frozen=True):
         names: The accepted names, or none if the request is numbered.
         number: The number of the request.
         channel: The id in the frames of the name (`BookChannel.channel_ids`).
-        lists_all: The names are complete: the others of the request are refused.
+        lists_all: The names are complete: the other names of the request are refused.
     """
 
     names: Sequence[str] = ()
@@ -50,7 +50,7 @@ class RequestRejected(Struct, frozen=True):
         words: The error message; the names that it contains are refused.
         number: The number of the request; None if the exchange does not number them.
         whole: One bad name fails the whole request: its other names are subscribed again.
-        repeated: The names are already subscribed, which is no refusal.
+        repeated: The names are already subscribed, so nothing is refused.
         names: Refused names that the error lists separately.
         code: The error code, if any: see `BookChannel.too_many` and `unavailable`.
     """
@@ -66,7 +66,7 @@ class RequestRejected(Struct, frozen=True):
 class BookFrame(Struct, frozen=True):
     """A frame of a book that `data` did not process: damaged, or of a book that is not subscribed.
 
-    `name` is "" if the frame names none or several, or has a `channel` id instead.
+    `name` is "" if the frame contains no name, several, or only a `channel` id.
     """
 
     name: str = ""
@@ -74,7 +74,7 @@ class BookFrame(Struct, frozen=True):
 
 
 class SocketSeed(Struct, frozen=True):
-    """The whole book of a name, requested on the socket (`BookChannel.request`)."""
+    """The whole book of an instrument, requested on the socket (`BookChannel.request`)."""
 
     name: str
     bids: bytes
@@ -84,7 +84,7 @@ class SocketSeed(Struct, frozen=True):
 
 
 class SeedRefused(Struct, frozen=True):
-    """The exchange refused the requested book of a name; the subscription continues."""
+    """The exchange refused the requested book of an instrument; the subscription continues."""
 
     name: str
     words: str
@@ -115,7 +115,7 @@ Plain = (
 class Counted(Struct, frozen=True):
     """The event of a control frame with its number, if the exchange counts these frames too.
 
-    A damaged frame of a book is a `BookFrame` without a number: the next frame shows the gap.
+    A damaged frame of a book is a `BookFrame` without a number: the next frame reveals the gap.
     """
 
     number: int
@@ -207,10 +207,10 @@ class BookChannel(Struct, frozen=True):
 
 
 def accepted_of(items: object, number: int | str | None) -> Accepted:
-    """Accept the names that the answer to a request lists, and refuse the others of the request.
+    """Accept the names that the answer to a request lists, and refuse its other names.
 
-    An answer without a list of names accepts the whole request, so that an unusual one refuses
-    none.
+    An answer without a list of names accepts the whole request, so that an answer in an unexpected
+    form refuses none.
     """
     names = texts_of(items)
     whole = isinstance(items, list) and len(names) == len(items)

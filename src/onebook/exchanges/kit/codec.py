@@ -2,8 +2,8 @@
 
 Frames of books are decoded strictly to msgspec Structs whose levels stay `Raw` for the core.
 Control frames (acknowledgements, errors, greetings, heartbeats) are decoded leniently by
-`control_reader`: they decide what is requested and never what a book holds, so an unusual member
-must not cost the connection. Binary messages are read by field number (`protobuf_reader`).
+`control_reader`: they decide what is requested but never the content of a book, so an unexpected
+member must not cost the connection. Binary messages are read by field number (`protobuf_reader`).
 """
 
 import re
@@ -38,13 +38,13 @@ from onebook.model import Instrument
 UNREADABLE: Final = (ValueError, RecursionError, DecodeError)
 SEQUENCE_MAX: Final = 2**63 - 1
 TEXT_MAX_CHARS: Final = 200  # of an exchange's message in our reasons
-ABSENT: Final = Raw(NO_LEVELS)  # a side that a frame lacks; equal to one without levels
+ABSENT: Final = Raw(NO_LEVELS)  # a side missing from a frame; equal to a side without levels
 # An id of a book's state. -1 is what OKX sends as "nothing before this".
 Sequence64 = Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)]
 Checksum = Annotated[int, Meta(ge=-(2**31), le=2**32 - 1)]
 
-COMMAS_PER_ITEM: Final = 8  # below it items are not counted: 400,000 commas take about 32 MB
-NESTING_MAX: Final = 1_000  # msgspec decodes no deeper nesting
+COMMAS_PER_ITEM: Final = 8  # items are counted only above it: 400,000 commas take about 32 MB
+NESTING_MAX: Final = 1_000  # the deepest nesting that msgspec decodes
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},"]', re.DOTALL)
 _COMMA: Final = ord(",")
 
@@ -98,7 +98,7 @@ def decode(
     most = max(items_max, ROWS_MAX)
     # msgspec checks a length limit only after it has decoded all items.
     if body.count(b",") > most * COMMAS_PER_ITEM and has_more_items(body, most):
-        raise ProtocolError(f"{what} cannot be read: a list in them has more than {most} items")
+        raise ProtocolError(f"{what} cannot be read: a list has more than {most} items")
     try:
         return decoder(body)
     except UNREADABLE as error:
@@ -108,7 +108,7 @@ def decode(
 def has_more_items(body: bytes, items_max: int) -> bool:
     """Return whether a list or object in a JSON body has more than `items_max` items.
 
-    Stops at the first one. Invalid JSON is left to its decoder: the answer is then False.
+    Stops at the first one. Invalid JSON returns False: its decoder reports the error.
     """
     commas = [0]  # per open list or object, the outermost first
     for match in _STRUCTURE.finditer(body):
@@ -228,7 +228,7 @@ def _text(raw: Raw) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("it is no text")
+        raise ValueError("not a string")
     return bytes(raw).decode()
 
 
@@ -257,10 +257,11 @@ INT64: Final = FieldDescriptorProto.TYPE_INT64
 def protobuf_reader(**members: tuple[int, int]) -> Callable[[bytes], Any]:
     """Make the decoder of protobuf messages with these fields: name=(number, type).
 
-    The library skips all other fields. An absent field reads as empty, the last of a repeated one
-    counts, and an invalid message raises `DecodeError`, one of `UNREADABLE`. Levels that the core
-    scans (`LevelShape.protobuf`) are declared as `BYTES`: sub-messages and bytes are the same on
-    the wire, so that no level becomes an object. https://protobuf.dev/programming-guides/encoding/
+    The library skips all other fields. An absent field reads as empty, the last one of a repeated
+    field counts, and an invalid message raises `DecodeError`, one of `UNREADABLE`. Levels that the
+    core scans (`LevelShape.protobuf`) are declared as `BYTES`, which creates no objects for levels:
+    sub-messages and bytes are the same on the wire.
+    https://protobuf.dev/programming-guides/encoding/
     """
     message = DescriptorProto(name="Message")
     for name, (number, kind) in members.items():

@@ -19,12 +19,12 @@ from onebook.model import Instrument
 NO_LEVELS: Final = b"[]"
 
 # A timestamp as the exchange sends it: Unix time in ms, us or ns, as a number or its digits, or ISO
-# 8601 text. Connectors pass it on unread, because few of them are read; see `milliseconds`.
+# 8601 text. Connectors do not parse it, because few are used; see `milliseconds`.
 Moment = int | str
 UNTIMED: Final = 0
-TIME_CHARACTERS_MAX: Final = 40  # a longer text is no time
-# Larger numbers are in the next smaller unit. In ms they would be the years 5138 and after; in us
-# and ns the same figures are 1973 and before.
+TIME_CHARACTERS_MAX: Final = 40  # a longer text is not a time
+# Larger numbers are in the next smaller unit: as ms they would be years after 5138, and the same
+# digits as us or ns are years before 1973.
 MILLISECONDS_MAX: Final = 10**14
 MICROSECONDS_MAX: Final = 10**17
 NANOSECONDS_MAX: Final = 10**20
@@ -61,9 +61,9 @@ class Snapshot(Struct, frozen=True, gc=False):
         instrument: The instrument.
         bids, asks: Raw text of the levels: bytes, or msgspec's `Raw`, which is typed as bytes.
         shape: How a level is written.
-        levels_asked: The limit of the request: a side with so many levels continues beyond its
-            last one, unknown to us (coverage horizon). 0 if there was no limit, or if the exchange
-            keeps a window in sync by sending the levels that enter and leave it.
+        levels_asked: The limit of the request: a side with this many levels may continue beyond the
+            last one (coverage horizon). 0 if there was no limit, or if the exchange keeps a window
+            in sync by sending the levels that enter and leave it.
         at: The exchange's time of the message as it was sent; `UNTIMED` if absent.
         sequence: The exchange's number of this state of the market; 0 if absent.
     """
@@ -78,7 +78,7 @@ class Snapshot(Struct, frozen=True, gc=False):
 
     @property
     def at_ms(self) -> int:
-        """The exchange's time of the message in Unix milliseconds; 0 where it names none."""
+        """The exchange's time of the message in Unix milliseconds; 0 if absent."""
         return milliseconds(self.at)
 
 
@@ -99,7 +99,7 @@ class Delta(Struct, frozen=True, gc=False):
 
     @property
     def at_ms(self) -> int:
-        """The exchange's time of the message in Unix milliseconds; 0 where it names none."""
+        """The exchange's time of the message in Unix milliseconds; 0 if absent."""
         return milliseconds(self.at)
 
 
@@ -108,7 +108,7 @@ class TopOfBook(Struct, frozen=True, gc=False):
     """The best bid and ask from a faster channel than the depth: at most one level a side.
 
     A side without a level, or with an amount of zero, is empty. `sequence` numbers the states of
-    the market as it does in a `Delta` or `Snapshot`: both channels must count with one counter
+    the market as in a `Delta` or `Snapshot`: both channels must share one counter
     (`onebook.fusing`).
     """
 
@@ -231,7 +231,7 @@ class SlowDown(Struct, frozen=True, gc=False):
 
 
 class Trading(Struct, frozen=True, gc=False):
-    """Whether the exchange matches orders; while it does not, no book may be shown."""
+    """Whether the exchange matches orders; if it does not, books are not shown."""
 
     open: bool
     reason: str = ""
@@ -253,7 +253,7 @@ class Ignored(Struct, frozen=True, gc=False):
 class Alive(Struct, frozen=True, gc=False):
     """A heartbeat of the exchange for one instrument, or for the whole connection if None.
 
-    Only messages that the exchange sends unasked: an answer to our ping proves only the socket.
+    Only for messages that the exchange sends unasked: an answer to our ping proves only the socket.
     """
 
     instrument: Instrument | None = None
@@ -285,7 +285,7 @@ Output = (
     | Alive
     | Closing
 )
-# Outputs of one frame. A single delta comes without a tuple, as nearly all frames do.
+# Outputs of one frame. Nearly all frames have a single delta, which is not wrapped in a tuple.
 Outputs = tuple[Output, ...] | Delta | TopOfBook
 NOTHING: Final[tuple[Output, ...]] = ()
 HEARTBEAT: Final[tuple[Output, ...]] = (Alive(),)
@@ -302,7 +302,7 @@ def each_of(outputs: Outputs, *then: Output) -> tuple[Output, ...]:
 
 
 class Instruments(list[Instrument]):
-    """A parsed instrument list; `refused` counts rows whose names are not sound."""
+    """A parsed instrument list; `refused` counts rows with unsafe names."""
 
     refused: int = 0
 
@@ -321,7 +321,7 @@ class ProtocolError(Exception):
 
 
 class Connector(Protocol):
-    """The protocol state of one connection; every connection has a new one."""
+    """The protocol state of one connection; each connection gets a new one."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None: ...
 
@@ -340,7 +340,7 @@ class Connector(Protocol):
         """Process one frame of any kind.
 
         Raises:
-            ProtocolError: The frame is invalid, or its levels cannot be trusted.
+            ProtocolError: The frame is invalid, or its levels are.
         """
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
@@ -376,10 +376,10 @@ class Seeded(Protocol):
         """Process the body of a `Fetch`, as every connector does."""
 
     def reseed(self, instrument: Instrument) -> Iterable[Output]:
-        """Request another body while the book stays live and follows its stream."""
+        """Request another body; the book stays live and continues to apply its stream."""
 
     def abandon(self, instrument: Instrument) -> None:
-        """Give up on the body of the last `reseed`."""
+        """Stop waiting for the body of the last `reseed`."""
 
     def position(self, instrument: Instrument) -> StreamPosition:
         """Compare the stream with the body."""
@@ -389,13 +389,13 @@ class Seeded(Protocol):
 
 
 class ParseInstruments(Protocol):
-    """Parses an instrument list; skips rows that are not spot or have unsound names."""
+    """Parses an instrument list; skips rows that are not spot or have unsafe names."""
 
     def __call__(self, body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
         """Parse a body.
 
         Raises:
-            ProtocolError: The body is no such list, or has more rows than `rows_max`.
+            ProtocolError: The body is not such a list, or has more rows than `rows_max`.
         """
 
 
@@ -431,7 +431,7 @@ class Heartbeat(Struct, frozen=True):
     dated: Callable[[int], bytes] | None = None
 
     def message(self) -> Send:
-        """Return it as an urgent frame."""
+        """Return the heartbeat as an urgent frame."""
         return Send(self.frame, urgent=True, dated=self.dated)
 
 
@@ -459,7 +459,7 @@ class Connect(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True):
-    """The facts of one exchange; each connector module states its own as `EXCHANGE`.
+    """The facts of one exchange; each connector module defines them as `EXCHANGE`.
 
     Args:
         name: The CCXT id.

@@ -1,29 +1,29 @@
-"""Currency codes that differ between exchanges: each exchange's code and ours.
+"""Currency codes that differ between exchanges: a table from each exchange's codes to ours.
 
-The same letters are different coins on different exchanges (REP on Kraken is the old token, MEME
-on Poloniex another coin than elsewhere), and one coin has several codes (XBT, XDG, UST on
-Bitfinex). Without a row an exchange's code is ours. A coin that has its usual code elsewhere has
-that code here; another coin under known letters has its name, without blanks and signs, in
-capitals. What no table knows the identity guard finds by price (`streams/identity.py`); an
-operator corrects a row by `feeds.overrides.<exchange>.currencies`.
+The same code can be different coins on different exchanges (REP on Kraken is the old token, MEME on
+Poloniex is another coin than elsewhere), and one coin can have several codes (XBT, XDG, UST on
+Bitfinex). A code without a row is used unchanged. A coin that has a usual code elsewhere gets that
+code; a coin under another coin's code gets its name, in capitals, without blanks and signs. The
+identity guard finds differences that are not in the table by price (`streams/identity.py`), and
+operators override rows with `feeds.overrides.<exchange>.currencies`.
 
-Rows were taken over as facts from ccxt 4.5.90, `commonCurrencies` of the exchange's class
-(https://github.com/ccxt/ccxt, 2026-11), where a row names no other source. Left out are codes
-that are only in ccxt for deposits (USDTTRON), for derivatives (USTF0) and for Kraken's asset ids
-(XXBT, ZUSD), which no spot list has. Exchanges delist and rename: a row for a code that an
-exchange no longer lists does nothing, and those of Poloniex, HTX, Gate and HitBTC are the oldest.
+Unless a row states another source, it is a fact from ccxt 4.5.90, `commonCurrencies` of the
+exchange's class (https://github.com/ccxt/ccxt, 2026-11), without codes that ccxt has only for
+deposits (USDTTRON), derivatives (USTF0) or Kraken's asset ids (XXBT, ZUSD), which do not occur in
+spot lists. A row for a code that the exchange no longer lists has no effect; the rows of Poloniex,
+HTX, Gate and HitBTC are the oldest.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-# Codes that mean the same wherever an exchange has no row of its own for them.
+# Codes with the same meaning on every exchange that has no row for them.
 EVERYWHERE: Final = {
     "XBT": "BTC",
     "BCHSV": "BSV",
 }
 
-# HitBTC and Bequant are one engine with one list of currencies.
+# HitBTC and Bequant share one engine and its list of currencies.
 _HITBTC: Final = {
     "AUTO": "CUBE",
     "BDP": "BIDIPASS",
@@ -103,7 +103,7 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "DEGEN": "DEGENREBORN",
         "EVA": "EVADORE",  # EVA elsewhere is EverValue Coin
         "JADE": "JADEPROTOCOL",
-        "OMNI": "BITGETOMNI",  # not Omni Network; has no other name than omni
+        "OMNI": "BITGETOMNI",  # not Omni Network; its only name is omni
         "TONCOIN": "TON",
     },
     "bithumb": {
@@ -156,7 +156,7 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "SBTC": "SUPERBITCOIN",
         "SOUL": "SOULSAVER",
     },
-    "hyperliquid": {  # `spotCurrencyMapping` of ccxt: coins of other chains, and those of bridges
+    "hyperliquid": {  # `spotCurrencyMapping` of ccxt: coins bridged from other chains
         "HPENGU": "PENGU",
         "UBONK": "BONK",
         "UBTC": "BTC",
@@ -174,7 +174,7 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "PLA": "PLAYCHIP",
     },
     "kraken": {
-        "LUNA": "LUNC",  # kept its code when Terra was split
+        "LUNA": "LUNC",  # the old chain kept its code when Terra was split
         "LUNA2": "LUNA",
         "REP": "REPV1",
         "REPV2": "REP",
@@ -194,7 +194,7 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "HIT": "HIVER",
         "PNT": "PENTA",
         "VET_ERC20": "VEN",
-        "XBT": "XBT",  # another coin than Bitcoin
+        "XBT": "XBT",  # not Bitcoin
     },
     "mexc": {
         "BEYONDPROTOCOL": "BEYOND",
@@ -216,7 +216,7 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "SIN": "SINCITYTOKEN",
         "SOUL": "SOULSWAP",
         "STEPN": "GMT",
-        "XBT": "XBT",  # another coin than Bitcoin
+        "XBT": "XBT",  # not Bitcoin
     },
     "okx": {
         "AE": "AET",  # the ERC-20 token of Aeternity
@@ -260,15 +260,15 @@ def symbol_of(exchange: str, codes: str, own: Mapping[str, str] = _NO_ROWS) -> s
     Args:
         exchange: The CCXT id.
         codes: Base and quote, in capitals.
-        own: The operator's rows for this exchange, which win.
+        own: The operator's rows for this exchange, which take precedence.
     """
-    rows = TABLE.get(exchange, _NO_ROWS)
     base, _, quote = codes.partition("/")
-    return f"{_ours(base, own, rows)}/{_ours(quote, own, rows)}"
+    return f"{currency_of(exchange, base, own)}/{currency_of(exchange, quote, own)}"
 
 
-def _ours(code: str, *tables: Mapping[str, str]) -> str:
-    for table in (*tables, EVERYWHERE):
+def currency_of(exchange: str, code: str, own: Mapping[str, str] = _NO_ROWS) -> str:
+    """Translate an exchange's currency code (`XBT`) into ours; see `symbol_of`."""
+    for table in (own, TABLE.get(exchange, _NO_ROWS), EVERYWHERE):
         if code in table:
             return table[code]
     return code

@@ -2,8 +2,8 @@
 
 `Engine` owns everything that does not depend on the exchange: the instruments, numbering and
 batching of requests, accepted and refused subscriptions, attribution of errors, resync, adding and
-removing instruments, waiting for a welcome. `SeededEngine` is for exchanges that send deltas only
-and whose books start at a requested body, by REST or on the socket. `QuietEngine` is for streams of
+removing instruments, waiting for a welcome. `SeededEngine` is for exchanges that send only deltas
+and whose books start at a body requested by REST or on the socket. `QuietEngine` is for streams of
 whole books that may stay silent until the next change (`sync.QuietBook`).
 """
 
@@ -51,7 +51,7 @@ from onebook.model import Instrument
 
 # Limit of control frames and damaged frames: decoded they take up to 30 times as much memory.
 CONTROL_BYTES_MAX: Final = 1 << 20
-OMITTED: Final = "the exchange does not list it among the accepted subscriptions"
+OMITTED: Final = "missing from the exchange's list of accepted subscriptions"
 
 
 class Engine:
@@ -68,10 +68,10 @@ class Engine:
         self._accepted: set[str] = set()
         self._refused: set[str] = set()
         self._ready = not channel.welcomes
-        # Exchanges write codes as numbers or as text.
+        # Exchanges send codes as numbers or as strings.
         self._too_many = frozenset(map(str, channel.too_many))
         self._unavailable = frozenset(map(str, channel.unavailable))
-        # If requests replace each other, unsubscribing is a request that names the rest.
+        # If requests replace each other, unsubscribing is a request for the remaining names.
         self._unsubscribe = channel.unsubscribe or channel.subscribe
 
     def opened(self) -> Iterable[Output]:
@@ -92,11 +92,11 @@ class Engine:
         return self._control(frame, None) if outputs is None else each_of(outputs)
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Ignore a body: nothing is requested by REST."""
+        """Ignore the body: this engine requests nothing by REST."""
         return NOTHING
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Subscribe again, which is the only way to get another snapshot."""
+        """Subscribe again, the only way to get another snapshot."""
         again = self._books.restarted(instruments)
         pause = self._channel.pause
         if pause is None and not self._channel.renews:
@@ -105,11 +105,11 @@ class Engine:
         return paused + self._subscribe(again)
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Subscribe to more."""
+        """Subscribe to more instruments."""
         return self._subscribe(self._books.add(instruments))
 
     def remove(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Unsubscribe."""
+        """Unsubscribe from instruments."""
         gone = self._books.remove(instruments)
         self._forget(gone)
         if gone and self._channel.unsubscribes_all:
@@ -156,7 +156,7 @@ class Engine:
         return (*requests, *renewed)
 
     def _leave(self, write: Written, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Unsubscribe by name or by id; an instrument without an id once its id is assigned."""
+        """Unsubscribe by name or id; an instrument without an id yet, once the id is assigned."""
         if not self._channel.channel_ids:
             return self._requested(write, instruments)
         return self._leave_ids(write, self._books.release_ids(instruments))
@@ -169,7 +169,7 @@ class Engine:
 
     def _control(self, frame: bytes, error: Exception | None) -> Iterable[Output]:
         if len(frame) > CONTROL_BYTES_MAX:
-            why = "it is of no book" if error is None else short(error)
+            why = "not a frame of a book" if error is None else short(error)
             raise ProtocolError(f"a frame of {len(frame):,} bytes cannot be read: {why}")
         if frame in self._channel.expected:
             return EXPECTED
@@ -200,7 +200,7 @@ class Engine:
                 late = error is None or name in self._books.trackers.left
                 if late and name not in self._books.trackers:
                     return self._late_frame(name)
-                named = repr(short(name)) if name else "a book that it does not name"
+                named = repr(short(name)) if name else "an unnamed book"
                 reason = f"a frame of {named} is damaged: {short(error)}"
                 raise ProtocolError(reason, self._books.known(name))
             case ExchangeReady():
@@ -253,7 +253,7 @@ class Engine:
         return self._leave_ids(self._unsubscribe, ids)
 
     def _confirm(self, instruments: Iterable[Instrument]) -> tuple[Output, ...]:
-        """Report each subscription as acknowledged once, however often the exchange does."""
+        """Report each subscription as acknowledged once, even if the exchange repeats it."""
         new = self._unanswered(instruments)
         self._accepted.update(self._channel.key(one) for one in new)
         return tuple(out for one in new for out in self._started(one)) or EXPECTED
@@ -262,10 +262,10 @@ class Engine:
         return (Acknowledged(instrument),)
 
     def _accept_listed(self, event: Accepted) -> tuple[Output, ...]:
-        """Accept the instruments that the answer to a request lists, refuse the others of it.
+        """Accept the instruments that the answer to a request lists, and refuse its others.
 
         Exchanges omit existing subscriptions, so an instrument is not refused if it was accepted
-        before, or is part of an unanswered request.
+        before or is part of an unanswered request.
         """
         asked = self._complete(event.number)
         known = self._accepted.union(event.names)
@@ -280,8 +280,8 @@ class Engine:
     def _reject(self, event: RequestRejected) -> tuple[Output, ...]:
         """Refuse the instruments that an error names, otherwise the one of its request.
 
-        A request for several instruments that is refused without a name is retried in halves,
-        because just one of them may be the cause.
+        If a request for several instruments is refused without a name, it is retried in halves,
+        because only one of them may be the cause.
         """
         words = short(event.words)
         pending = self._requests.pending(event.number)
@@ -305,11 +305,11 @@ class Engine:
         return self._named(event.names) or self._books.named_in(event.words)
 
     def _is_rate_limit(self, event: RequestRejected | SeedRefused) -> bool:
-        """Return whether an error is about the rate of requests, not about their content."""
+        """Return whether an error is about the rate of requests, not their content."""
         return str(event.code) in self._too_many or is_rate_limit(event.words)
 
     def _is_unavailable(self, event: RequestRejected) -> bool:
-        """Return whether the exchange is unavailable: the same request may succeed later."""
+        """Return whether the exchange is unavailable, so that the request may succeed later."""
         return str(event.code) in self._unavailable or is_unavailable(event.words)
 
     def _slow_down(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
@@ -334,7 +334,7 @@ class Engine:
         return self._subscribe(self._unanswered(among))
 
     def _retry_in_halves(self, asked: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Repeat a request as two, so that finally the refused instrument is alone in one."""
+        """Repeat a request as two, until the refused instrument is alone in one."""
         rest = self._unanswered(asked)
         middle = (len(rest) + 1) // 2
         return (*self._subscribe(rest[:middle]), *self._subscribe(rest[middle:])) or EXPECTED
@@ -373,7 +373,7 @@ class SeededEngine(Engine):
     def _seeded(self, event: SocketSeed) -> tuple[Output, ...]:
         book: Join | None = self._books.trackers.get(event.name)
         if book is None:
-            return EXPECTED  # it was removed meanwhile
+            return EXPECTED  # removed meanwhile
         return (
             self._on_socket(book.seeded(event.bids, event.asks, event.sequence, event.at))
             or EXPECTED
@@ -387,7 +387,7 @@ class SeededEngine(Engine):
         if book.last is None:
             return (SnapshotFailed(book.instrument, short(event.words)),)
         book.abandon()
-        return EXPECTED  # a live book stays as it is
+        return EXPECTED  # a live book is unchanged
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         """Fetch books again; subscribes only to unconfirmed streams."""
@@ -406,7 +406,7 @@ class SeededEngine(Engine):
         return self._on_socket(book.reseed()) if book else NOTHING
 
     def abandon(self, instrument: Instrument) -> None:
-        """Give up on the body for a live book."""
+        """Stop waiting for the body of a live book."""
         book = self._join(instrument)
         if book is not None:
             book.abandon()
@@ -433,7 +433,7 @@ class SeededEngine(Engine):
         return self._on_socket(book.restart()) if book else NOTHING
 
     def _on_socket(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-        """Replace REST requests with requests on the socket, if the exchange has these."""
+        """Replace REST requests with requests on the socket, if the exchange has them."""
         write, key = self._channel.request, self._channel.key
         if write is None:
             return outputs
@@ -451,7 +451,7 @@ class SeededEngine(Engine):
 class QuietEngine(Engine):
     """The protocol state of one connection whose streams may stay silent.
 
-    Its channel makes a `QuietBook` for each instrument, and `seed` reads `bids`, `asks` and `at`.
+    Its channel makes a `QuietBook` for each instrument; `seed` decodes `bids`, `asks` and `at`.
     """
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
@@ -482,7 +482,7 @@ class QuietEngine(Engine):
         return NOTHING if book is None else book.request_body(spare=True)
 
     def abandon(self, instrument: Instrument) -> None:
-        """Give up on the body for a live book."""
+        """Stop waiting for the body of a live book."""
         book = self._book(instrument)
         if book is not None:
             book.abandon()

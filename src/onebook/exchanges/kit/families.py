@@ -17,7 +17,7 @@ from onebook.exchanges.kit.contract import UNTIMED, Fetch, Outputs, TopOfBook
 from onebook.exchanges.kit.sync import Join
 from onebook.model import Instrument
 
-STREAM_BYTES_MAX: Final = 64  # of a frame, within which it names its stream
+STREAM_BYTES_MAX: Final = 64  # the stream's name is within this many bytes of a frame's start
 
 
 class DepthUpdate(Struct, gc=False):
@@ -66,7 +66,7 @@ def combined_updates(
 ) -> Callable[[dict[str, Join], bytes], Outputs | None]:
     """Make the `BookChannel.data` of combined streams: a `DepthUpdate` with this `e` in `data`.
 
-    `best_prices` is the stream's name of `BestPrices`, which have no `e` in their `data`.
+    `best_prices` is the stream name of `BestPrices`, whose `data` has no `e`.
     """
     update = msgspec.defstruct(
         "Update", [], bases=(DepthUpdate,), tag_field="e", tag=event, gc=False

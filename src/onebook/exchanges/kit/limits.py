@@ -1,8 +1,8 @@
-"""Rate limits of an exchange, and the token buckets that keep within them.
+"""Rate limits of an exchange, and token buckets that enforce them.
 
 Each connector states its `ExchangeLimits`. `Quotas` makes the buckets of one exchange: all
-connections of this process share the bucket of an address limit, and each has its own bucket of a
-connection limit. Other processes behind the same address are not counted.
+connections of this process share the buckets of address limits, and each has its own buckets of
+connection limits. Other processes behind the same address are not counted.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from onebook.ratelimit import TokenBucket
 # Share of a window that may be sent at once; the rest is refilled evenly over the window.
 MESSAGES_BURST: Final = 0.2
 REQUESTS_BURST: Final = 0.5
-CONNECTS_BURST: Final = 0.0  # evenly apart
+CONNECTS_BURST: Final = 0.0  # evenly spaced
 FETCHES_BURST: Final = 0.5
-# Delay by which messages that were sent at the same time may arrive apart.
+# Messages sent at the same time may arrive this far apart.
 JITTER_S: Final = 0.25
 
 
 class Scope(Enum):
     """The scope of a limit."""
 
-    CONNECTION = auto()  # each connection alone
-    ADDRESS = auto()  # everything from one IP address
+    CONNECTION = auto()  # each connection separately
+    ADDRESS = auto()  # all connections and requests from one IP address
 
 
 class Limit(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Limit(Struct, frozen=True):
 
 
 class ExchangeLimits(Struct, frozen=True):
-    """Rate and connection limits of an exchange. All limits of a kind hold at once.
+    """Rate and connection limits of an exchange. All limits of a kind apply at once.
 
     Args:
         topics: Maximum number of instruments on one connection.
@@ -69,7 +69,7 @@ def bucket_within(limit: Limit, burst: float) -> TokenBucket:
 
 
 class Quota:
-    """Token buckets of several limits that hold at once: the slowest decides."""
+    """Token buckets of several limits that apply at once: the slowest decides."""
 
     __slots__ = ("buckets",)
 
@@ -94,7 +94,7 @@ class Quota:
             each.give_back(tokens)
 
     def hold(self, until: float) -> None:
-        """Grant no token before `until`, and then no burst."""
+        """Grant no token before `until`, and no burst afterwards."""
         for each in self.buckets:
             each.hold(until)
 
@@ -119,7 +119,7 @@ class Quotas:
         ]
 
     def of_connection(self) -> tuple[Quota, Quota]:
-        """Return the quotas of a new connection: of all its messages, and of its requests."""
+        """Return the quotas of a new connection: one for all messages, one for requests."""
         messages, requests = (
             Quota([*shared, *(bucket_within(limit, burst) for limit, burst in own)])
             for shared, own in zip(self._shared, self._own, strict=True)

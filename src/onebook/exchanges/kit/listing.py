@@ -1,8 +1,8 @@
 """Reads the instrument lists of exchanges: rows become instruments with checked names and steps.
 
-A `ListReader` is the `parse_instruments` of an exchange whose list is rows of JSON objects; it is
-declared by the names of their members. Other lists are read by a function of their connector with
-`instruments_of` and `instrument_of`. `Columns` extracts fields by path and skips all others:
+A `ListReader` is the `parse_instruments` of an exchange whose list consists of JSON objects; it is
+declared by the names of their members. For other lists, the connector has a function that uses
+`instruments_of` and `instrument_of`. `Columns` extracts members by path and skips all others:
 msgspec decodes a row to a type built from the paths, without an intermediate dict.
 """
 
@@ -23,7 +23,7 @@ from onebook.exchanges.kit.contract import ROWS_MAX, Instruments, ProtocolError
 from onebook.model import Instrument, InstrumentStatus
 
 SYMBOL_CHARACTERS_MAX: Final = 40  # of our symbol of a pair
-STEP_DECIMALS: Final = 12  # of a step that is a float
+STEP_DECIMALS: Final = 12  # of a step sent as a float
 NATIVE_CHARACTERS_MAX: Final = 64  # of the exchange's name of a pair
 # Letters and digits of any script (Binance lists Chinese names) and the punctuation that exchanges
 # use: no blanks, control characters, bidirectional marks, quotes or HTML.
@@ -36,7 +36,7 @@ Rule = Mapping[str, Collection[Value]]  # members and the allowed values of each
 Step = str | int | float
 Decimals = str | int
 
-NAME: Final = ""  # in place of a member: the key of the row in an object of rows
+NAME: Final = ""  # used as a member: the key of the row in an object of rows
 NO_RULE: Final[Rule] = {}
 
 Kinds = dict[tuple[str, ...], tuple[Any, bool]]  # the type of each path, and whether it is optional
@@ -71,7 +71,7 @@ class Columns:
         self._attributes: dict[tuple[str, ...], str] = {}
 
     def need(self, path: str, kind: Any, *, optional: bool) -> None:
-        """Decode a member as this type; one that is needed twice may have either type."""
+        """Decode a member as this type; a member needed twice may have either type."""
         members = members_of(path)
         names = tuple(member.name for member in members)
         for depth, member in enumerate(members, start=1):
@@ -97,7 +97,7 @@ class Columns:
         return row
 
     def _shape(self, kinds: Kinds, path: tuple[str, ...]) -> type[Struct]:
-        """Make a Struct type with numbered attributes: member names may be no identifiers."""
+        """Make a Struct type with numbered attributes: member names may not be identifiers."""
         heads: dict[str, Kinds] = {}
         for (head, *rest), wanted in kinds.items():
             heads.setdefault(head, {})[tuple(rest)] = wanted
@@ -134,12 +134,12 @@ class ListReader:
         base, quote: The members with the currency codes; "" if the native name holds both.
         separator: The text between both codes in a native name.
         quote_first: Whether the native name begins with the quote.
-        spell: Converts the name in the list to the one that the socket uses.
-        answered: Values that other members of the body must have; anything else is an error of the
+        spell: Converts the name in the list to the name on the socket.
+        answered: Required values of other members of the body; any other value is an error of the
             exchange.
         spot: Values of a spot row; other rows are skipped.
         not_spot: Values of a row that is not spot; several members must all match.
-        not_spot_name: Text that only native names of other products contain.
+        not_spot_name: Text that occurs only in native names of other products.
         trading: Values of a row that is trading; others are halted.
         halted: Values of a halted row; several members must all match.
         tick, lot: The members with the price and amount steps.
@@ -199,8 +199,8 @@ class ListReader:
         """Read a list.
 
         Raises:
-            ProtocolError: The body is no such list, is an error of the exchange, or has more rows
-                than `rows_max`.
+            ProtocolError: The body is not such a list, is an error of the exchange, or has more
+                rows than `rows_max`.
         """
         found = decode(self._decode_body, body, what="the instruments", items_max=rows_max)
         rows = self._checked(found) if self._rows else found
@@ -208,8 +208,8 @@ class ListReader:
         named = rows.items() if isinstance(rows, dict) else (("", row) for row in rows)
         instruments = sound_ones(self._read(named))
         if isinstance(found, dict) and not instruments:
-            # The rows may be an object, and so may an error.
-            raise ProtocolError(f"the instruments hold no spot pair: {short(list(found))}")
+            # Both the rows and an error may be an object.
+            raise ProtocolError(f"the instruments include no spot pair: {short(list(found))}")
         return instruments
 
     def _row_columns(self) -> Columns:
@@ -244,7 +244,7 @@ class ListReader:
                 raise ProtocolError(f"the instruments are refused: {member} is {short(value)}")
         rows = self._envelope.value(found, self._rows)
         if rows is None:
-            raise ProtocolError(f"the instruments cannot be read: there is no {self._rows}")
+            raise ProtocolError(f"the instruments cannot be read: {self._rows} is missing")
         return rows
 
     def _read(self, rows: Iterable[tuple[str, Raw]]) -> Iterator[Instrument | None]:
@@ -345,7 +345,7 @@ def checked_rows(rows: Collection[object], rows_max: int) -> None:
 
 
 def sound_ones(instruments: Iterable[Instrument | None]) -> Instruments:
-    """Keep the instruments with sound names, and count the others; skips None."""
+    """Keep the instruments with safe names and count the others; None is skipped."""
     found = Instruments()
     for instrument in instruments:
         if instrument is None:

@@ -1,9 +1,8 @@
 """Quality levels of exchanges: bronze, silver, gold, by the rules of `quality.toml`.
 
-The evidence (`evidence.toml`) is written from the tests by `make reference`, and a test fails where
-it is not what the tests say: no proof is stated by hand. Doubts, and the source and date that last
-confirmed each fact, are read from the docstrings of connectors, where they stand beside the code
-that they are about.
+`make reference` writes the evidence (`evidence.toml`) from the tests, and a test fails if the file
+differs from them, so no proof is written by hand. Doubts, and the source and date that last
+confirmed each fact, are read from the docstrings of connectors, beside the code that they concern.
 """
 
 import inspect
@@ -25,7 +24,7 @@ UNREAD: Final = re.compile(r"\bnot read\b|\bon no page\b", re.IGNORECASE)
 DOUBT: Final = re.compile(r"\b[Uu]nconfirmed\b")
 SENTENCES: Final = re.compile(r"(?<=[.)])\s+(?=[A-Z`]|ccxt )")
 LEAD: Final = re.compile(r"^Unconfirmed[^:]*: ")
-# What each connector states the newest source of.
+# The facts for which each connector states its newest source.
 FACTS: Final = ("channel", "verbs", "ping", "limits", "sequence", "levels", "depth")
 NEVER: Final = "never"
 SECTION: Final = re.compile(r"^Confirmed:\n\n((?: {4}.*(?:\n|$))+)\n*", re.MULTILINE)
@@ -41,8 +40,8 @@ class Recording(Struct, frozen=True):
 
     Args:
         sample: The name of the recording.
-        test: Which test replays it.
-        differs: How it differs from what the exchange sends today; "" where it does not.
+        test: The test that replays it.
+        differs: How it differs from the exchange's frames today; "" if it does not.
     """
 
     sample: str
@@ -51,17 +50,17 @@ class Recording(Struct, frozen=True):
 
 
 class Evidence(Struct, frozen=True):
-    """What the tests prove of one book channel.
+    """What the tests prove about one book channel.
 
     Args:
-        suites: Suites that run over it.
-        spot: The test that feeds it derivative rows, or why its list has none; "" where neither.
-        ccxt: The class of ccxt that keeps the same book by the same channel; "" where none does.
-        ccxt_note: What that leaves unproven, or why none does.
-        recordings: What is replayed to exact books.
-        horizon: Levels a side of the body that a book starts at, beyond which nothing is known;
-            0 where the channel says what enters and leaves its depth.
-        subscription: What is sent to subscribe to one book.
+        suites: The test suites that cover it.
+        spot: The test that feeds it derivative rows, or why its list has none; "" if neither.
+        ccxt: The ccxt class that keeps the same book from the same channel; "" if there is none.
+        ccxt_note: What that comparison does not prove, or why there is none.
+        recordings: Recordings that are replayed to exact books.
+        horizon: Levels a side of the initial REST body, beyond which levels are unknown; 0 if the
+            channel reports levels that enter and leave its depth.
+        subscription: The message that subscribes to one book.
     """
 
     suites: tuple[str, ...] = ()
@@ -74,7 +73,7 @@ class Evidence(Struct, frozen=True):
 
 
 class QualityLevel(Struct, frozen=True):
-    """A level: what it means, and which rules it adds to those of the levels below it."""
+    """A quality level: its meaning, and the rules it adds to those of lower levels."""
 
     means: str
     rules: tuple[str, ...]
@@ -90,15 +89,14 @@ class QualityRules(Struct, frozen=True):
 
 
 class Confirmation(Struct, frozen=True):
-    """What last confirmed one fact of a connector.
+    """The newest confirmation of one fact of a connector.
 
     Args:
         fact: One of `FACTS`.
-        when: Its date, or its month, as the docstring has it; `NEVER` where nothing outside
-            confirms it.
-        how: "page" (of the exchange, its changelog among them), "recorded" (frames of the real
-            exchange, also those that others recorded), "third-party" (code or a report).
-        source: Which one; why there is none where it was never confirmed.
+        when: Its date or month, as in the docstring; `NEVER` without an external source.
+        how: "page" (of the exchange, including its changelog), "recorded" (frames of the real
+            exchange, including recordings by others), "third-party" (code or a report).
+        source: The source, or why there is none.
     """
 
     fact: str
@@ -120,7 +118,7 @@ class Quality(Struct, frozen=True):
 
     Args:
         level: "gold", "silver", "bronze" or "-".
-        held: Of each rule in the order of the levels, whether it holds.
+        held: For each rule, in the order of the levels, whether it holds.
     """
 
     level: str
@@ -140,7 +138,7 @@ def rules() -> QualityRules:
 
 @cache
 def evidence() -> dict[str, Evidence]:
-    """Read `evidence.toml`: by exchange, and by `exchange.channel` for its other channels."""
+    """Read `evidence.toml`, by exchange, or `exchange.channel` for its other channels."""
     return msgspec.convert(_read("evidence.toml"), dict[str, Evidence])
 
 
@@ -150,11 +148,11 @@ def _read(name: str) -> object:
 
 
 def docstring(exchange: Exchange, channel: str = "") -> str:
-    """Return what the connector's module states about its exchange.
+    """Return the docstring of the connector's module.
 
     Args:
         exchange: The facts of the channel.
-        channel: Another book channel, which may have a module of its own.
+        channel: Another book channel, which may have its own module.
     """
     name = "onebook.exchanges." + ("kit.through_ccxt" if exchange.via else exchange.name)
     made = exchange.connector
@@ -164,10 +162,10 @@ def docstring(exchange: Exchange, channel: str = "") -> str:
 
 
 def confirmations(text: str) -> dict[str, Confirmation]:
-    """Return what last confirmed each fact, by the section `Confirmed:` of a docstring.
+    """Parse the section `Confirmed:` of a docstring: the newest confirmation of each fact.
 
-    Each line names facts, a date or month, the kind of source and the source; it goes on in lines
-    that are indented more. Of several lines about one fact the newest counts.
+    Each line has facts, a date or month, the kind of source and the source; lines that are indented
+    further continue it. If a fact has several lines, the newest counts.
 
         channel, verbs: 2026-09-15, third-party: the official SDK 1.3.2
         limits: never: the page states none
@@ -182,7 +180,7 @@ def confirmations(text: str) -> dict[str, Confirmation]:
         stated = STATED.fullmatch(line.strip())
         facts = stated["facts"].split(", ") if stated else []
         if stated is None or not {*facts} <= {*FACTS}:
-            raise ValueError(f"{line.strip()!r} does not say what confirmed which fact, and when")
+            raise ValueError(f"{line.strip()!r} is not of the form 'facts: date, kind: source'")
         when = stated["when"] or NEVER
         for fact in facts:
             known = found.get(fact)
@@ -192,12 +190,12 @@ def confirmations(text: str) -> dict[str, Confirmation]:
 
 
 def protocol(text: str) -> str:
-    """Return a docstring without its first paragraph and without what confirmed it."""
+    """Return a docstring without its first paragraph and its section `Confirmed:`."""
     return SECTION.sub("", text.partition("\n\n")[2]).rstrip()
 
 
 def paragraphs(text: str) -> list[str]:
-    """Split a docstring into its paragraphs of prose, each on one line; frames are left out."""
+    """Split a docstring into paragraphs of prose, each on one line, without the frames."""
     return [
         " ".join(each.split())
         for each in re.split(r"\n\s*\n", text)
@@ -206,7 +204,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def doubts(text: str) -> list[str]:
-    """Return what a docstring calls unconfirmed, one entry a doubt."""
+    """Return the doubts in a docstring: the clauses of its sentences with "unconfirmed"."""
     sentences = [
         sentence for each in paragraphs(text)[1:] for sentence in SENTENCES.split(each) if sentence
     ]
@@ -219,13 +217,13 @@ def doubts(text: str) -> list[str]:
 
 
 def open_doubts(exchange: Exchange) -> list[str]:
-    """Return the doubts of an exchange that may touch its books."""
+    """Return the doubts about an exchange that may affect its books."""
     harmless = rules().harmless.get(exchange.name, ())
     return [each for each in doubts(docstring(exchange)) if not each.startswith(harmless)]
 
 
 def page_read(text: str) -> bool:
-    """Whether the docstring names a page of the exchange and does not say it was not read."""
+    """Return whether the docstring names a page of the exchange that was read."""
     pages = [each for each in paragraphs(text) if each.startswith(("Page:", "Pages:"))]
     unread = any(UNREAD.search(each) for each in pages)
     return bool(pages) and not unread and "the page itself" not in text.replace("\n", " ")
@@ -236,7 +234,7 @@ def quality(exchange: Exchange, proven: Evidence | None = None) -> Quality:
 
     Args:
         exchange: Its facts.
-        proven: What the tests prove of it; by default `evidence.toml`.
+        proven: What the tests prove about it; by default from `evidence.toml`.
     """
     proven = proven or evidence().get(exchange.name, Evidence())
     text = docstring(exchange)

@@ -1,4 +1,4 @@
-"""The instruments of one connection, their ids, and the unanswered requests; knows no protocol."""
+"""The instruments, ids and unanswered requests of one connection; protocol-independent."""
 
 import re
 from collections import Counter
@@ -10,12 +10,12 @@ from onebook.exchanges.kit.contract import ProtocolError
 from onebook.exchanges.kit.sync import Tracker, Trackers
 from onebook.model import Instrument
 
-# Frames of a removed book after which it is unsubscribed again, because the request was lost or
+# After this many frames of a removed book it is unsubscribed again: the request was lost or
 # refused.
 LATE_MAX: Final = 1_000
 REQUESTS_MAX: Final = 1_000  # unanswered requests that one connection remembers
 
-# Messages of exchanges about requests that come too fast, with "_" for " " too: Kraken, OKX 60014,
+# Messages of exchanges about too many requests, with "_" for " " too: Kraken, OKX 60014,
 # Bybit 10006, HTX ("429 too many request"), Crypto.com and Upbit (TOO_MANY_REQUESTS), others.
 RATE_LIMITS: Final = (
     "exceeded msg rate",
@@ -106,13 +106,13 @@ class Roster(Generic[T]):
         return new
 
     def remove(self, instruments: Iterable[Instrument]) -> list[Instrument]:
-        """Remove instruments; returns those that were there."""
+        """Remove instruments; returns those that were present."""
         gone = [one for one in instruments if self.trackers.pop(self._key(one), None)]
         self.trackers.left.update(self._key(one) for one in gone)
         return gone
 
     def assign(self, name: str, channel: int) -> int | None:
-        """Record the id in the frames of a name.
+        """Record the id that stands for a name in frames.
 
         Returns the id to unsubscribe: this one if the name was removed meanwhile, or the previous
         one of the name.
@@ -140,7 +140,7 @@ class Roster(Generic[T]):
     def ignore_unassigned(self, channel: int, refused: Collection[str]) -> bool:
         """Ignore an id without an acknowledgement; False if no book waits for an id.
 
-        At most one id for each waiting book: any other may be a damaged frame of a live book.
+        At most one id per waiting book: any other id may come from a damaged frame of a live book.
         """
         waiting = [
             name for name, one in self.trackers.items() if not one.live and name not in refused
@@ -194,7 +194,7 @@ class Roster(Generic[T]):
         return [one for one in map(self.known, names) if one]
 
     def absent(self, name: str) -> bool:
-        """Count a frame of a removed name; True at every `LATE_MAX`th.
+        """Count a frame of a removed name; returns True at every `LATE_MAX`th frame.
 
         Raises:
             ProtocolError: The name was never subscribed.

@@ -1,4 +1,4 @@
-"""Sequencing strategies that keep a book in sync with its exchange. None of them holds levels.
+"""Sequencing strategies that keep a book in sync with its exchange, without holding its levels.
 
 - `Chain`: a snapshot on the socket, then deltas that each name the previous state.
 - `Unnumbered`: the same without numbers.
@@ -34,7 +34,7 @@ from onebook.exchanges.kit.contract import (
 from onebook.model import Instrument
 
 HELD_MAX: Final = 1_000  # deltas that wait for a body; the oldest are dropped first
-FETCHES_MAX: Final = 5  # consecutive bodies that may be too old before the book is given up
+FETCHES_MAX: Final = 5  # consecutive bodies that are too old before the book has a gap
 COMPARED: Final = 25  # best levels a side that must be equal in a body and the stream
 
 
@@ -58,8 +58,9 @@ T = TypeVar("T", bound=Tracker)
 class Trackers(dict[K, T]):
     """The trackers of a connection by the name or id in its frames.
 
-    `left` holds the unsubscribed names or ids, whose late frames are ignored. `due` is the number
-    of the next frame if the exchange counts all frames of a connection; None before the first.
+    `left` holds unsubscribed names or ids, whose late frames are ignored. `due` is the expected
+    number of the next frame if the exchange counts all frames of a connection; None before the
+    first.
     """
 
     __slots__ = ("due", "left")
@@ -86,7 +87,7 @@ class Trackers(dict[K, T]):
 
 
 class DeltaBook:
-    """Instrument and level shapes of a strategy whose snapshots and deltas come on the socket."""
+    """Instrument and level shapes of a strategy whose snapshots and deltas arrive on the socket."""
 
     __slots__ = ("delta_shape", "instrument", "snapshot_shape")
 
@@ -109,10 +110,10 @@ class DeltaBook:
 
 
 class Chain(DeltaBook):
-    """Chains deltas that name the previous state: by equality, never by order.
+    """Chains deltas that contain the previous state's number, which must equal the book's.
 
-    Exchanges restart their numbers at lower ones without a loss (OKX at maintenance), so that
-    "greater than the last" would be wrong both ways.
+    Equality, not order: exchanges restart their numbers at lower ones without a loss (OKX at
+    maintenance), and a higher number does not prove that nothing was lost.
     """
 
     __slots__ = ("last",)
@@ -178,8 +179,8 @@ class WholeBooks:
     Args:
         instrument: The instrument.
         shape: How a level is written.
-        unanswered: The exchange answers a subscription only with the first frame of its book, which
-            then acknowledges it.
+        unanswered: The exchange does not acknowledge a subscription except by the first frame of
+            its book.
     """
 
     __slots__ = ("_acknowledges", "_unanswered", "instrument", "shape")
@@ -222,23 +223,23 @@ class Held(NamedTuple):
 
 
 class Join:
-    """Joins a requested snapshot (a body) with the deltas around it, by the rule Binance documents.
+    """Joins a requested snapshot (a body) with the deltas around it, by Binance's published rule.
 
-    Deltas are held until the body arrives. Those that it already contains are dropped, the first of
-    the rest must contain the state after it, and every later one must start where the previous one
-    ended. A body older than the held deltas is requested again, up to `FETCHES_MAX` times.
+    Deltas are held until the body arrives. Those that it already contains are dropped, the first
+    remaining one must contain the state after it, and each later one must start where the previous
+    one ended. A body older than the held deltas is requested again, up to `FETCHES_MAX` times.
 
-    A live book can be reseeded: deltas are applied and held from the request on, and the body
-    replaces the book together with the deltas after it.
+    A live book can be reseeded: from the request on, deltas are both applied and held, and the body
+    with the deltas after it replaces the book.
 
     Args:
         fetch: The request for a body.
         levels_asked: The limit of that request.
         exact: The first delta after the body must start at the body's state. For deltas that are
-            differences of two windows: one that starts earlier lacks the levels that appeared and
+            differences of two windows: one that starts earlier lacks levels that appeared and
             disappeared in between.
         restarts: The exchange may restart its numbers at lower ones on an open socket: a delta
-            before the last one is a gap, and afterwards no body is too old.
+            with a lower number is then a gap, after which any body is new enough.
     """
 
     __slots__ = (
@@ -309,7 +310,7 @@ class Join:
         return (replace(self._fetch, spare=True),)
 
     def abandon(self) -> None:
-        """Give up on the body for a live book."""
+        """Stop waiting for the body of a live book."""
         if self._copying:
             self._copying = False
             self._held.clear()
@@ -439,11 +440,11 @@ class Join:
 class QuietBook(WholeBooks):
     """Whole books on a stream that sends nothing until the next change, backed by REST bodies.
 
-    A subscription brings no snapshot, so a book that does not change would never be shown, and a
-    dead stream would look like a quiet one. A body starts a book that has had no frame within
-    `Exchange.snapshot_s` of the acknowledgement, and live books are compared with bodies from time
-    to time. REST may lag behind the stream by seconds: a body is used only if no frame has arrived
-    since its request.
+    A subscription sends no snapshot, so a book that does not change would never be shown, and a
+    dead stream would look like a quiet one. A REST body therefore starts a book that has had no
+    frame within `Exchange.snapshot_s` of the acknowledgement, and live books are compared with
+    bodies from time to time. REST may lag behind the stream by seconds, so a body is used only if
+    no frame has arrived since its request.
 
     Args:
         fetch: The request for a body.
@@ -502,7 +503,7 @@ class QuietBook(WholeBooks):
         return (replace(self._fetch, spare=spare),)
 
     def abandon(self) -> None:
-        """Give up on the requested body."""
+        """Stop waiting for the requested body."""
         self._awaits_body = False
 
     def snapshot(

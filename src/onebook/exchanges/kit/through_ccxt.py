@@ -1,20 +1,21 @@
-"""Exchanges whose books come through ccxt.pro in place of a connector of ours.
+"""Exchanges without a connector whose books are provided by ccxt.pro.
 
-ccxt (https://github.com/ccxt/ccxt) owns their sockets and protocols; what it knows comes as frames
-of our own, one JSON object each, which `feeds.ccxt` writes and this module reads as it would an
-exchange's. So their books have the same health, silence limits and retries as all others:
+ccxt (https://github.com/ccxt/ccxt) owns their sockets and protocols. `feeds.ccxt` writes its books
+as frames in our own format, one JSON object each, which this module decodes like an exchange's
+frames, so these books have the same health, silence limits and retries as all others:
 
     {"type":"book","native":N,"bids":[["1.5","2"],...],"asks":[...],"at":MS}   a whole book
-    {"type":"lost","native":N,"words":W}      its book cannot be trusted; it is asked for again
-    {"type":"refused","native":N,"words":W}   the exchange does not give this book
-    {"type":"unnamed","words":W}              one of the books that were asked for is refused
+    {"type":"lost","native":N,"words":W}      its book is invalid; it is requested again
+    {"type":"refused","native":N,"words":W}   the exchange does not provide this book
+    {"type":"unnamed","words":W}              one of the requested books was refused
     {"type":"open"}                           the first message of the exchange arrived
 
-and the other way `{"watch":[N,...]}`, again for one that is watched already, and `{"unwatch":[N]}`.
+The commands to ccxt are `{"watch":[N,...]}`, which restarts a book that is already watched, and
+`{"unwatch":[N]}`.
 
-What is not known here: whether a frame was lost, whether a book is whole. ccxt checks what it
-checks, its numbers are floats, and it does not say how deep a book is; so every book counts as
-bounded by its outermost level.
+It is unknown whether a frame was lost and whether a book is whole: that depends on ccxt's own
+checks. ccxt's numbers are floats, and it does not report the depth of a book, so every book counts
+as bounded by its outermost level.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -47,14 +48,14 @@ from onebook.exchanges.kit.listing import instrument_of, instruments_of
 from onebook.model import VIA_CCXT, Instrument
 
 QUIET_MAX_S: Final = 300.0  # without a message, before a book is stale and subscribed again
-SNAPSHOT_S: Final = 30.0  # a subscription may take to deliver its first book
-BOOKS_MAX: Final = 20  # of one ccxt client; further books get another one
+SNAPSHOT_S: Final = 30.0  # within which a subscription must deliver its first book
+BOOKS_MAX: Final = 20  # per ccxt client; further books get another client
 CONNECTS_PER_MINUTE: Final = 20  # ccxt clients of one exchange, reconnects included
-KNOWN_LEVELS: Final = 1  # a side with so many levels ends at its outermost one: see above
+KNOWN_LEVELS: Final = 1  # a side with this many levels ends at its outermost one: see above
 
 
 class BookMessage(Struct, tag="book"):
-    """A whole book; `at` is the exchange's time in Unix milliseconds, 0 where it names none."""
+    """A whole book; `at` is the exchange's time in Unix milliseconds, 0 if absent."""
 
     native: str
     bids: Raw
@@ -63,40 +64,40 @@ class BookMessage(Struct, tag="book"):
 
 
 class Lost(Struct, tag="lost"):
-    """A book that cannot be trusted any more, and why."""
+    """A book that became invalid, and why."""
 
     native: str
     words: str
 
 
 class Denied(Struct, tag="refused"):
-    """A book that the exchange does not give, and why."""
+    """A book that the exchange refused, and why."""
 
     native: str
     words: str
 
 
 class Nameless(Struct, tag="unnamed"):
-    """A refusal that names no book: ccxt gives it to every one that waits."""
+    """A refusal without a name, which ccxt raises for every waiting book."""
 
     words: str
 
 
 class Opened(Struct, tag="open"):
-    """The exchange was reached."""
+    """The first message of the exchange arrived."""
 
 
 class Command(Struct, omit_defaults=True):
-    """What a connection asks of ccxt."""
+    """A command to ccxt."""
 
     watch: list[str] = []
     unwatch: list[str] = []
 
 
 class Market(Struct):
-    """A row of the list that `feeds.ccxt` makes of ccxt's markets: spot and active ones alone.
+    """A row of the list that `feeds.ccxt` makes of ccxt's active spot markets.
 
-    `base` and `quote` are ccxt's unified codes; `symbol` is how ccxt names the pair.
+    `base` and `quote` are ccxt's unified codes; `symbol` is ccxt's name of the pair.
     """
 
     native: str
@@ -112,24 +113,24 @@ _rows = msgspec.json.Decoder(list[Raw]).decode
 
 
 class CcxtConnector:
-    """The instruments of one connection, by the exchange's own names; see `contract.Connector`."""
+    """The instruments of one connection, by native name; see `contract.Connector`."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._instruments = {each.native: each for each in instruments}
 
     def opened(self) -> Iterable[Output]:
-        """Watch all of them."""
+        """Watch all instruments."""
         return self._watch(self._instruments.values())
 
     def reader(self) -> Callable[[bytes], Iterable[Output] | None]:
-        """Return what reads every frame: there are few kinds, and none is costly."""
+        """Return `received`: there are few kinds of frames, and all are cheap to decode."""
         return self.received
 
     def received(self, frame: bytes) -> Iterable[Output]:
-        """Act on one frame.
+        """Process one frame.
 
         Raises:
-            ProtocolError: It is none of those above.
+            ProtocolError: The frame is not one of those above.
         """
         message = decode(_frame, frame, what="a frame of ccxt")
         if isinstance(message, Opened):
@@ -138,7 +139,7 @@ class CcxtConnector:
             return (Unnamed(message.words),)
         instrument = self._instruments.get(message.native)
         if instrument is None:
-            return EXPECTED  # it was removed while this was on its way
+            return EXPECTED  # removed meanwhile
         if isinstance(message, Lost):
             return (Gap(instrument, message.words),)
         if isinstance(message, Denied):
@@ -147,25 +148,25 @@ class CcxtConnector:
         return (Snapshot(instrument, bids, asks, PAIRS, KNOWN_LEVELS, message.at),)
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Refuse a body: none is ever asked for.
+        """Reject a body: none is ever requested.
 
         Raises:
             ProtocolError: Always.
         """
-        raise ProtocolError("a body that was not asked for", instrument)
+        raise ProtocolError("a body that was not requested", instrument)
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Watch these anew."""
+        """Watch instruments again."""
         return self._watch(each for each in instruments if each.native in self._instruments)
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Watch more."""
+        """Watch more instruments."""
         new = [each for each in instruments if each.native not in self._instruments]
         self._instruments.update((each.native, each) for each in new)
         return self._watch(new)
 
     def remove(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Watch these no longer."""
+        """Stop watching instruments."""
         gone = [each.native for each in instruments if self._instruments.pop(each.native, None)]
         return (send(Command(unwatch=gone)),) if gone else NOTHING
 
@@ -175,11 +176,11 @@ class CcxtConnector:
 
 
 def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
-    """Return the facts of an exchange that is reached through ccxt.
+    """Return the facts of an exchange that is available through ccxt.
 
     Args:
         name: Its ccxt id.
-        display: The name people know.
+        display: Its usual name.
         settings: The depth of its books.
     """
     return Exchange(
@@ -199,7 +200,7 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
             connects=(Limit(CONNECTS_PER_MINUTE, 60.0, Scope.ADDRESS),),
             fetches=(),
         ),
-        # ccxt pings by itself and reports no pongs, so that messages are all that proves a socket.
+        # ccxt sends its own pings and reports no pongs, so only messages prove that it is alive.
         silence_max_s=QUIET_MAX_S,
         quiet_max_s=QUIET_MAX_S,
         snapshot_s=SNAPSHOT_S,
@@ -208,10 +209,10 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
 
 
 def parse_instruments(name: str, body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read the list that `feeds.ccxt` makes; names that are not sound are left out as everywhere.
+    """Parse the list that `feeds.ccxt` makes; unsafe names are left out, as everywhere.
 
     Raises:
-        ProtocolError: It is no such list, or has more rows than `rows_max`.
+        ProtocolError: The body is not such a list, or has more rows than `rows_max`.
     """
 
     def listed(row: Market) -> Instrument | None:

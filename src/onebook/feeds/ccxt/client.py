@@ -1,15 +1,16 @@
 """One ccxt client in the worker's loop: watches books and writes them as frames.
 
-`CcxtClient` and `Watcher` run in the worker's thread; frames leave by `emit`, commands come by
-`command`. They add what ccxt lacks: a message that ccxt fails to read ends the client, because ccxt
-reads none after it, and all tasks that it started are cancelled at the end.
+`CcxtClient` and `Watcher` run in the worker's thread; they send frames with `emit` and receive
+commands through `command`. They add what ccxt lacks: if ccxt fails to process a message, the client
+ends, because ccxt then reads no further message; and all tasks that ccxt started are cancelled at
+the end.
 
 Exceptions are classified by the names of their classes, and markets and numbers are converted by
-ccxt's own two functions, because ccxt is imported only where it is used.
+two functions of ccxt that are passed in, because ccxt is imported only where it is used.
 
 Floats are rounded to ccxt's precision of the market (`decimal_to_precision`), which removes only
 the noise of binary arithmetic if the precision is right. If a market has no precision, if a number
-would become 0, or if two prices of a side would become equal, ccxt's `number_to_string` writes the
+would become 0, or if two prices of a side would become equal, ccxt's `number_to_string` formats the
 shortest text of the float.
 """
 
@@ -33,9 +34,9 @@ from onebook.feeds.outbox import End
 from onebook.model import Reason
 
 INTERVAL_S: Final = 0.1  # between two updates of one book; the last state always arrives
-STOP_S: Final = 5.0  # for ccxt to close its connections; then they are abandoned
+STOP_S: Final = 5.0  # for ccxt to close its connections, which are then abandoned
 TASKS_MAX: Final = 2_000
-TEXTS_MAX: Final = 20_000  # numbers of one column of one book whose text is remembered
+TEXTS_MAX: Final = 20_000  # cached numbers of one column of one book
 
 Number = float | int | str
 Write = Callable[[Number], str]
@@ -63,9 +64,9 @@ _command = msgspec.json.Decoder(Command).decode
 class Extent(Enum):
     """Scope of an exception."""
 
-    BOOK = auto()  # it is subscribed again
+    BOOK = auto()  # one book, which is subscribed again
     REFUSAL = auto()  # one book, which is subscribed again much later
-    CONNECTION = auto()  # every book of the client, which is made anew
+    CONNECTION = auto()  # every book of the client, which is replaced
 
 
 class ErrorVerdict(NamedTuple):
@@ -110,7 +111,7 @@ def verdict_of(error: BaseException) -> ErrorVerdict:
 
 
 def words_of(error: BaseException) -> str:
-    """Name an exception in one short line."""
+    """Describe an exception in one short line."""
     text = " ".join(str(error).split())
     return short(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
@@ -157,7 +158,7 @@ class SideWriter:
         self._prices = Texts(price)
         self._amounts = Texts(amount)
         self._plain = plain
-        self.coarse = False  # the precision that ccxt names is coarser than the book's prices
+        self.coarse = False  # ccxt's precision is coarser than the book's prices
 
     def write(self, rows: Rows) -> bytes:
         """Write one side."""
@@ -212,7 +213,7 @@ def writer(market: Mapping[str, Any], counting: int, round_to: Round, plain: Wri
 def _write(precision: Number | None, counting: int, round_to: Round, plain: Write) -> Write:
     if precision is None:
         return plain
-    # The arguments in ccxt's order, because its parameters have no stable names.
+    # Positional arguments, because the names of ccxt's parameters are not stable.
     return rounding(lambda number: round_to(number, ROUND, precision, counting), plain)
 
 
@@ -319,11 +320,11 @@ class CcxtClient:
             await self._close(tasks)
 
     def stop(self) -> None:
-        """End it."""
+        """End the client."""
         self.end(STOPPED)
 
     def end(self, end: End) -> None:
-        """End it for a reason, once."""
+        """End the client for a reason, once."""
         if self._over is not None and not self._over.done():
             self._over.set_result(end)
             self._ended(end)
@@ -408,7 +409,7 @@ class CcxtClient:
         return End(reason, words_of(error))
 
     def _broken(self, error: Exception | None) -> None:
-        """End the client if ccxt stopped reading, or (None) starts too many tasks."""
+        """End the client, because ccxt stopped reading or (None) started too many tasks."""
         if error is None:
             self.end(End(Reason.INTERNAL_ERROR, TOO_MANY_TASKS))
         else:
@@ -463,7 +464,7 @@ class Watcher:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            self._client.failed(self._native, error)  # ccxt gave the connection up
+            self._client.failed(self._native, error)  # ccxt has given up the connection
         except Exception as error:
             self._forget()
             self._client.failed(self._native, error)
@@ -472,12 +473,12 @@ class Watcher:
         """Unsubscribe if ccxt can; otherwise the exchange continues to send the book."""
         if not self._ccxt.has.get("unWatchOrderBook"):
             return
-        with suppress(Exception):  # closing the client ends the rest
+        with suppress(Exception):  # closing the client does the rest
             async with asyncio.timeout(STOP_S):
                 await self._ccxt.un_watch_order_book(self._symbol)
 
     def cancel(self) -> None:
-        """Stop watching and drop what is pending."""
+        """Stop watching and drop the pending frame."""
         self._forget()
         if self.task is not None:
             self.task.cancel()
@@ -510,7 +511,7 @@ class Watcher:
                 self._writer.write(self._asks),
                 self._at_ms,
             )
-        except Exception as error:  # a row that is not a pair of numbers
+        except Exception as error:  # a row is not a pair of numbers
             self._client.failed(self._native, error)
         else:
             self._client.emit(self._native, frame)

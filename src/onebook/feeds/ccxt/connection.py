@@ -1,7 +1,7 @@
 """A feed connection that is a ccxt client, with the same sessions, books and backoff as others.
 
-Passes frames and commands of the `FeedSession` between the node's loop and the worker's thread. An
-unprocessed frame of a book is replaced by a newer one.
+Passes frames and commands of the `FeedSession` between the node's event loop and the worker's
+thread. A newer frame of a book replaces one that was not processed yet.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Mailbox:
     Bounded by the number of books: at most one frame of each, and one callback for all.
 
     Args:
-        loop: Where `drain` is called.
+        loop: The loop in which `drain` is called.
         take: Called with the frames, in the order in which their books first had one.
     """
 
@@ -43,7 +43,7 @@ class Mailbox:
         self._frames: dict[str, bytes] = {}
 
     def put(self, native: str, frame: bytes) -> None:
-        """Leave a frame; called in any thread."""
+        """Add a frame; may be called from any thread."""
         with self._lock:
             first = not self._frames
             self._frames[native] = frame
@@ -64,7 +64,7 @@ class CcxtConnection:
         name: The exchange.
         session: Its state machine.
         library: ccxt.
-        clock: The time of messages.
+        clock: Returns the time of messages.
     """
 
     def __init__(self, name: str, session: FeedSession, library: Library, *, clock: Clock) -> None:
@@ -75,7 +75,7 @@ class CcxtConnection:
         mailbox = Mailbox(self._loop, self._received)
         self._client = self._library.client(name, mailbox.put, self._end_soon)
         self._running: asyncio.Future[None] | None = None
-        self._first_frame = asyncio.Event()  # a first frame came, or the end
+        self._first_frame = asyncio.Event()  # set by the first frame, or the end
 
     async def open(self) -> None:
         """Subscribe to the books, and wait for the first message of the exchange.
@@ -98,7 +98,7 @@ class CcxtConnection:
             raise NotReached(TROUBLES.get(end.reason, OFFLINE), f"cannot be reached ({end.detail})")
 
     def execute(self, now: float) -> None:
-        """Execute the session's effects; ccxt pings by itself."""
+        """Execute the session's effects; ccxt sends its own pings."""
         for effect in self.session.drain(now):
             match effect:
                 case Transmit(frame):
@@ -141,7 +141,7 @@ class CcxtConnection:
             self._loop.call_soon_threadsafe(self._end, end)
 
     def _end(self, end: End) -> None:
-        """End the session once: its books may belong to another one later."""
+        """End the session once: later its books may belong to another session."""
         if self.session.ended is None:
             self.session.closed(self._monotonic(), end.reason, end.detail)
         self._first_frame.set()

@@ -37,7 +37,7 @@ from onebook.feeds.outbox import End
 
 SETTING: Final = "feeds.ccxt.exchanges"
 MODULE: Final = "ccxt.pro"
-LIST_S: Final = 60.0  # loading all markets of one exchange, with ccxt's waits and retries
+LIST_S: Final = 60.0  # loading all markets of one exchange, including ccxt's waits and retries
 THREAD: Final = "onebook-ccxt"
 SPOT: Final = ["spot"]
 
@@ -48,12 +48,12 @@ def installed() -> bool:
 
 
 def library() -> Any:
-    """Import ccxt.pro when it is used: seconds the first time, and about 100 MB."""
+    """Import ccxt.pro, which takes seconds the first time and about 100 MB."""
     return import_module(MODULE)
 
 
 def faults(names: Collection[str]) -> Iterator[str]:
-    """One sentence for each error in the operator's list."""
+    """Yield one sentence for each error in the operator's list."""
     if not names:
         return
     if not installed():
@@ -120,7 +120,7 @@ class Library:
         await self._worker.stop(STOP_S)
 
     async def markets(self, name: str) -> bytes:
-        """Read the markets of an exchange, as `through_ccxt.parse_instruments` reads them.
+        """Read the markets of an exchange, in the form for `through_ccxt.parse_instruments`.
 
         Raises:
             ExchangeFailed: ccxt could not load them in time.
@@ -146,10 +146,10 @@ class Library:
         self._worker.post(client.command, frame)
 
     def stop(self, client: CcxtClient) -> None:
-        """Ask a client to end."""
+        """Request that a client ends."""
         self._worker.post(client.stop)
 
-    # In the worker's thread.
+    # In the worker's thread
 
     async def _read(self, name: str) -> bytes:
         tasks = Tasks(TASKS_MAX, lambda error: None)
@@ -193,7 +193,7 @@ class Library:
                 "asyncio_loop": asyncio.get_running_loop(),
             }
         )
-        ccxt.has["fetchCurrencies"] = False  # other requests of `load_markets` are not needed
+        ccxt.has["fetchCurrencies"] = False  # `load_markets` then skips unneeded requests
         ccxt.options["defaultType"] = "spot"
         fetched = ccxt.options.get("fetchMarkets")
         if isinstance(fetched, dict) and "types" in fetched:
@@ -212,11 +212,11 @@ class Library:
 
 
 def redirected(urls: Any, to: ExchangeSettings) -> Any:
-    """Replace scheme and host of every URL in ccxt's tables by the operator's; paths stay.
+    """Replace scheme and host of every URL in ccxt's tables with the operator's; paths stay.
 
     Args:
-        urls: A text, a list or a table, nested.
-        to: `rest_url` for http addresses, `ws_url` for ws ones; empty keeps them.
+        urls: A string, a list or a table, nested.
+        to: `rest_url` for http addresses, `ws_url` for ws ones; an empty one keeps them.
     """
     if isinstance(urls, dict):
         return {key: redirected(value, to) for key, value in urls.items()}

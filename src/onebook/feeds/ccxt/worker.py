@@ -1,8 +1,8 @@
 """An event loop in its own thread, for a library that starts background tasks.
 
-Every task created in the loop has an owner, also those of the library: `Tasks` tracks them through
-the loop's task factory, ends their owner when there are too many, and cancels the rest. Contexts
-are fresh, so that the library has its own decimal context.
+Every task created in the loop has an owner, including the library's: `Tasks` tracks them through
+the loop's task factory, ends their owner when there are too many, and cancels the rest. Coroutines
+run in new `contextvars` contexts, so that the library has its own decimal context.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """The tasks that began in one context: `own` makes the running one the first of them.
+    """The tasks created in one context: `own` makes the running task the first of them.
 
     Args:
-        tasks_max: The most at one time.
+        tasks_max: Maximum number at one time.
         on_failed: Called with None when there are more, and with the exception of a failed
-            callback, whose work, such as further reading, was not done.
+            callback, since its work, such as further reading, was not done.
     """
 
     def __init__(self, tasks_max: int, on_failed: Callable[[Exception | None], None]) -> None:
@@ -52,7 +52,7 @@ class Tasks:
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # retrieved: the library waits for few of its own
+            task.exception()  # mark as retrieved: the library awaits few of its own tasks
 
     async def cancel(self, timeout_s: float) -> int:
         """Cancel all tasks except the caller's; return the number that did not end in time."""
@@ -71,7 +71,7 @@ _owner: contextvars.ContextVar[Tasks | None] = contextvars.ContextVar("owner", d
 def _owned(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], **options: Any
 ) -> "asyncio.Task[T]":
-    """The loop's task factory: a task has the owner of the one that started it."""
+    """Create a task with the owner of the task that starts it (the loop's task factory)."""
     task = asyncio.Task(coroutine, loop=loop, **options)
     context: contextvars.Context | None = options.get("context")
     owner = _owner.get() if context is None else context.get(_owner)
@@ -107,7 +107,7 @@ class Worker:
 
     async def _serve(self) -> None:
         loop = self._loop = asyncio.get_running_loop()
-        factory: Any = _owned  # its type in typeshed does not allow for options
+        factory: Any = _owned  # typeshed's type has no options
         loop.set_task_factory(factory)
         loop.set_exception_handler(self._unhandled)
         self._stopping = asyncio.Event()

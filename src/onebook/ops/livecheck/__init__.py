@@ -1,7 +1,7 @@
-"""Checks exchanges against what their connectors state, over real connections, and reports drift.
+"""Checks the facts stated by connectors over real connections to exchanges, and reports drift.
 
 `run` follows some symbols of each exchange through its connector and the feeds of the service,
-`observer` counts what passes, `findings` turns the counts into findings, `forms` describes frames
+`observer` counts the traffic, `findings` turns the counts into findings, `forms` describes frames
 without private data, and `report` is the document.
 """
 

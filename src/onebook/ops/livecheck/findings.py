@@ -25,10 +25,10 @@ from onebook.ops.livecheck.report import (
 FRAMES_MIN: Final = 5  # intervals of a book before its pace is judged
 SLOWER_FACTOR: Final = 3.0  # a median of this many stated intervals is slower than stated
 SLOWER_MIN_S: Final = 0.25  # and at least this much longer: networks and loops jitter
-AHEAD_S: Final = 1.0  # data this far in the future shows a clock that is wrong
-SILENT_MIN_S: Final = 5.0  # a book that was lively is silent after this,
+AHEAD_S: Final = 1.0  # data this far in the future indicates a wrong clock
+SILENT_MIN_S: Final = 5.0  # a busy book is silent after this time,
 SILENT_FACTOR: Final = 20.0  # and after this many of its intervals
-SAME_LOOKS_MIN: Final = 3  # looks at which two books were equal
+SAME_LOOKS_MIN: Final = 3  # inspections in which two books were equal
 INTERVAL: Final = "data interval, median"
 DEPTH: Final = "depth"
 ORDER: Final = {Grade.FAULT: 0, Grade.WARNING: 1, Grade.NOTE: 2}
@@ -48,13 +48,13 @@ def exchange_report(
     """Make the report of one exchange.
 
     Args:
-        observer: What was seen.
+        observer: The observations.
         listed: Its instrument list.
         missing: Symbols that were requested and are not traded there.
         own_addresses: Whether the operator overrides its addresses.
         seconds: How long its books were followed.
         interrupted: Whether the check was ended early.
-        old_s: From which age on arrival data is old (`FeedLimits.old_s`).
+        old_s: Age on arrival above which data is old (`FeedLimits.old_s`).
         now: Monotonic seconds.
     """
     exchange = observer.exchange
@@ -199,12 +199,12 @@ def _comparisons(observer: Observer, books: Sequence[FollowedBook]) -> tuple[Com
 
 def _not_comparable(observer: Observer, book: FollowedBook) -> str:
     if book.live_at is None:
-        return "the book never was live"
+        return "the book was never live"
     if observer.exchange.guard is LossDetection.WHOLE:
         return "each frame has the whole book"
     if book.behind:
         return "every REST body was newer than the stream"
-    return "no second snapshot whose sequence number aligns came during the check"
+    return "no second snapshot with a matching sequence number arrived during the check"
 
 
 def _measures(observer: Observer, now: float) -> Iterator[Measure]:

@@ -20,7 +20,7 @@ FORM_BYTES_MAX: Final = 1 << 16  # longer frames are not decoded for their form
 BINARY_BYTES: Final = 64  # of a binary frame, in an example
 MEMBERS_MAX: Final = 40
 DEPTH_MAX: Final = 6
-WORD_CHARACTERS_MIN: Final = 2  # a host or user name of one letter would hit ordinary text
+WORD_CHARACTERS_MIN: Final = 2  # a host or user name of one letter would match ordinary text
 
 # A short text that names a kind of frame, such as "welcome" or "SUBSCRIBE".
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z_. @*-]{0,39}")
@@ -45,7 +45,7 @@ class Redactor:
     """Removes addresses, tokens, paths and the names of this host and user from text of exchanges.
 
     Args:
-        hosts: Further hosts that are the operator's, such as those of `feeds.overrides`.
+        hosts: Further hosts of the operator, such as those in `feeds.overrides`.
     """
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
@@ -82,7 +82,7 @@ def form_of(frame: bytes, names: Sequence[str] = ()) -> str:
     """Describe the form of a frame.
 
     Args:
-        frame: The frame as it came.
+        frame: The frame as received.
         names: Names of the followed instruments, which are shown as `*`.
     """
     if len(frame) > FORM_BYTES_MAX:

@@ -1,8 +1,8 @@
 """Observes the traffic of one exchange, its connector and its books, and changes nothing.
 
-An `Observer` is beside the feeds of one exchange: it sees frames as their recorder, the connector's
-outputs through `observed`, and the health of the books. Where bodies seed the books, it requests
-another body for a live one and compares both at the same sequence number.
+An `Observer` watches the feeds of one exchange: it sees frames as their recorder, the connector's
+outputs through `observed`, and the health of the books. If REST bodies seed the books, it requests
+another body for a live book and compares both at the same sequence number.
 """
 
 from collections import Counter, deque
@@ -90,8 +90,8 @@ class Observer:
         exchange: Its facts.
         books: Its books.
         redactor: For examples and foreign texts.
-        recorder: Keeps the frames, where they are recorded.
-        clock: The time of frames.
+        recorder: Records the frames, if requested.
+        clock: Returns the time of frames.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Observer:
         self.pings: deque[float] = deque(maxlen=SENT_MAX)  # heartbeats that we sent
         self.heard_at: float | None = None  # data or a heartbeat of the connection
         self.unheard_max_s = 0.0
-        self.late_max_s = 0.0  # how late this process itself was
+        self.late_max_s = 0.0  # maximum delay of this process
         self.ages_s: tuple[float, float] | None = None  # least and most age of data
         self._books = books
         self._redactor = redactor
@@ -160,17 +160,17 @@ class Observer:
         noted = self.noted.setdefault(key, Noted(example=example, symbol=symbol))
         noted.count += 1
 
-    # What passes on the sockets: a `FrameRecorder`.
+    # Traffic on the sockets: a `FrameRecorder`
 
     def opened(self, url: str, t: float) -> None:
-        """A connection is open."""
+        """Observe an opened connection."""
         self.connections += not self._stopped
         self.heard_at = t
         if self._recorder is not None:
             self._recorder.opened(url, t)
 
     def frame_in(self, url: str, t: float, frame: bytes) -> None:
-        """A message came."""
+        """Observe a message that arrived."""
         if not self._stopped:
             self.frames += 1
             self.bytes += len(frame)
@@ -179,7 +179,7 @@ class Observer:
             self._recorder.frame_in(url, t, frame)
 
     def frame_out(self, url: str, t: float, frame: bytes) -> None:
-        """A text frame was sent."""
+        """Observe a text frame that was sent."""
         if not self._stopped:
             self.sent.append(t)
             heartbeat = self.exchange.heartbeat
@@ -189,11 +189,11 @@ class Observer:
             self._recorder.frame_out(url, t, frame)
 
     def http(self, url: str, t: float, body: bytes) -> None:
-        """A REST body came."""
+        """Observe a REST body that arrived."""
         if self._recorder is not None:
             self._recorder.http(url, t, body)
 
-    # What the connector makes of it.
+    # Outputs of the connector
 
     def read(self, frame: bytes, outputs: Sequence[Output]) -> None:
         """Count the outputs of a frame."""
@@ -298,7 +298,7 @@ class Observer:
         noted.count += 1
         noted.example = noted.example or self._redactor.frame(frame)
 
-    # What becomes of the books.
+    # Books
 
     def _health_changed(self, book: LiveBook, previous: Health) -> None:
         followed = self.followed.get(book.instrument)
@@ -314,7 +314,7 @@ class Observer:
             if followed.before is not None:
                 self._compare_in_time(followed, book, now)
             return
-        followed.heard_at = None  # the pause that follows is no interval of the exchange
+        followed.heard_at = None  # the following pause is not an interval of the exchange
         assert book.reason is not None
         self._invalidated(book, book.reason, symbol)
 
@@ -329,7 +329,7 @@ class Observer:
                 | Reason.REFUSED
                 | Reason.HALTED
             ):
-                return  # seen as an output, or no fault
+                return  # already counted as an output, or not a fault
             case Reason.UNREACHABLE:
                 self.note(FindingKind.UNREACHABLE, book.detail)
             case Reason.RATE_LIMITED | Reason.MAINTENANCE if book.health is Health.OFFLINE:
@@ -374,7 +374,7 @@ class Observer:
             book.wants_body = self.exchange.guard is not LossDetection.WHOLE
 
     def wanted(self, instrument: Instrument) -> bool:
-        """Whether to request a snapshot of this book now."""
+        """Return whether to request a snapshot of this book now."""
         followed = self.followed.get(instrument)
         book = self._books.get(instrument)
         if followed is None or book is None or self._stopped:
@@ -385,7 +385,7 @@ class Observer:
         return True
 
     def requested(self, instrument: Instrument) -> None:
-        """A body was requested for a live book."""
+        """Record that a body was requested for a live book."""
         if instrument in self.followed and self.exchange.guard is not LossDetection.WHOLE:
             self.followed[instrument].awaits_body = True
 
@@ -470,11 +470,11 @@ class WatchedConnector:
         return self.inner.opened()
 
     def reader(self) -> Callable[[bytes], Iterable[Output] | Delta | None]:
-        """Leave every frame to `received`, which sees both it and its outputs."""
+        """Pass every frame to `received`, which observes it and its outputs."""
         return lambda frame: None
 
     def received(self, frame: bytes) -> Iterable[Output]:
-        """Act on one frame."""
+        """Process one frame."""
         try:
             outputs = tuple(self.inner.received(frame))
         except Exception as error:
@@ -484,7 +484,7 @@ class WatchedConnector:
         return outputs
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Act on a body."""
+        """Process a body."""
         try:
             return tuple(self.inner.fetched(instrument, body))
         except Exception as error:
@@ -492,7 +492,7 @@ class WatchedConnector:
             raise
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        """Start again."""
+        """Subscribe again."""
         return self.inner.resync(instruments)
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
@@ -510,7 +510,7 @@ class WatchedSeeded(WatchedConnector):
     inner: Seeded  # type: ignore[assignment]
 
     def received(self, frame: bytes) -> Iterable[Output]:
-        """Act on one frame; a body that came on the socket is compared."""
+        """Process one frame; a body that arrives on the socket is compared."""
         outputs = tuple(super().received(frame))
         seeds = [each.instrument for each in outputs if type(each) is Snapshot]
         for instrument in seeds:
@@ -524,7 +524,7 @@ class WatchedSeeded(WatchedConnector):
         return (*outputs, *more)
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
-        """Act on a body; that of a live book is compared."""
+        """Process a body; the body of a live book is compared."""
         outputs = tuple(super().fetched(instrument, body))
         self.observer.seeded(instrument, outputs, self.inner)
         return outputs
@@ -543,7 +543,7 @@ class WatchedSeeded(WatchedConnector):
         return self.inner.position(instrument)
 
     def invalidate(self, instrument: Instrument) -> Iterable[Output]:
-        """Leave a dead stream."""
+        """Unsubscribe from a dead stream."""
         return self.inner.invalidate(instrument)
 
 
@@ -553,7 +553,7 @@ def _spellings(instrument: Instrument) -> set[str]:
 
 
 def _without_numbers(words: str) -> str:
-    """Sentences that differ in numbers alone count as one."""
+    """Mask numbers, so that sentences that differ only in numbers count as one."""
     return "".join("#" if each.isdigit() else each for each in words)
 
 
@@ -578,7 +578,7 @@ def _differences(one: Levels, other: Levels, depth: int) -> tuple[int, int, str]
 
 
 def _apart(one: Levels, other: Levels) -> bool:
-    """Whether the price ranges of the best levels do not overlap on a side."""
+    """Return whether the price ranges of the best levels do not overlap on a side."""
     for mine, theirs in zip(one, other, strict=True):
         if not mine or not theirs:
             continue

@@ -14,7 +14,7 @@ FORMAT: Final = "onebook-exchanges-check/1"
 
 
 class Grade(StrEnum):
-    """How bad a finding is; notes leave the exit status at 0."""
+    """Severity of a finding; notes leave the exit status at 0."""
 
     NOTE = "note"
     WARNING = "warning"
@@ -22,7 +22,7 @@ class Grade(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """A kind of finding; `grade` is how bad it is, `sentence` what it means."""
+    """A kind of finding; `grade` is its severity, `sentence` its meaning."""
 
     grade: Grade
     sentence: str
@@ -68,12 +68,12 @@ class FindingKind(StrEnum):
         "The exchange refused a request that subscribes to no followed book, such as an "
         "unsubscription.",
     )
-    SLOW_DOWN = "slow_down", Grade.WARNING, "The exchange asked for fewer requests."
+    SLOW_DOWN = "slow_down", Grade.WARNING, "The exchange reported too many requests."
     MAINTENANCE = "maintenance", Grade.WARNING, "The exchange does not match orders now."
     UNKNOWN_FRAMES = (
         "unknown_frames",
         Grade.WARNING,
-        "Frames of a kind that the connector does not know.",
+        "Frames of an unknown kind.",
     )
     UNREADABLE_FRAMES = (
         "unreadable_frames",
@@ -82,7 +82,7 @@ class FindingKind(StrEnum):
     )
     NEVER_LIVE = "never_live", Grade.FAULT, "The book did not become live."
     STALE = "stale", Grade.WARNING, "A book became stale."
-    SILENT = "silent", Grade.WARNING, "No data came for a followed book."
+    SILENT = "silent", Grade.WARNING, "No data arrived for a followed book."
     EMPTY_BOOK = (
         "empty_book",
         Grade.FAULT,
@@ -98,24 +98,24 @@ class FindingKind(StrEnum):
         Grade.FAULT,
         "The live book differs from another snapshot of it.",
     )
-    SLOWER = "slower", Grade.NOTE, "Data came less often than the connector states."
+    SLOWER = "slower", Grade.NOTE, "Data arrived less often than the connector states."
     NO_CONSEQUENCE = (
         "no_consequence",
         Grade.NOTE,
-        "Frames of a followed book had neither data nor a meaning.",
+        "Frames of a followed book that had no data and were not recognized.",
     )
     CLOCK_SKEW = (
         "clock_skew",
         Grade.WARNING,
         "The exchange's times and this machine's clock differ, or its data is late.",
     )
-    DEFECT = "defect", Grade.FAULT, "Processing a frame failed by a defect of Onebook."
+    DEFECT = "defect", Grade.FAULT, "Processing a frame failed because of a defect in Onebook."
 
 
 class LiveFinding(Struct, frozen=True):
     """A deviation from the connector's facts, or something an operator should know.
 
-    `symbol` is "" where it is about the whole exchange; `example` is a frame, redacted and cut.
+    `symbol` is "" if it concerns the whole exchange; `example` is a frame, redacted and cut.
     """
 
     kind: FindingKind

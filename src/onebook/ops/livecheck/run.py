@@ -33,7 +33,7 @@ from onebook.ops.livecheck.report import (
 from onebook.rest import Rest
 
 AT_ONCE_MAX: Final = 8
-SYMBOLS: Final = 2  # followed at each exchange where none are named
+SYMBOLS: Final = 2  # followed at each exchange by default
 LOOK_S: Final = 0.25
 LIST_S: Final = 30.0  # one page of a list, with its waits and retries
 COMPARE_AT: Final = (0.3, 0.8)  # shares of the time at which bodies are requested
@@ -53,11 +53,11 @@ class LiveCheck:
     """One run of the check.
 
     Args:
-        exchanges: Those to check, as the operator's settings have them.
+        exchanges: The exchanges to check, with the operator's settings.
         settings: Limits and waits.
-        seconds: How long each is followed.
-        symbols: What to follow; none: two that the exchange trades.
-        recorders: Keep the frames, by exchange.
+        seconds: Seconds for which each is followed.
+        symbols: The symbols to follow; default: two that the exchange trades.
+        recorders: Record the frames, by exchange.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class LiveCheck:
 
 
 class ExchangeCheck:
-    """The check of one exchange.
+    """Checks one exchange.
 
     Args:
         exchange: Its facts, with the operator's addresses.
         settings: Limits and waits.
-        seconds: How long it is followed.
-        symbols: What to follow; none: two that it trades.
-        recorder: Keeps its frames.
+        seconds: Seconds for which it is followed.
+        symbols: The symbols to follow; default: two that it trades.
+        recorder: Records its frames.
         stop: Ends the check early.
     """
 
@@ -169,7 +169,7 @@ class ExchangeCheck:
         self._missing: list[str] = []
 
     async def run(self) -> ExchangeReport:
-        """Follow its books, and return what was found."""
+        """Follow the books of the exchange, and return the findings."""
         exchanges = {self.exchange.name: self.observer.observed()}
         async with AsyncExitStack() as stack:
             rest = await stack.enter_async_context(Rest())
@@ -272,7 +272,7 @@ class ExchangeCheck:
                 marks.pop(0)[1]()
 
     def _awaits(self, over_s: float) -> bool:
-        """Whether there is still time for a second subscription to deliver its book."""
+        """Return whether there is still time for a second subscription to deliver its book."""
         again = any(
             each.before is not None and each.health is not Health.OFFLINE
             for each in self.observer.followed.values()
@@ -308,7 +308,7 @@ class ExchangeCheck:
 def defaults(pairs: Sequence[str]) -> list[str]:
     """Choose the symbols to follow.
 
-    Two pairs of well-known coins; and a coin's pairs in two kinds of dollars, because both may be
+    Two pairs of well-known coins, and a coin's pairs in two dollar currencies, because both may be
     names of one book.
     """
     listed = set(pairs)

@@ -17,17 +17,98 @@ def in_time(stamp_ms: int, now_ms: int, *, behind_ms: int, ahead_ms: int) -> boo
 
 
 class RisingStamps:
-    """The highest stamp (nonce) of each key: the next one must be higher."""
+    """The highest stamp (nonce) of each key: the next one must be higher, or new in a window."""
 
     def __init__(self) -> None:
         self._highest: dict[Hashable, int] = {}
+        self._recent: dict[Hashable, set[int]] = defaultdict(set)
 
-    def accept(self, key: Hashable, stamp: int) -> bool:
-        """Record a stamp if it is higher than all previous ones; returns whether it is."""
-        if stamp <= self._highest.get(key, -1):
+    def accept(self, key: Hashable, stamp: int, *, window: int = 0) -> bool:
+        """Record a stamp if it is higher than all previous ones; returns whether it is.
+
+        With a `window`, a stamp that is lower by less than it is accepted once.
+        """
+        highest, recent = self._highest.get(key, -1), self._recent[key]
+        if stamp < 0 or stamp <= highest - window or stamp == highest or stamp in recent:
             return False
-        self._highest[key] = stamp
+        self._highest[key] = highest = max(highest, stamp)
+        if window:
+            recent.add(stamp)
+            self._recent[key] = {each for each in recent if each > highest - window}
         return True
+
+    def highest(self, key: Hashable) -> int:
+        """Return the highest stamp of a key; -1 if it has none."""
+        return self._highest.get(key, -1)
+
+
+class DecayingCounter:
+    """A counter that rises by the cost of each request and sinks continuously.
+
+    Args:
+        maximum: Requests that would raise it above this are refused.
+        per_s: How much it sinks in a second.
+    """
+
+    def __init__(self, maximum: float, per_s: float) -> None:
+        self.maximum = maximum
+        self._per_ms = per_s / 1_000
+        self._level = 0.0
+        self._at_ms = 0
+
+    def count_request(self, cost: float, now_ms: int) -> bool:
+        """Count a request; returns whether it is allowed. A refused one costs nothing."""
+        self._sink(now_ms)
+        if self._level + cost > self.maximum:
+            return False
+        self._level += cost
+        return True
+
+    def wait_s(self, cost: float, now_ms: int) -> float:
+        """Return the seconds until a request of this cost is allowed."""
+        self._sink(now_ms)
+        return max(0.0, self._level + cost - self.maximum) / self._per_ms / 1_000
+
+    def _sink(self, now_ms: int) -> None:
+        self._level = max(0.0, self._level - (now_ms - self._at_ms) * self._per_ms)
+        self._at_ms = now_ms
+
+
+class Lockouts:
+    """Locks out who fails too often in a row.
+
+    Args:
+        strikes: So many failures without a success between them.
+        lockout_s: Duration of a lockout in seconds.
+    """
+
+    def __init__(self, strikes: int, *, lockout_s: float) -> None:
+        self._strikes = strikes
+        self._lockout_ms = round(lockout_s * 1_000)
+        self._failures: Counter[Hashable] = Counter()
+        self._until_ms: dict[Hashable, int] = {}
+
+    def locked(self, key: Hashable, now_ms: int) -> bool:
+        """Return whether a key is locked out; a request meanwhile prolongs it."""
+        if self._until_ms.get(key, 0) <= now_ms:
+            return False
+        self.lock(key, now_ms)
+        return True
+
+    def lock(self, key: Hashable, now_ms: int) -> None:
+        """Lock a key out from now on."""
+        self._until_ms[key] = now_ms + self._lockout_ms
+
+    def strike(self, key: Hashable, now_ms: int) -> None:
+        """Count a failure."""
+        self._failures[key] += 1
+        if self._failures[key] >= self._strikes:
+            self._failures[key] = 0
+            self.lock(key, now_ms)
+
+    def clear(self, key: Hashable) -> None:
+        """Forget the failures of a key."""
+        self._failures.pop(key, None)
 
 
 class RollingCount:

@@ -1,7 +1,7 @@
-"""What simulated exchanges share; one import statement gives a dialect all that it needs.
+"""Shared parts of simulated exchanges, available to dialects with one import statement.
 
-`board` is what an exchange publishes and demands, and the base class `Dialect`; `market` makes the
-books; `loopback` serves clients; `server` runs simulated exchanges, `replay` recorded ones.
+`board` has the published books, the rules and the base class `Dialect`; `market` makes the books;
+`loopback` serves clients; `server` runs simulated exchanges, `replay` recorded ones.
 """
 
 from onebook.simulator.kit.board import (

@@ -1,9 +1,9 @@
-"""What a simulated exchange publishes and enforces: listings, books, sessions, rate limits.
+"""Books, listings, sessions and rate limits of a simulated exchange.
 
 Pure: market in, values out. Dialects (`binance.py` ...) convert these values to the bytes of their
-exchange; `loopback.py` owns the sockets. Faults of what is published (a refused symbol, an
-acknowledged but silent one) are here, faults of the bytes of a frame in `server.py`. Rate limits
-are stated by each dialect from its own source and enforced independently of the client's
+exchange; `loopback.py` owns the sockets. Faults of content (a refused symbol, one that is
+acknowledged but silent) are here, faults in the bytes of a frame in `server.py`. Each dialect
+states its rate limits from its own source and enforces them independently of the client's
 (`onebook.exchanges.kit.limits`), so that neither can hide an error of the other.
 """
 
@@ -30,12 +30,12 @@ TextLevels = list[tuple[str, str]]
 Frame = str | bytes  # a text message, or a binary one
 FIRST_SEQUENCE: Final = 1_000_000
 POLICY_VIOLATION: Final = 1008
-TOP: Final = 0  # `ChannelKey.depth` of a client of `Dialect.top`
+TOP: Final = 0  # `ChannelKey.depth` of a client that subscribes to `Dialect.top`
 CONNECTION_ID: Final = "5f2c1a9b"
 
 
 class Most(NamedTuple):
-    """At most `most` actions within `per_s` seconds, of one connection or of one address."""
+    """At most `most` actions within `per_s` seconds, per connection or per address."""
 
     most: int
     per_s: float = 1.0
@@ -46,7 +46,7 @@ class Windows:
     """Sliding windows that count the actions of one connection.
 
     Args:
-        limits: Limits that hold at once.
+        limits: Limits that apply at once.
         address: Windows of the address, shared by its connections.
         breaches: Counts the refused actions by `kind`.
         kind: The counted kind of action.
@@ -69,7 +69,7 @@ class Windows:
         ]
 
     def allow(self, now_s: float, weight: int = 1) -> bool:
-        """Count an action of this weight if the limits allow it; returns whether they do."""
+        """Count an action of this weight if the limits allow it; returns whether they did."""
         for most, window in self._windows:
             while window and window[0] <= now_s - most.per_s:
                 window.popleft()
@@ -100,7 +100,7 @@ class TextChanges(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """Minimum decimals of printed numbers; None for those of the step."""
+    """Minimum decimals of printed numbers; None for the decimals of the step."""
 
     price_places: int | None = 0
     amount_places: int | None = 0
@@ -113,14 +113,14 @@ class ExchangeRules(NamedTuple):
     silent_cuts: bool = False  # see `PublishedBook`
     single_levels: bool = False  # see `PublishedBook`
     replaced_levels: bool = False  # see `PublishedBook`
-    signed_amounts: bool = False  # amounts of asks are negative, so a negative amount is no fault
+    signed_amounts: bool = False  # asks have negative amounts, so a negative amount is not a fault
     messages: tuple[Most, ...] = (Most(100),)  # beyond it the connection is closed
     requests: tuple[Most, ...] = ()  # beyond it "too many requests"
     connects: tuple[Most, ...] = ()  # beyond it 429
-    states: int = 1  # of the market in one depth message; `Dialect.top` sends each best price
+    states: int = 1  # market states per depth message; `Dialect.top` sends each best price
     fetches: tuple[Most, ...] = ()  # REST requests of all clients; beyond it 429
     silence_max_s: float = 60.0  # silence after which a client is disconnected ...
-    traffic_counts: bool = True  # ... in which frames to it count too
+    traffic_counts: bool = True  # ... if frames sent to it also break the silence
     heartbeat_s: float | None = None  # interval of `Dialect.heartbeat`
     ping_s: float | None = None  # interval of protocol pings; None for none
     status: Callable[[str], str] | None = (
@@ -141,7 +141,7 @@ class RestReply(NamedTuple):
 
 
 class Dropped(Exception):
-    """The exchange ends the connection."""
+    """The exchange closes the connection."""
 
     def __init__(self, reason: str, code: int = POLICY_VIOLATION) -> None:
         super().__init__(reason)
@@ -150,22 +150,22 @@ class Dropped(Exception):
 
 
 class ChannelKey(NamedTuple):
-    """A window of a book, to which clients subscribe."""
+    """A window of a book that clients subscribe to."""
 
     native: str
     depth: int
 
 
 class PublishedBook:
-    """One book as an exchange publishes it: a window of `depth` levels, numbered.
+    """One book as an exchange publishes it: a numbered window of `depth` levels.
 
     `sequence` counts changed levels, `updates` counts frames; `previous` is the sequence before
-    the last frame. With `silent_cuts` a level that better ones push out of the window is not
-    removed by a message (kraken); with `single_levels` each changed level has its own frame, and
-    `advance` is called until nothing is left (bitfinex); with `replaced_levels` a level whose
-    amount changed is removed and added in one frame (independentreserve). A `phantom` is a bid
-    above the best ask: it keeps the published book crossed until a client requests a snapshot.
-    `collect` takes in a state without sending it, as an exchange does between two depth messages.
+    the last frame. With `silent_cuts` no message removes a level that better ones push out of the
+    window (kraken). With `single_levels` each changed level has its own frame, and `advance` is
+    called until nothing is left (bitfinex). With `replaced_levels` a level whose amount changed is
+    removed and added in one frame (independentreserve). A `phantom` is a bid above the best ask: it
+    keeps the published book crossed until a client requests a snapshot. `collect` applies a state
+    without sending it, as an exchange does between two depth messages.
     """
 
     def __init__(self, book: SimulatedBook, key: ChannelKey, *, rules: ExchangeRules) -> None:
@@ -183,7 +183,7 @@ class PublishedBook:
         self._replaced_levels = rules.replaced_levels
         self._phantoms: dict[int, int] = {}
         self._unsent: tuple[dict[int, int], dict[int, int]] = {}, {}
-        self._sent = self.sequence  # of the last message
+        self._sent = self.sequence  # the sequence of the last message
 
     def advance(self) -> TextChanges | None:
         """Move the window to the current book; None if nothing in it changed."""
@@ -197,7 +197,7 @@ class PublishedBook:
         return self._numbered(bids, asks)
 
     def collect(self) -> None:
-        """Move the window to the current book; the next message has these changes too."""
+        """Move the window to the current book; the next message includes these changes."""
         bids, self.bids = self._difference(self._book.bids, self.bids, self._phantoms)
         asks, self.asks = self._difference(self._book.asks, self.asks, {})
         for unsent, changed in zip(self._unsent, (bids, asks), strict=True):
@@ -225,7 +225,7 @@ class PublishedBook:
         return TextChanges(self._texts(bids[:count]), self._texts(asks[:count]))
 
     def whole(self, changes: TextChanges) -> TextChanges:
-        """Return the whole window with these changes applied, which a fault may have altered."""
+        """Return the whole window with these changes, which a fault may have altered, applied."""
         top = self.top(self.key.depth)
         bids, asks = (
             list(
@@ -265,7 +265,7 @@ class PublishedBook:
         return other
 
     def _one(self, bids: Levels, asks: Levels) -> TextChanges:
-        """Change one level, removed ones first, so that the window is never crossed."""
+        """Change one level, removals first, so that the window is never crossed."""
         changed = [(level, True) for level in bids] + [(level, False) for level in asks]
         (price, amount), is_bid = min(changed, key=lambda each: each[0][1] != 0)
         window = {**(self.bids if is_bid else self.asks), price: amount}
@@ -329,10 +329,7 @@ class SimulatedSession:
         self.messages = Windows(())
 
     def formed(self, frames: list[Frame], true: Frame) -> list[Frame]:
-        """Convert frames for this client; a lost frame (`true`) is converted too.
-
-        The conversion may number frames.
-        """
+        """Convert frames for this client, including a lost one (`true`), which may be numbered."""
         if self.form is None:
             return frames
         if not frames:
@@ -343,7 +340,7 @@ class SimulatedSession:
         """Count a frame of the client.
 
         Raises:
-            Dropped: It exceeds the limit.
+            Dropped: The client exceeds the limit.
         """
         self.received_s = now_s
         if not self.messages.allow(now_s):
@@ -410,13 +407,13 @@ class ExchangeBoard:
         if key not in self._channels:
             self._channels[key] = PublishedBook(book, key, rules=self._rules)
         channel = self._channels[key]
-        if channel not in self.followed():  # the book may have moved for another window
+        if channel not in self.followed():  # the book may have changed for another window
             while channel.advance():
                 pass
         return channel
 
     def collect(self, dialect: "Dialect", now: Now) -> Iterator[tuple[ChannelKey, Frame]]:
-        """Take in a state of each followed window; yield the frames of the best prices."""
+        """Apply a state to each followed window; yields the frames of the best prices."""
         if dialect.rules.states > 1:
             for channel in self.followed():
                 channel.collect()
@@ -425,7 +422,7 @@ class ExchangeBoard:
                     yield ChannelKey(channel.key.native, TOP), frame
 
     def windows(self) -> list[PublishedBook]:
-        """List every window that was ever subscribed."""
+        """List all windows that were ever subscribed."""
         return list(self._channels.values())
 
     def followed(self) -> list[PublishedBook]:
@@ -435,7 +432,7 @@ class ExchangeBoard:
 
 
 class Dialect(ABC):
-    """One exchange's protocol as the exchange speaks it; pure. Made once per exchange."""
+    """One exchange's protocol, from the exchange's side; pure. One object per exchange."""
 
     rules: ExchangeRules
     listings: tuple[ListedSymbol, ...]
@@ -450,7 +447,7 @@ class Dialect(ABC):
         return Offer(cls.listings, cls.profile)
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Return the frames that the exchange sends first: none by default."""
+        """Return the frames that the exchange sends first; none by default."""
         return []
 
     @abstractmethod
@@ -488,7 +485,7 @@ class Dialect(ABC):
 
     @staticmethod
     def is_top(frame: Any) -> bool:
-        """Whether a frame of a book is one of `top`."""
+        """Return whether a frame of a book is one of `top`."""
         return False
 
 

@@ -1,7 +1,7 @@
-"""One loopback port that serves REST and WebSocket clients of one exchange, simulated or replayed.
+"""One loopback port with REST and WebSocket for one exchange, simulated or replayed.
 
-`Front` decides what each client is sent; `Loopback` transports it. Every client has a bounded
-queue; one that does not read is disconnected, as an exchange does.
+`Front` decides what each client is sent, and `Loopback` transports it. Every client has a bounded
+queue; a client that does not read is disconnected, as by an exchange.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Urls(NamedTuple):
 
 
 class Posts(StreamReader):
-    """Reads the body of a POST with its head, because websockets refuses requests with a body."""
+    """Reads a POST body together with the head, because websockets refuses requests with a body."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Posts(StreamReader):
     def read_line(  # type: ignore[override]  # its limits differ between versions
         self, *limits: Any
     ) -> Generator[None, None, bytes | bytearray]:
-        """Read a line of the head; with the last line also the body."""
+        """Read a line of the head, and with its last line the body."""
         line = yield from super().read_line(*limits)
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":
@@ -77,12 +77,12 @@ class Posts(StreamReader):
 
 
 class Connection(ServerConnection):
-    """A connection whose requests may have a body."""
+    """A server connection whose requests may have a body."""
 
     def __init__(self, protocol: ServerProtocol, *parts: Any, **options: Any) -> None:
         self.posts = protocol.reader = Posts()
         protocol.parser = protocol.parse()
-        next(protocol.parser)  # start it, as the previous parser was started
+        next(protocol.parser)  # start it, as websockets started the previous parser
         super().__init__(protocol, *parts, **options)
 
 
@@ -102,11 +102,11 @@ class LoopbackClient:
             self.abort()
 
     async def put_when_free(self, frame: Frame) -> None:
-        """Queue a frame; waits while the queue is full."""
+        """Queue a frame, waiting while the queue is full."""
         await self._queue.put(frame)
 
     async def drained(self) -> None:
-        """Wait until every queued frame was passed to the socket."""
+        """Wait until all queued frames were passed to the socket."""
         await self._queue.join()
 
     def abort(self) -> None:
@@ -159,7 +159,7 @@ class Front:
         self.silent = False
         self.ping_s = dialect.rules.ping_s
         self.deflate = dialect.rules.deflate
-        # Number of exceeded limits: of connects, fetches, messages, requests.
+        # Number of exceeded limits by kind: connects, fetches, messages, requests.
         self.breaches: Counter[str] = Counter()
         self.connects = Windows(dialect.rules.connects, breaches=self.breaches, kind="connects")
         self._fetches = Windows(dialect.rules.fetches, breaches=self.breaches, kind="fetches")
@@ -211,7 +211,7 @@ class Front:
         client.session.received(now.s)
         replies = self._dialect.received(client.session, frame, now)
         if self.silent and "ping" in frame.lower():
-            self._put(client, replies)  # the socket answers pings and delivers nothing
+            self._put(client, replies)  # a frozen exchange answers pings but sends no data
         self.send(client, replies)
         self._start_subscribed(client)
 
@@ -250,7 +250,7 @@ class Front:
             client.put(self._encoded(client, frame))
 
     async def send_when_read(self, client: LoopbackClient, frame: Frame) -> None:
-        """Send a book frame in the client's form; waits while its queue is full."""
+        """Send a book frame in the client's form, waiting while its queue is full."""
         client.session.sent_s = self._clock().s
         form = client.session.form
         await client.put_when_free(self._encoded(client, form(frame) if form else frame))
@@ -294,7 +294,7 @@ def redirected(exchange: Exchange, urls: Urls) -> Exchange:
 
 
 class Loopback:
-    """A server on 127.0.0.1; it keeps its port over stop and start."""
+    """A server on 127.0.0.1 that keeps its port over stop and start."""
 
     def __init__(self, name: str, front: Front, *, port: int = 0) -> None:
         self._name = name
@@ -331,7 +331,7 @@ class Loopback:
         self._port = next(iter(self._server.sockets)).getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening; connections end without a close frame, new ones are refused."""
+        """Stop listening; connections end without a close frame, and new ones are refused."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -367,7 +367,7 @@ class Loopback:
         if "Upgrade" in request.headers:
             return None if self._front.admits() else connection.respond(429, "too many\n")
         url = urlsplit(request.path)
-        # websockets before 17 reads GET only and names no method.
+        # websockets before 17 reads only GET and has no `method`.
         if getattr(request, "method", "GET") == "POST":
             assert isinstance(connection, Connection)
             question = loaded(connection.posts.body.decode(errors="replace")) or {}

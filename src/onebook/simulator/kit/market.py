@@ -1,9 +1,9 @@
 """A seeded market: one reference price per symbol, and each exchange's exact book around it.
 
 Pure: no I/O; the clock is an argument. The same seed, clock and calls give the same books on every
-machine, because everything is integers: prices in ticks, amounts in lots, references in 10^-12. It
-knows no protocol; `board.py` defines how an exchange publishes a book. `PAIRS` lists the symbols;
-each exchange lists its main pair first: BTC/USDT, or BTC/USD if it has no USDT.
+machine, because everything is integers: prices in ticks, amounts in lots, references in 10^-12. No
+protocol: `board.py` defines how an exchange publishes a book. `PAIRS` lists the symbols; each
+exchange lists its main pair first: BTC/USDT, or BTC/USD if it has no USDT.
 """
 
 from bisect import bisect_left, insort
@@ -17,16 +17,16 @@ REFERENCE_DECIMALS: Final = 12
 PPM: Final = 1_000_000
 STEP_PPM_MAX: Final = 15  # maximum move of a reference in one step
 REVERSION_STEPS: Final = 2_000  # time constant of its return to the first price
-# The price jumps now and then, and some exchanges follow late: until then their books cross those
-# of the others. Otherwise no exchange quotes through another. Jumps follow the clock, so that slow
-# machines with fewer steps have no longer crossings.
+# The price jumps from time to time, and some exchanges follow late: until then their books cross
+# those of the others. Otherwise no exchange quotes through another. Jumps follow the clock, so that
+# crossings last no longer on slow machines with fewer steps.
 JUMP_EVERY_MS_MIN: Final = 10_000
 JUMP_EVERY_MS_MAX: Final = 50_000
 JUMP_PPM_MIN: Final = 60
 JUMP_PPM_MAX: Final = 160
-LAG_MS_MAX: Final = 700  # as if by arbitrage: below a second
+LAG_MS_MAX: Final = 700  # below a second, as if limited by arbitrage
 STEPS_A_SECOND: Final = 10  # in a market without a clock
-CHURNED_LEVELS_MAX: Final = 6  # levels a side that change in a step besides moves of the price
+CHURNED_LEVELS_MAX: Final = 6  # levels a side that change per step in addition to price moves
 TEXTS_CACHED_MAX: Final = 20_000  # prices and amounts: 3 MB
 ON_GRID_PERCENT: Final = 70  # levels at round prices, which books of several exchanges share
 Levels = list[tuple[int, int]]
@@ -147,11 +147,11 @@ class Side:
             self.amounts[price] = amount
 
     def better(self, price: int, than: int) -> bool:
-        """Return whether a price is nearer to the mid than another."""
+        """Return whether a price is closer to the mid than another."""
         return price * self._sign < than * self._sign
 
     def worse_by(self, price: int, ticks: int) -> int:
-        """Return the price `ticks` farther from the mid."""
+        """Return the price `ticks` further from the mid."""
         return price + ticks * self._sign
 
     def on_grid(self, price: int, grid: int) -> int:
@@ -180,7 +180,7 @@ class Band(NamedTuple):
 class Reference:
     """The price of a symbol that every exchange follows: a mean-reverting random walk.
 
-    Exchanges step one after the other. The band spans this price and the previous one, so that a
+    Exchanges step one after another. The band spans this price and the previous one, so that a
     book of this step and one of the previous step do not cross.
     """
 
@@ -211,7 +211,7 @@ class Reference:
 class SimulatedBook:
     """One exchange's book of one symbol; never crossed, never empty, `depth` levels a side.
 
-    Levels are made at the first read; most books are never read.
+    Levels are made when first read, since most books are never read.
     """
 
     def __init__(self, listing: ListedSymbol, *, pair: Pair, profile: Profile, rng: Random) -> None:
@@ -219,7 +219,7 @@ class SimulatedBook:
         self._home = units(pair.price, REFERENCE_DECIMALS)
         self._profile = profile
         self._rng = rng
-        self.price_ppm = PPM  # of the reference; any other value is the price of another coin
+        self.price_ppm = PPM  # price relative to the reference; other values simulate another coin
         self._offset_ppm = 0
         self._jumped_s = -inf  # time of the last known jump ...
         self._follows_s = -inf  # ... and of the reaction to it
@@ -245,7 +245,7 @@ class SimulatedBook:
 
     @cached_property
     def _sides(self) -> tuple[Side, Side]:
-        """The book after a first step at the first reference price."""
+        """Return the book after a first step at the first reference price."""
         sides = Side(-1), Side(1)
         self._drift()
         self._follow(sides, Band(self._home, self._home, self._home))
@@ -288,7 +288,7 @@ class SimulatedBook:
             side.set(side.price(0), 0)
 
     def _fill(self, side: Side, limit: int) -> None:
-        """Fill the gap up to the limit that a move of the price left."""
+        """Fill the gap up to the limit after a price move."""
         price, best = limit, side.price(0) if len(side) else None
         for _ in range(self._profile.depth):
             if best is not None and not side.better(side.worse_by(price, self._grid), best):
@@ -298,7 +298,7 @@ class SimulatedBook:
 
     def _churn(self, side: Side) -> None:
         for _ in range(self._rng.randint(1, CHURNED_LEVELS_MAX)):
-            # The square of a uniform number: most changes are near the top.
+            # A product of two uniform numbers: most changes are near the top.
             rank = self._rng.randrange(len(side)) * self._rng.randrange(len(side)) // len(side)
             if rank and self._rng.randrange(4) == 0:
                 side.set(side.price(rank), 0)
@@ -385,7 +385,7 @@ def units(text: str, decimals: int) -> int:
     return int(whole + fraction[:decimals].ljust(decimals, "0"))
 
 
-# Cached: most levels of a window were formatted before.
+# Cached, because most levels of a window were formatted before.
 @lru_cache(TEXTS_CACHED_MAX)
 def decimal_text(value: int, decimals: int, *, places: int = 0) -> str:
     """Format an integer of 10^-decimals with at least `places` decimals."""

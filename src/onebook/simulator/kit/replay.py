@@ -9,9 +9,9 @@ connection stays open and heartbeats are answered, so that the last book stays l
 
 `scripts` sorts recordings by exchange and reduces them to order book frames by native name. An
 exchange is recognized by the host of the recorded URL. Recordings of the simulator are recognized
-by the path, and by the frames if several exchanges share a path; of those with the same protocol
-the first is taken. Recordings contain no instrument list, so it is made from the native names that
-occur.
+by the path, and by the frames if several exchanges share a path; among exchanges with the same
+protocol the first is used. Recordings contain no instrument list, so it is made from the native
+names that occur.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ REST_BOOK_PATH: Final = "/api/v3/depth"
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 NATIVE_CHARACTERS_MAX: Final = 64  # longest name of a pair
 DECIMALS: Final = 8  # of listings; the true steps are not recorded
-# To split natives without a separator; the longest first.
+# To split natives without a separator; longest first.
 QUOTES: Final = (
     *("FDUSD", "USDT", "USDC", "BUSD", "TUSD", "USDE", "USD1", "BIDR", "USD", "EUR", "GBP"),
     *("TRY", "BRL", "ARS", "JPY", "AUD", "DAI", "BTC", "ETH", "BNB", "SOL", "XRP", "TRX"),
@@ -57,7 +57,7 @@ class Line(NamedTuple):
     at: float
     native: str
     frame: Frame
-    is_top: bool = False  # of the faster channel, which a client subscribes by itself
+    is_top: bool = False  # a frame of the faster channel, which clients subscribe separately
 
 
 class Script(NamedTuple):
@@ -70,7 +70,7 @@ class Script(NamedTuple):
 
 
 def scripts(paths: Iterable[Path]) -> dict[str, Script]:
-    """Read recordings into one script for each exchange.
+    """Read recordings into one script per exchange.
 
     Raises:
         RecordingError: A file is not a recording, or nothing in it can be replayed.
@@ -85,7 +85,7 @@ def scripts(paths: Iterable[Path]) -> dict[str, Script]:
 
 
 def by_exchange(entries: list[Entry], file: str) -> dict[str, list[Entry]]:
-    """Sort a file's entries by exchange; a frame belongs to the connection opened last."""
+    """Sort a file's entries by exchange; a frame belongs to the last opened connection."""
     found: dict[str, list[Entry]] = {}
     owners: dict[str, str] = {}  # by address, which simulators may share
     connected = ""
@@ -120,7 +120,7 @@ def _lines(name: str, entries: list[Entry]) -> list[Line]:
 def native_of(name: str, frame: Frame) -> str | None:
     """Return the native whose order book a recorded frame contains; None for any other frame.
 
-    Dialects decode their own frames; on damaged frames and those of other protocols they raise any
+    Dialects decode their own frames; for damaged frames and those of other protocols they raise any
     of the exceptions below.
     """
     try:
@@ -197,7 +197,7 @@ def exchange_of(url: str, file: str, frames: Iterable[str] = ()) -> str:
                 return name
             raise RecordingError(
                 f"{file} cannot be replayed: it was recorded from {parts.path or '/'} of "
-                f"{parts.hostname}, and {exchange.display} is now spoken to at {ours.path}."
+                f"{parts.hostname}, but the address of {exchange.display} is now {ours.path}."
             )
     raise RecordingError(
         f"{file} cannot be replayed: {parts.hostname} is none of {', '.join(EXCHANGES)}."
@@ -216,7 +216,7 @@ class Playback:
         self.natives = set(natives)
 
     def includes(self, line: Line) -> bool:
-        """Return whether to send a frame: not after an unsubscription or a new subscription."""
+        """Return whether to send a frame: not after it was unsubscribed or subscribed again."""
         keys = self.client.session.topics.values()
         return line.native in self.natives and any(
             key.native == line.native and (key.depth == TOP) is line.is_top for key in keys
@@ -228,7 +228,7 @@ class ReplayedExchange:
 
     Args:
         script: Its recording.
-        speed: 2 is twice as fast as recorded; None as fast as the client reads.
+        speed: 2 is twice as fast as recorded; None is as fast as the client reads.
         loop: Whether to start over at the end.
         playing: Called with 1 when a playback starts, with -1 when it ends.
         port: Its port; 0 for a free one.
@@ -258,7 +258,7 @@ class ReplayedExchange:
         self.loopback = Loopback(script.name, self.front, port=port)
 
     def _book(self, path: str, query: Mapping[str, str]) -> RestReply | None:
-        """Return the recorded REST book, if the exchange's books start by REST."""
+        """Return the recorded REST book if the exchange's books start from REST."""
         body = self._script.bodies.get(query.get("symbol", "")) if path == REST_BOOK_PATH else None
         return RestReply(200, body) if body is not None else None
 
@@ -282,7 +282,7 @@ class ReplayedExchange:
                 task.cancel()
 
     async def stop(self) -> None:
-        """Stop listening and playing."""
+        """Stop listening and end all playbacks."""
         await self.loopback.stop()
         tasks = list(self._playbacks.values())
         for task in tasks:
@@ -294,7 +294,7 @@ class ReplayedExchange:
         while self._loop:
             await asyncio.sleep(LOOP_PAUSE_S)
             if self._script.bodies:
-                # A REST book cannot start over on an open socket: the client reconnects.
+                # A REST book cannot start over on an open socket, so the client must reconnect.
                 return playback.client.put(Dropped("The recording starts over.", GOING_AWAY))
             await self._once(playback)
 
@@ -314,7 +314,7 @@ class ReplayedExchange:
 class Replay:
     """Recordings as exchanges on loopback, as an asynchronous context manager.
 
-    `finished` is set while nothing is left to send to any subscriber; never in a replay that loops.
+    `finished` is set while no frame is left to send to any subscriber; never if the replay loops.
 
     Args:
         paths: Recordings; those of one exchange (sockets and REST) are merged.

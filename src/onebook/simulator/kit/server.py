@@ -5,8 +5,8 @@
         sim["okx"].corrupt_next("BTC/USDT", "gap")
 
 Point the service at `sim.exchanges()`. With `rate_hz=0` only `sim.step()` moves the market, so that
-a test never waits for time to pass. `FAULTS` lists the faults of single frames: each hits one frame
-of a symbol, for all of its clients, and a feed must then invalidate and resync that book.
+tests need not wait for time to pass. `FAULTS` lists the faults of single frames: each affects one
+frame of a symbol, for all of its clients, and a feed must then invalidate and resync that book.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ RATE_HZ: Final = 10.0
 WATCH_S: Final = 0.25
 FAULTS_QUEUED_MAX: Final = 1_000
 ALL_LEVELS: Final = 1 << 20
-HUGE_BYTES: Final = 4 * 1024 * 1024 + 1  # one byte over what a feed accepts
+HUGE_BYTES: Final = 4 * 1024 * 1024 + 1  # one byte more than a feed accepts
 
 
 class Case(NamedTuple):
@@ -163,7 +163,7 @@ class SimulatedExchange:
 
     @property
     def urls(self) -> Urls:
-        """Its addresses."""
+        """The addresses of this exchange."""
         return self._loopback.urls
 
     @property
@@ -226,7 +226,7 @@ class SimulatedExchange:
         planned.append(kind)
 
     def admit_all(self) -> None:
-        """Allow connection attempts and requests at any rate, so that no test waits for them."""
+        """Allow connection attempts and requests at any rate, so that tests need not wait."""
         self._front.admit_all()
 
     def refuse(self, symbol: str, *, named: bool = True) -> None:
@@ -259,7 +259,7 @@ class SimulatedExchange:
         self.announce(status(system))
 
     def relist(self, symbol: str, price_ppm: int) -> None:
-        """List another coin under a symbol, at `price_ppm` of the price from now on."""
+        """List another coin under a symbol, from now on at `price_ppm` of the price."""
         self._market.books(self.name)[symbol].price_ppm = price_ppm
         for _ in self._market.step(self.name, (symbol,)):
             pass
@@ -270,7 +270,7 @@ class SimulatedExchange:
         self._board.muted.add(self._natives[symbol])
 
     def kill_stream(self, symbol: str) -> None:
-        """Send no updates of a symbol, while its book and REST bodies change."""
+        """Send no updates of a symbol while its book and REST bodies continue to change."""
         self._board.dead.add(self._natives[symbol])
 
     def fail_rest(self, status: int, *, times: int = 1, retry_after_s: int | None = None) -> None:
@@ -346,7 +346,7 @@ class SimulatedExchanges:
     Args:
         names: CCXT ids; all by default.
         seed: The same seed makes the same books.
-        rate_hz: Updates a second of each subscribed book; 0 moves only by `step`.
+        rate_hz: Updates per second of each subscribed book; 0 moves only by `step`.
         clock: Returns the time.
     """
 
@@ -421,7 +421,7 @@ class SimulatedExchanges:
             self._market.move()
             for exchange in self._exchanges.values():
                 exchange.publish()
-                # Missed times are skipped: the rate never becomes a burst.
+                # Missed times are skipped, so that no burst follows.
                 due = max(due + 1 / self.rate_hz / len(self._exchanges), loop.time())
                 await asyncio.sleep(due - loop.time())
 

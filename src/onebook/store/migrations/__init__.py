@@ -1,1 +1,1 @@
-"""The steps from one schema to the next; `store.migrate` applies them."""
+"""Steps from one schema to the next, applied by `store.migrate`."""

@@ -56,7 +56,7 @@ from onebook.transactions.client import Call, Reply
 from onebook.transactions.exchange import AccountSession, Ask, ExchangeDefinition
 from onebook.transactions.mapping import Row, text
 from onebook.transactions.markets import InstrumentRow, SymbolFanOut, pages_along
-from onebook.transactions.walk import floor_ms
+from onebook.transactions.windows import floor_ms
 
 EXPIRY_WARNING_DAYS: Final = 14
 TRADING: Final = frozenset(
@@ -277,6 +277,7 @@ class BybitReader:
                 unavailable_types=unavailable_types(granted_of(key)),
                 warnings=tuple(warnings_of(key)),
                 expires_at=expires_at(key, self._account.now_ms()),
+                may_withdraw=key["readOnly"] != 1 and WITHDRAWING in granted_of(key),
             )
         except (LookupError, TypeError, AttributeError):
             raise undocumented() from None

@@ -611,6 +611,7 @@ ENTRY: Final = AdapterEntry(
         "leverage_token_trades": "leverage_token_trade",
     },
     fields=(KEY_FIELD, replace(SECRET_FIELD, from_file=True)),  # an RSA key that the operator made
+    advice="A read-only key with the permissions Wallet, Spot and Contract is sufficient.",
     default=(
         "deposits",
         "withdrawals",

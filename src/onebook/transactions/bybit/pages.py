@@ -20,7 +20,7 @@ from onebook.transactions.bybit.rows import (
 )
 from onebook.transactions.mapping import Row
 from onebook.transactions.record import Description, Holder, Ids, Record, Status
-from onebook.transactions.walk import is_last
+from onebook.transactions.windows import is_last
 
 # What Bybit calls the time of a row, the one that its record has first.
 _TIME_FIELDS: Final = (

@@ -13,23 +13,23 @@ const FINAL_CODES = [4000, 4099];
 const BUSY_CODES = [4100, 4199];
 const DRAINING_CODES = [4200, 4299];
 const NO_CLOSE_FRAME = 1006;
-const PROTOCOL_ERROR = "protocol_error"; // what came has not the shape that it must have
+const PROTOCOL_ERROR = "protocol_error"; // a message has an unexpected shape
 const BACKOFF_BASE_S = 0.25;
 const BACKOFF_BUSY_S = 1;
 const BACKOFF_MAX_S = 30;
 const OPEN_TIMEOUT_S = 10;
 const ANSWER_TIMEOUT_S = 10;
-const CLOSE_WAIT_S = 5; // for the close that follows an error about the connection
+const CLOSE_WAIT_S = 5; // for the close after a connection error message
 const RESYNC_PAUSE_S = 1; // between two requests for the full book of one symbol
-const STABLE_S = 10; // a connection that was live for so long ends a series of failures
-const SILENCE_MAX_S = 10; // a ping is sent after half of it
+const STABLE_S = 10; // a connection that was live for this long resets the backoff
+const SILENCE_MAX_S = 10; // a ping is sent after half of this time
 const PING_TIMEOUT_S = 10;
 const REQUEST_TIMEOUT_S = 90;
 const RETRY_AFTER_MAX_S = 3600;
-const RETRY_WAIT_MAX_S = 60; // a longer Retry-After is thrown instead of waited for
+const RETRY_WAIT_MAX_S = 60; // a longer Retry-After raises an error instead
 const ATTEMPTS_MAX = 5;
 const PAGE_RECORDS = 1000;
-const IDLE_PAGES_MAX = 5; // pages in a row that come no further
+const IDLE_PAGES_MAX = 5; // consecutive pages without progress
 const CHECKSUM_LEVELS = 25;
 const TRANSIENT = new Set([408, 425, 429]);
 const ERRORS = new Set(["error", "authentication_error", "subscription_error", "data_limit_exceeded"]);
@@ -47,8 +47,8 @@ const CLOSE_REASONS = {
 const UPDATES = new Set(["aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status"]);
 
 /**
- * A shape is a function that returns "", or which part of a value has another shape and what it should be. A book has
- * thousands of values: a shape is made once, and makes text only of a fault. Exact numbers come as text, see `parseExact`.
+ * A shape is a function that returns "", or a description of the part of a value that has another shape. A book has
+ * thousands of values, so shapes are created once and make text only for a fault. Exact numbers are text, see `parseExact`.
  */
 const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
 const isText = (value) => typeof value === "string";
@@ -74,14 +74,14 @@ const list = (shape) => (value) => {
   return "";
 };
 
-/** Names are in camel case here and in snake case on the wire. Only members are renamed, at one depth or at every. */
+/** Converts member names between camel case here and snake case on the wire, at one depth or at all. */
 const camel = (name) => name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
 const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const renamed = (members, rename) => Object.fromEntries(Object.entries(members).map(([name, value]) => [rename(name), value]));
 const camelCased = (members) => renamed(members, camel);
 const asSent = (options) => renamed(options, snake);
 
-/** A record, or another answer without members of free names; `raw` is as the exchange has it. */
+/** A record, or another answer whose member names are fixed; `raw` is unchanged. */
 function camelCasedThrough(value) {
   if (Array.isArray(value)) return value.map(camelCasedThrough);
   if (!isObject(value)) return value;
@@ -90,7 +90,7 @@ function camelCasedThrough(value) {
   );
 }
 
-/** An object with these members; one whose name ends with "?" may be absent. */
+/** An object with these members; a member whose name ends with "?" may be absent. */
 const object = (shapes) => {
   const members = Object.entries(shapes).map(([name, shape]) => [name.replace("?", ""), name.endsWith("?"), shape]);
   return (value) => {
@@ -103,7 +103,7 @@ const object = (shapes) => {
   };
 };
 
-/** An object whose members, of any names, have one shape. */
+/** An object with members of any name and one shape. */
 const objectOf = (shape) => (value) => {
   if (!isObject(value)) return " is not an object";
   for (const name of Object.keys(value)) {
@@ -113,7 +113,7 @@ const objectOf = (shape) => (value) => {
   return "";
 };
 
-/** Throw where the service sent something of another shape. */
+/** Throw if the service sent a value of another shape. */
 function required(kind, value, shape) {
   const fault = shape(value);
   if (fault) throw new Unavailable(PROTOCOL_ERROR, `The service sent an invalid ${kind}: ${fault.replace(/^[. ]/, "")}.`);
@@ -126,7 +126,7 @@ function dataOf(reply) {
 
 const isPart = (part) => Array.isArray(part) && part.length === 2 && isText(part[0]) && isNumber(part[1]);
 
-/** The shape of a level: as an object or an array, with the amount of each exchange where `split` is asked for. */
+/** The shape of a level: as an object or an array, with the amount of each exchange if `split` is requested. */
 const levelShape = (split) => (raw) => {
   if (Array.isArray(raw)) {
     const parted = raw.length === 3 ? Array.isArray(raw[2]) && raw[2].every(isPart) : raw.length === 2 && !split;
@@ -136,7 +136,7 @@ const levelShape = (split) => (raw) => {
   const { price, amount, exchanges, amounts } = levelOf(raw);
   const right = isNumber(price) && isNumber(amount) && !list(faults.text)(exchanges) && !list(faults.number)(amounts);
   if (!right) return " is not a level";
-  return amounts.length === exchanges.length || (!split && !amounts.length) ? "" : " has not one amount for each exchange";
+  return amounts.length === exchanges.length || (!split && !amounts.length) ? "" : " does not have one amount per exchange";
 };
 
 const DATA = object({ data: object({}) });
@@ -184,7 +184,7 @@ const PAGE = object({
   partial: faults.flag, next_cursor: faults.textOrNull, summary: object({}),
 });
 
-/** The shape of an update, a delta or a book, as the options of a subscription make it. */
+/** The shape of an update, a delta or a book, for the options of a subscription. */
 function bookShape(type, options) {
   const levels = list(levelShape(options.split));
   const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
@@ -206,7 +206,7 @@ const sleep = (seconds, signal) =>
     signal?.addEventListener("abort", done, { once: true });
   });
 
-/** What the client throws: `code` for programs, the message for people. */
+/** The errors of this client: `code` is for programs, the message for people. */
 export class ServiceError extends Error {
   constructor(code, message, { details = {}, retryAfterS = null } = {}) {
     super(message);
@@ -217,10 +217,10 @@ export class ServiceError extends Error {
   }
 }
 
-/** A retry would fail in the same way. */
+/** A permanent error: a retry would fail in the same way. */
 export class Refused extends ServiceError {}
 
-/** It failed now and may succeed later. */
+/** A temporary error: a retry may succeed. */
 export class Unavailable extends ServiceError {}
 
 /** Parse a message with every number as text, so that none passes through a binary double. */
@@ -246,7 +246,7 @@ export function crc32(text) {
   return (sum ^ 0xffffffff) >>> 0;
 }
 
-/** Order decimal texts by value; digits beyond a double decide too. */
+/** Compare decimal texts by exact value, beyond the precision of a double. */
 export function compareDecimals(left, right) {
   if (left === right) return 0;
   const nearly = Number(left) - Number(right);
@@ -272,8 +272,8 @@ function levelOf(raw) {
 }
 
 /**
- * A side after changes, best levels first. It is a new array, so that copies of a view are cheap, and
- * levels that have not changed are the same objects as before.
+ * Return a side after changes, best levels first. It is a new array, so that copies of a view are cheap, but
+ * unchanged levels are the same objects as before.
  */
 function merged(levels, changes, direction) {
   const order = (a, b) => direction * compareDecimals(a.price, b.price);
@@ -288,12 +288,12 @@ function merged(levels, changes, direction) {
   return side;
 }
 
-/** The merged book of one symbol as the service last described it, best levels first. */
+/** The newest merged book of one symbol, best levels first. */
 export class View {
   constructor(symbol, view = null) {
     this.symbol = symbol;
-    this.view = view; // the name of a second view of the symbol
-    this.rejected = {}; // exchanges that were asked for and are not served, with the reason
+    this.view = view; // name of this view, if the symbol has several
+    this.rejected = {}; // requested exchanges that are not served, with the reason
     this.lose(null);
   }
 
@@ -305,7 +305,7 @@ export class View {
     });
   }
 
-  /** Take one update, delta or status message, parsed by `parseExact`; false asks for a resync. */
+  /** Apply one update, delta or status message, parsed by `parseExact`; false means that a resync is needed. */
   apply(message) {
     if (message.type === "exchange_status") {
       this.states = { ...this.states, [message.exchange]: message.state };
@@ -334,7 +334,7 @@ export class View {
     return crc32(best.map(({ price, amount }) => `${price}:${amount}`).join(":"));
   }
 
-  /** What does not change when the next update comes. */
+  /** A copy that later updates do not change. */
   copy() {
     const copy = new View(this.symbol);
     for (const name of Object.keys(this)) copy[name] = this[name];
@@ -342,7 +342,7 @@ export class View {
   }
 }
 
-/** The view of one book that was requested once. */
+/** The view of one book requested once. */
 function viewOf(reply, options) {
   required("aggregated_orderbook_data", reply, bookShape("aggregated_orderbook_data", options));
   const view = new View(reply.symbol, reply.view);
@@ -350,7 +350,7 @@ function viewOf(reply, options) {
   return view;
 }
 
-/** Seconds until the next attempt: exponential with full jitter, or what the service asked for. */
+/** Seconds until the next attempt: exponential with full jitter, or as requested by the service. */
 export function pauseS(code, attempt, givenS = null, random = Math.random) {
   const base = between(code, BUSY_CODES) ? BACKOFF_BUSY_S : BACKOFF_BASE_S;
   const ceiling = Math.min(BACKOFF_MAX_S, base * 2 ** Math.min(attempt, 16));
@@ -359,7 +359,7 @@ export function pauseS(code, attempt, givenS = null, random = Math.random) {
   return Math.max(givenS ?? 0, ceiling * random());
 }
 
-/** The addresses of REST and of the WebSocket. Without a scheme a host with a port is http, one without https. */
+/** The addresses of REST and the WebSocket. Without a scheme, a host with a port is http, one without a port https. */
 function addressesOf(url) {
   const hasPort = /^(\[[^\]]*\]|[^:/[]*):/.test(url);
   let parts;
@@ -380,7 +380,7 @@ function addressesOf(url) {
   return { host: parts.host, rest: `http${s}://${place}/api/v1`, websocket: `ws${s}://${place}/api/v1/ws` };
 }
 
-/** A time that the service names, in seconds, within the bounds of what a client waits for. */
+/** A wait requested by the service, in seconds, limited to what a client waits. */
 const waitS = (number, perSecond = 1) => Math.min(RETRY_AFTER_MAX_S, Math.max(0, Number(number) / perSecond)) || 0;
 
 function errorOf(kind, code, message, body) {
@@ -389,7 +389,7 @@ function errorOf(kind, code, message, body) {
   return new kind(code, message, { details: camelCased(details), retryAfterS: given });
 }
 
-/** Why a connection was never opened: browsers do not report it, so ask the service over HTTP. */
+/** Find out over HTTP why a connection could not be opened, because browsers do not report it. */
 async function notOpened(addresses, fetch, place, stopping = []) {
   try {
     const signal = AbortSignal.any([AbortSignal.timeout(OPEN_TIMEOUT_S * 1000), ...stopping]);
@@ -406,18 +406,18 @@ async function notOpened(addresses, fetch, place, stopping = []) {
     }
     if (reason === "ECONNREFUSED") return ["unreachable", `Connection refused by ${place}.`];
     if (reason === "ENOTFOUND") return ["unknown_host", `Unknown host name ${place}.`];
-    const own = globalThis.location?.host === place; // a page of the service: its certificate and origin are right
+    const own = globalThis.location?.host === place; // a page of the service: its certificate and origin are valid
     const alike = " In a browser, an untrusted certificate or an origin that the service does not allow looks the same.";
     return ["unreachable", `Cannot reach ${place}${reason ? `: ${reason}` : ""}.${own ? "" : alike}`];
   }
 }
 
-/** One WebSocket connection: messages in order, then how it ended. */
+/** One WebSocket connection: yields messages in order, then the close code and reason. */
 class Connection {
   #wake = () => {};
   #inbox = [];
   #ended = null;
-  #waitedMs = null; // for the pong; null without a ping that has no answer
+  #waitedMs = null; // time spent waiting for the pong; null without an unanswered ping
   #checkedAt = performance.now();
 
   constructor(WebSocket, url, { silenceMaxS, pingTimeoutS }) {
@@ -425,7 +425,7 @@ class Connection {
     this.socket = new WebSocket(url);
     this.socket.onmessage = ({ data }) => this.#put(() => this.#inbox.push(data));
     this.socket.onopen = () => this.#put(() => (this.opened = true));
-    // Once it is open, a close follows with the code. Before, Node 20 has no close event.
+    // An open socket also gets a close event with the code; before it is open, Node 20 has none.
     this.socket.onerror = () => this.opened || this.#put(() => (this.#ended ??= { code: NO_CLOSE_FRAME, reason: "" }));
     this.socket.onclose = ({ code, reason }) => this.#put(() => (this.#ended ??= { code, reason }));
     this.silenceMaxMs = silenceMaxS * 1000;
@@ -439,7 +439,7 @@ class Connection {
     this.#wake();
   }
 
-  /** Wait for something to happen, at most so many seconds. */
+  /** Wait for an event, at most this many seconds. */
   async #change(seconds) {
     let timer;
     await new Promise((resolve) => {
@@ -463,13 +463,13 @@ class Connection {
     return this.opened && !this.#ended;
   }
 
-  /** The next message as text, an object {code, reason} at the end, null after so many seconds. */
+  /** Return the next message as text, {code, reason} at the end, or null at the timeout in seconds. */
   async next(seconds) {
     if (!this.#inbox.length && !this.#ended) await this.#change(seconds);
     return this.#inbox.shift() ?? this.#ended;
   }
 
-  /** When to check it again. */
+  /** Return when to check the connection again. */
   get checkAt() {
     const leftMs = this.#waitedMs === null ? Infinity : this.pingTimeoutMs - this.#waitedMs;
     return this.#checkedAt + Math.max(0, Math.min(this.#stepMs, leftMs));
@@ -494,7 +494,7 @@ class Connection {
     return this.#waitedMs >= this.pingTimeoutMs ? "no_answer" : null;
   }
 
-  /** A ping was answered. */
+  /** Record the answer to a ping. */
   answered() {
     this.#waitedMs = null;
   }
@@ -519,26 +519,26 @@ function parsed(text) {
     const message = exact ? parseExact(text) : JSON.parse(text);
     if (typeof message.type === "string") return message;
   } catch {
-    // said below
+    // handled below
   }
   throw new Refused("not_onebook", "The server does not speak Onebook's protocol: check the URL.");
 }
 
-/** A Date or Unix ms; another text than a number would be sent as null, which is no bound at all. */
+/** Convert a Date or Unix ms. Anything else is an error: it would be sent as null, which means no bound. */
 function millisecondsOf(time) {
   const ms = Number(time);
   if (!Number.isInteger(ms)) throw new TypeError(`A time must be a Date or Unix ms as an integer, not ${time}.`);
   return ms;
 }
 
-/** Symbols with the options of each view, of what `watch` takes: a symbol, several, or options by symbol. */
+/** List symbols and the options of each view from an argument of `watch`: a symbol, several, or options by symbol. */
 function viewsOf(symbols) {
   if (typeof symbols === "string") return [[symbols, {}]];
   if (Symbol.iterator in symbols) return [...symbols].map((symbol) => [symbol, {}]);
   return Object.entries(symbols).flatMap(([symbol, views]) => [views].flat().map((options) => [symbol, options]));
 }
 
-/** What `watch` yields: the newest view of each symbol of one session. */
+/** The views that `watch` yields: the newest of each symbol of one session. */
 class Watching {
   constructor(client, views, { attemptsMax, silenceMaxS, pingTimeoutS, signal, ...options }) {
     this.newest = new Set();
@@ -585,28 +585,28 @@ class Watching {
 
 const nothing = () => {};
 
-/** The name of a subscription: the symbol, and the view where there is one. */
+/** The key of a subscription: the symbol and the name of the view, if any. */
 const keyOf = (symbol, view) => (view == null ? symbol : JSON.stringify([symbol, view]));
 
 /**
- * Subscriptions over one connection after the other, which may change while it runs: it reconnects,
- * subscribes again, and asks for the full book after a gap. `watch` is made of it, and so is the page.
+ * Subscriptions over consecutive connections, which may change while it runs: it reconnects,
+ * subscribes again, and requests the full book after a gap. `watch` and the page are built on it.
  *
  * The handlers, each optional:
  * - `state({ name, problem })`: "connecting", "live" (the key is accepted) or "waiting", with the
  *   problem and its `retryInS`.
  * - `view(view, message)`: a view changed, by a message or, with null, because it is no longer live.
- * - `accepted(view, reply)`, `refused(view, error)`: how the last subscribe of a symbol was answered.
- *   After a refusal the subscription before it stays. An error that a handler throws ends `run`.
+ * - `accepted(view, reply)`, `refused(view, error)`: the answer to the last subscribe of a symbol.
+ *   After a refusal the previous subscription stays. An error thrown by a handler ends `run`.
  * - `notice(message)`: any other message, such as `data_limit_warning`.
  */
 export class Session {
   #connection = null;
   #stopping = new AbortController();
   #subscriptions = new Map(); // by key: {view, key, about, options, next, id, held, applied}
-  #sent = new Map(); // {key, options} of each subscribe and resync that has no reply, by id
-  #asked = new Map(); // {question, resolve, reject} of each question without a reply, by id
-  #due = new Map(); // what must be done or have come at which time, by kind and key
+  #sent = new Map(); // {key, options} of each unanswered subscribe and resync, by id
+  #asked = new Map(); // {question, resolve, reject} of each unanswered question, by id
+  #due = new Map(); // deadlines of actions and expected messages, by kind and key
   #resynced = new Map();
   #lastId = 0;
   #failures = 0;
@@ -629,7 +629,7 @@ export class Session {
     this.pingTimeoutS = pingTimeoutS;
     this.handlers = { state: nothing, view: nothing, accepted: nothing, refused: nothing, notice: nothing, ...handlers };
     this.receivedCharacters = 0;
-    // Removed where the session ends: the signal may outlive many.
+    // Removed when the session ends, because the signal may outlive many sessions.
     signal?.addEventListener("abort", () => this.stop(), { once: true, signal: this.#stopping.signal });
     if (signal?.aborted) this.stop();
   }
@@ -640,7 +640,7 @@ export class Session {
     this.#connection?.wake();
   }
 
-  /** Hold connections until `stop`; throws what ends the session for good. */
+  /** Keep connections open until `stop`; throws errors that end the session permanently. */
   async run() {
     const { signal } = this.#stopping;
     try {
@@ -681,28 +681,28 @@ export class Session {
     return found.view;
   }
 
-  /** End the subscription of a symbol, or of one of its views, if there is one. */
+  /** End the subscription of a symbol, or of one of its views, if any. */
   unsubscribe(symbol, view) {
     const found = this.#subscriptions.get(keyOf(symbol, view));
     if (!found) return;
     for (const [name, each] of this.#subscriptions) if (each === found) this.#subscriptions.delete(name);
     for (const kind of ["answer", "subscribe", "resync"]) this.#due.delete(`${kind} ${found.key}`);
-    if (!found.held) return; // if it is accepted after all, it is ended then
+    if (!found.held) return; // if it is still accepted, it is ended then
     for (const [id, { key }] of this.#sent) if (key === found.key) this.#sent.delete(id);
     this.#connection.send({ type: "unsubscribe_aggregated", ...found.about, symbol: found.view.symbol });
   }
 
-  /** Milliseconds since the connection delivered anything; 0 without a connection. */
+  /** Return the milliseconds since the last message of the connection; 0 without a connection. */
   get silentMs() {
     return this.#connection ? performance.now() - this.#connection.heardAt : 0;
   }
 
-  /** Whether a symbol, or one of its views, is subscribed, or will be as soon as there is a connection. */
+  /** Return whether a symbol, or one of its views, is subscribed, or will be once connected. */
   has(symbol, view) {
     return this.#subscriptions.has(keyOf(symbol, view));
   }
 
-  /** The reply to one message; asked again on the next connection if this one ends before. */
+  /** Send a message and return its reply; repeated on the next connection if this one ends first. */
   ask(message) {
     if (this.#stopping.signal.aborted) return Promise.reject(new Unavailable("stopped", "The session is closed."));
     const id = this.#nextId();
@@ -724,7 +724,7 @@ export class Session {
     return performance.now() - sentAt;
   }
 
-  /** The merged book of a symbol, once; options that are absent are those of its subscription. */
+  /** Return the merged book of a symbol once; missing options are those of its subscription. */
   async orderBook(symbol, options = {}) {
     return viewOf(await this.ask({ type: "get_aggregated_orderbook", symbol, ...asSent(options) }), options);
   }
@@ -763,7 +763,7 @@ export class Session {
     }
   }
 
-  /** Hold one connection until it ends: code, sentence, close code, seconds to wait. */
+  /** Keep one connection until it ends; returns code, sentence, close code, seconds to wait. */
   async #connected() {
     const { addresses, WebSocket, fetch, place } = this.client;
     const { signal } = this.#stopping;
@@ -831,7 +831,7 @@ export class Session {
 
   #actOnTime(connection) {
     const due = connection.check();
-    if (due === "ping") this.ping().catch(nothing); // fails where the connection ends, which is known otherwise
+    if (due === "ping") this.ping().catch(nothing); // fails if the connection ends, which is handled elsewhere
     else if (due === "silent") return [due, `No message for ${this.silenceMaxS} s.`, NO_CLOSE_FRAME, null];
     else if (due) return [due, `A ping was not answered within ${this.pingTimeoutS} s.`, NO_CLOSE_FRAME, null];
     for (const [name, atMs] of [...this.#due]) {
@@ -863,7 +863,7 @@ export class Session {
     return null;
   }
 
-  /** The service greets twice: before the key, and with a session id when it is accepted. */
+  /** Handle the welcome, sent before the key and again with a session id once it is accepted. */
   #welcomed(message) {
     if (!message.session_id) return;
     if (!this.#subscriptions.size) this.#liveSince = performance.now();
@@ -889,7 +889,7 @@ export class Session {
       view.apply(message);
       return this.handlers.view(view, message);
     }
-    if (message.type === "aggregated_orderbook_delta" && !view.live) return; // a full one is coming
+    if (message.type === "aggregated_orderbook_delta" && !view.live) return; // a full book will follow
     this.#due.delete(`answer ${key}`);
     if (view.apply(message)) {
       this.#liveSince ??= performance.now();
@@ -919,7 +919,7 @@ export class Session {
     return null;
   }
 
-  /** A subscribe or resync was refused: tried again if it may succeed later. */
+  /** Handle a refused subscribe or resync: repeat it if it may succeed later. */
   #denied(found, id, code, message) {
     const retryS = waitS(message.retry_after ?? 0);
     const { key, view } = found;
@@ -929,11 +929,11 @@ export class Session {
       view.lose({ code, message: message.message, retryInS: retryS });
       return this.handlers.view(view, null);
     }
-    if (id !== found.id && found.next) return; // of an older choice
+    if (id !== found.id && found.next) return; // of earlier options
     this.#due.delete(`answer ${key}`);
     found.next = null;
     if (!found.options) this.unsubscribe(view.symbol, view.view);
-    else if (!found.held) this.#subscribe(found); // as it was accepted on the connection before
+    else if (!found.held) this.#subscribe(found); // as accepted on the previous connection
     this.handlers.refused(view, errorOf(Refused, code, message.message, message));
   }
 
@@ -947,11 +947,11 @@ export class Session {
     const found = this.#subscriptions.get(key);
     if (!found) return this.#connection.send({ type: "unsubscribe_aggregated", symbol, view });
     found.held = true;
-    found.applied = options; // also those of an older choice: until the newest is accepted its updates come
-    found.view.symbol = symbol; // the service may write it in another way, such as in capitals
+    found.applied = options; // earlier options too: their updates arrive until the newest are accepted
+    found.view.symbol = symbol; // the service may normalise it, for example to capitals
     this.#subscriptions.set(keyOf(symbol, view), found);
-    if (id !== found.id) return; // of an older choice
-    const answer = `answer ${key}`; // its book comes within seconds
+    if (id !== found.id) return; // of earlier options
+    const answer = `answer ${key}`; // its book arrives within seconds
     if (this.#due.has(answer)) this.#due.set(answer, performance.now() + ANSWER_TIMEOUT_S * 1000);
     found.options = found.next ?? found.options;
     found.next = null;
@@ -963,7 +963,7 @@ export class Session {
     const named = this.#cause?.code ?? String(code);
     const text = this.#cause?.message ?? (CLOSE_REASONS[code] || reason || `The service closed the connection with code ${code}.`);
     if (between(code, FINAL_CODES)) throw new Refused(named, text);
-    // Counted from the notice: a service that drains closes at the time that it named.
+    // Counted from the notice, because a draining service closes at the announced time.
     const reconnectS = this.#reconnectAt === null ? null : Math.max(0, this.#reconnectAt - performance.now()) / 1000;
     return [named, text, code, reconnectS];
   }
@@ -977,14 +977,14 @@ export class Onebook {
   constructor(url, apiKey, options = {}) {
     this.addresses = addressesOf(url);
     this.place = this.addresses.host;
-    Object.defineProperty(this, "apiKey", { value: apiKey }); // in no listing of the object
+    Object.defineProperty(this, "apiKey", { value: apiKey }); // not enumerable
     this.WebSocket = options.WebSocket ?? globalThis.WebSocket;
     this.fetch = options.fetch ?? ((...words) => globalThis.fetch(...words));
     this.attemptsMax = options.attemptsMax ?? ATTEMPTS_MAX;
     this.random = options.random ?? Math.random;
   }
 
-  /** Yield the newest view of each symbol for ever, across reconnects; leaving the loop closes. */
+  /** Yield the newest view of each symbol indefinitely, across reconnects; leaving the loop closes. */
   watch(symbols, options = {}) {
     const views = viewsOf(symbols);
     if (!views.length) throw new Refused("invalid_parameters", "symbols: give at least one, such as BTC/USDT.");
@@ -1012,7 +1012,7 @@ export class Onebook {
     return camelCased(dataOf(await this.#ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) })));
   }
 
-  /** What the key has received of its monthly allowance. */
+  /** The key's usage of its monthly allowance. */
   async usage() {
     const report = await this.#request("GET", `/data-usage/${encodeURIComponent(this.apiKey)}`);
     required("usage report", report, USAGE);
@@ -1031,11 +1031,12 @@ export class Onebook {
   }
 
   /** Whether the exchange accepts the operator's credentials. */
-  async validateCredentials(exchange, { testnet = false } = {}) {
-    return camelCasedThrough(await this.#request("POST", "/transactions/validate-credentials", { exchange, testnet }, true));
+  async validateCredentials(exchange, { testnet = false, demo = false } = {}) {
+    const asked = demo ? { exchange, testnet, demo } : { exchange, testnet };
+    return camelCasedThrough(await this.#request("POST", "/transactions/validate-credentials", asked, true));
   }
 
-  /** Yield every record of an exchange account, newest first, over as many pages as needed. */
+  /** Yield all records of an exchange account, newest first, over as many pages as needed. */
   async *transactions(exchange, types = [], { partialAllowed = false, ...options } = {}) {
     let last = null;
     for await (const page of this.transactionPages(exchange, types, options)) {
@@ -1048,7 +1049,7 @@ export class Onebook {
     }
   }
 
-  /** The same as pages, each with its coverage and its errors. */
+  /** Yield pages of records, each with its coverage and errors. */
   async *transactionPages(exchange, types = [], { start, end, pageRecords = PAGE_RECORDS, ...options } = {}) {
     const request = { exchange, limit: pageRecords, ...asSent(options) };
     if (types.length) request.transaction_types = typeof types === "string" ? [types] : types;
@@ -1075,7 +1076,7 @@ export class Onebook {
     }
   }
 
-  /** One question over a connection of its own. */
+  /** Send one question over a separate connection. */
   async #ask(message) {
     const connection = new Connection(this.WebSocket, this.addresses.websocket, {});
     try {
@@ -1113,7 +1114,7 @@ export class Onebook {
     }
   }
 
-  /** Send a request again while that may help: new session, Retry-After, full jitter. */
+  /** Send a request and retry while that may help: new session, Retry-After, full jitter. */
   async #request(method, path, body, session = false) {
     for (let attempt = 0, renewed = false; ; ) {
       const token = session ? await this.#session() : null;
@@ -1146,7 +1147,7 @@ export class Onebook {
 
   async #answer(method, path, body, token) {
     const headers = { Accept: "application/json" };
-    const privately = { cache: "no-store", referrerPolicy: "no-referrer" }; // the path of usage has the key
+    const privately = { cache: "no-store", referrerPolicy: "no-referrer" }; // the usage path contains the key
     if (body) headers["Content-Type"] = "application/json";
     if (token) headers.Authorization = `Bearer ${token}`;
     let answer, text;
@@ -1162,7 +1163,7 @@ export class Onebook {
     try {
       found = JSON.parse(text);
     } catch {
-      // said below
+      // handled below
     }
     if (answer.ok && found !== null) return found;
     const transient = TRANSIENT.has(answer.status) || answer.status >= 500;

@@ -1,13 +1,13 @@
-// The alerts of the reader: a list to add to and remove from, remembered in this browser, with a sound and, if the
-// reader allows it, a notification of the browser. When one fires is decided in rules.js.
+// The user's alerts: an editable list that is stored in this browser, with a sound and, if the
+// user allows it, a browser notification. rules.js decides when an alert fires.
 
 import { KINDS, ruleOf, Watch, worded } from "./rules.js";
 
 const SLOT = "onebook.alerts";
 export const RULES_MAX = 50;
-const FIRED_MAX = 20; // that are listed
+const FIRED_MAX = 20; // fired alerts that are listed
 const SOUND_EVERY_MS = 2_000; // at most
-const NOTES = [[880, 0], [1_175, 0.13]]; // hertz, and when in seconds
+const NOTES = [[880, 0], [1_175, 0.13]]; // frequency in hertz, start in seconds
 const NOTE_S = 0.12;
 const LOUDNESS = 0.15;
 const WORDS = {
@@ -53,7 +53,7 @@ export class Alerts {
     this.#offer();
     this.#read();
     this.#show();
-    // A browser plays sound only after the reader did something on the page.
+    // Browsers play sound only after the user has interacted with the page.
     for (const name of ["pointerdown", "keydown"]) addEventListener(name, () => this.#wake(), { once: true });
   }
 
@@ -76,8 +76,8 @@ export class Alerts {
     const rule = ruleOf({ kind, symbol: symbol || this.#site.symbol(), value });
     const same = rule && [...this.#watches.keys()].some((each) => worded(each) === worded(rule));
     if (!rule) return this.#say(`This needs a symbol such as BTC/USDT and a valid ${WORDS[kind].value.toLowerCase()}.`);
-    if (same) return this.#say("There is such an alert already.");
-    if (this.#watches.size >= RULES_MAX) return this.#say(`There are ${RULES_MAX} alerts, more are not watched.`);
+    if (same) return this.#say("This alert already exists.");
+    if (this.#watches.size >= RULES_MAX) return this.#say(`At most ${RULES_MAX} alerts are watched.`);
     this.#watches.set(rule, new Watch(rule));
     this.#wake();
     this.#form.elements.value.value = "";
@@ -89,7 +89,7 @@ export class Alerts {
     this.#watches.delete(rule);
     this.#say(`Removed: ${worded(rule)}.`);
     this.#keep();
-    (this.#list.querySelector("button") ?? this.#form.elements.kind).focus(); // the button went with its alert
+    (this.#list.querySelector("button") ?? this.#form.elements.kind).focus(); // the button was removed with its alert
   }
 
   #offer() {
@@ -115,7 +115,7 @@ export class Alerts {
     this.#answer.textContent = text;
   }
 
-  // What is remembered
+  // Storage
 
   #read() {
     let kept = {};
@@ -134,7 +134,7 @@ export class Alerts {
     this.#show();
   }
 
-  // How it is told
+  // Notification
 
   #ways() {
     const row = made("p", { className: "alert-ways" });
@@ -149,7 +149,7 @@ export class Alerts {
     test.addEventListener("click", () => this.#wake(true)?.then(() => this.#play()));
     row.append(
       choice("sound", "Sound", ({ checked }) => ((this.#sound = checked), this.#keep())),
-      choice("notify", "Notification of the browser", (input) => this.#askNotify(input)),
+      choice("notify", "Browser notification", (input) => this.#askNotify(input)),
       test,
     );
     return row;
@@ -162,8 +162,8 @@ export class Alerts {
       const supported = typeof Notification !== "undefined";
       const answer = supported ? await Notification.requestPermission() : "absent";
       this.#notify = input.checked && answer === "granted";
-      if (!supported) this.#say("This browser has no notifications.");
-      else if (!this.#notify) this.#say("The browser does not allow notifications of this page; its settings can change that.");
+      if (!supported) this.#say("This browser does not support notifications.");
+      else if (!this.#notify) this.#say("Notifications of this page are blocked; allow them in the browser settings.");
     }
     input.checked = this.#notify;
     this.#keep();
@@ -183,7 +183,7 @@ export class Alerts {
 
   /** Make the sound ready, which a browser allows only while it handles a click or a key of the reader. */
   #wake(wanted = this.#sound && this.#watches.size > 0) {
-    const acted = navigator.userActivation?.hasBeenActive ?? true; // else the browser would complain
+    const acted = navigator.userActivation?.hasBeenActive ?? true; // otherwise the browser would log an error
     if (!wanted || !acted || typeof AudioContext === "undefined") return null;
     this.#audio ??= new AudioContext();
     return this.#audio.resume().catch(() => {});
@@ -192,7 +192,7 @@ export class Alerts {
   /** Two short notes. */
   #play() {
     const audio = this.#audio;
-    if (audio?.state !== "running") return; // it would sound later
+    if (audio?.state !== "running") return; // it would play later
     for (const [hertz, laterS] of NOTES) {
       const begin = audio.currentTime + laterS;
       const [tone, loudness] = [audio.createOscillator(), audio.createGain()];

@@ -1,4 +1,4 @@
-// The first page: a key and a choice become subscriptions; what comes back is shown as it is.
+// The main page: turns a key and the user's choices into subscriptions, and shows the updates unchanged.
 
 import { Onebook } from "../client/onebook.js";
 import { Alerts } from "./alerts.js";
@@ -14,20 +14,20 @@ import { Usage } from "./usage.js";
 
 const AGES_EVERY_MS = 200;
 const FIGURES_EVERY_MS = 500;
-const HIDDEN_AFTER_MS = 10_000; // a tab that was hidden for so long gets few updates
-const HIDDEN_INTERVAL_MS = 60_000; // the longest that the service takes
-const HIDDEN_WATCHED_MS = 1_000; // of a symbol with an alert
-const INSIDE = ["inside", "bars", "add", "settings", "panels"]; // shown while there is a session
+const HIDDEN_AFTER_MS = 10_000; // a tab hidden for longer gets few updates
+const HIDDEN_INTERVAL_MS = 60_000; // the maximum of the service
+const HIDDEN_WATCHED_MS = 1_000; // interval of a symbol with an alert
+const INSIDE = ["inside", "bars", "add", "settings", "panels"]; // elements shown during a session
 const KEY_SLOT = "onebook.key";
-const LATE_MS = 1_000; // what looks so late is checked by a ping
+const LATE_MS = 1_000; // a delay above it is checked by a ping
 const LATE_PING_EVERY_MS = 2_000;
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
 const NARROW = "(max-width: 34rem)"; // as in book.css
 const PING_EVERY_MS = 30_000;
-const PING_AFTER_MS = 1_000; // of silence on the connection: an open socket proves nothing
-const ROW_PX = 20; // of the ladder, in panel.css
-const ROOM_PX = 190; // what stands above and below its levels
-const [ROWS_MIN, ROWS_USUAL_MAX] = [12, 22]; // unless the reader chooses
+const PING_AFTER_MS = 1_000; // of silence: an open socket does not prove that the connection works
+const ROW_PX = 20; // height of a ladder row, as in panel.css
+const ROOM_PX = 190; // space above and below the levels
+const [ROWS_MIN, ROWS_USUAL_MAX] = [12, 22]; // unless the user chooses
 const SILENT_MS = 2_000; // a connection that delivers nothing for this time shows no price as live
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
@@ -50,16 +50,16 @@ const alerts = new Alerts(document.querySelector("#alerts .alerts"), {
 
 let session = null;
 let link = "idle"; // the state of the session
-let lateness = new Lateness(); // of the updates of this connection
+let lateness = new Lateness(); // delay of this connection's updates
 let measuring = false;
 let measuredAt = -Infinity;
-let retryAtMs = null; // when the session tries again
+let retryAtMs = null; // time of the next connection attempt
 let panels = [];
-let counts = new Map(); // of exchanges that list a symbol
+let counts = new Map(); // number of exchanges by symbol
 let askedPairs = false;
-let noticeOf = null; // the panel that the notice is about; the service for its warnings
-let ignored = ""; // what the address names that is not shown; said until the next choice
-let hidden = false; // the tab, for a while
+let noticeOf = null; // panel of the notice; the service for its warnings
+let ignored = ""; // message about invalid symbols in the address, until the next choice
+let hidden = false; // whether the tab has been hidden for a while
 let hiding = 0; // the timer
 
 // Connecting
@@ -86,7 +86,7 @@ function leave() {
 }
 
 const asker = (view) => panels.find((panel) => panel.asksFor(view));
-const deep = (view) => panels.find(({ depth }) => depth.shows(view)); // whose chart has it
+const deep = (view) => panels.find(({ depth }) => depth.shows(view)); // the panel whose chart has the view
 
 /** A view has changed, by a message or because it is no longer live. */
 function shown(view, message) {
@@ -94,7 +94,7 @@ function shown(view, message) {
   const panel = panels.find((each) => each.shows(view));
   if (message?.type === "exchange_status") panel?.status(message);
   else if (view.live) showUpdate(view, panel);
-  // A gap is not worth a notice: the book that is shown was whole, and the next one comes at once.
+  // A gap needs no notice: the shown book was complete, and the next one arrives at once.
   else if (link === "live" && view.problem?.retryInS) notice(view.problem.message, [], panel ?? asker(view));
 }
 
@@ -129,7 +129,7 @@ async function measure() {
     at("latency").textContent = (await session.ping()).toFixed(1);
     asked.answered(askedMs);
   } catch {
-    // the connection has ended, which is shown
+    // the connection has ended, which the page already shows
   }
   measuring = false;
   measuredAt = now();
@@ -148,7 +148,7 @@ function showLink(name, text, retryInS = null) {
   for (const id of INSIDE) at(id).hidden = !inside;
   if (entered) drawer.restore();
   if (!inside) drawer.hide();
-  // The focus goes with the form that is hidden; without this it would fall back to the page.
+  // Hiding the form would move the focus to the page.
   if (inside && at("key-form").contains(focused)) panels[0].find(".symbol").focus();
   if (!inside && lost) at("key").focus();
   if (link === "live" || (link === "connecting" && !panels.some((panel) => panel.hasBook))) notice("");
@@ -186,7 +186,7 @@ function notice(text, symbols = [], about = null) {
     button.addEventListener("click", () => {
       const panel = about ?? panels[0];
       panel.choose(name);
-      panel.find(".symbol").focus(); // the button goes with the notice
+      panel.find(".symbol").focus(); // the button is hidden with the notice
     });
     return button;
   });
@@ -195,7 +195,7 @@ function notice(text, symbols = [], about = null) {
   at("notice").hidden = !(text || ignored);
 }
 
-// The panels: one for each symbol, side by side
+// Panels: one per symbol, side by side
 
 const site = {
   subscribe: (symbol, options) => session?.subscribe(symbol, options) ?? null,
@@ -273,7 +273,7 @@ async function copyAddress() {
     await navigator.clipboard.writeText(at("address").value);
     at("copied").textContent = "Copied. The link has no key.";
   } catch {
-    at("copied").textContent = "The link is selected: copy it with the keyboard."; // the page has no right to copy
+    at("copied").textContent = "The link is selected: copy it with the keyboard."; // the page may not copy
   }
 }
 
@@ -288,14 +288,14 @@ function changed() {
   for (const panel of panels) panel.subscribe();
 }
 
-/** How many levels this screen has room for. */
+/** Levels that fit this screen. */
 function rowsOfScreen() {
   if (matchMedia(NARROW).matches) return ROWS[0];
   const room = (innerHeight - ROOM_PX) / (2 * ROW_PX);
   return ROWS.findLast((rows) => rows === ROWS_MIN || (rows <= ROWS_USUAL_MAX && rows <= room));
 }
 
-/** The window has another size: the ladder fills it, unless the reader chose how many levels to see. */
+/** After a resize: as many levels as fit, unless the user chose their number. */
 function fit() {
   const before = state.rowsUsual;
   state.rowsUsual = rowsOfScreen();
@@ -333,11 +333,11 @@ function seen() {
     hide(false);
     showAges();
     showFigures();
-    measure(); // a connection that died while the computer slept is found at once
+    measure(); // detects a connection that died while the computer slept
   }
 }
 
-// The key: in this tab only. `#key=` lets `onebook demo` open the page ready to go.
+// The key is kept only in this tab. `onebook demo` passes one in `#key=`.
 
 function forgetKey() {
   usage.client = null;
@@ -358,7 +358,7 @@ function begin() {
   }
   for (const wanted of state.panels) addPanel(wanted);
   if (state.ignored.length) {
-    ignored = `No pair such as BTC/USDT, so not shown: ${state.ignored.join(", ")}.`;
+    ignored = `Not a pair such as BTC/USDT, so not shown: ${state.ignored.join(", ")}.`;
     notice("");
   }
   try { key ??= sessionStorage.getItem(KEY_SLOT); } catch { /* storage is off */ }
@@ -381,12 +381,12 @@ at("rate-max").addEventListener("change", () => {
 at("copy").addEventListener("click", copyAddress);
 at("add").addEventListener("click", addNext);
 at("leave").addEventListener("click", leave);
-// Another address of this page was opened in this tab: it is read as at the start.
+// Another address of this page was opened in this tab: read it as at the start.
 addEventListener("hashchange", () => location.reload());
 
 document.addEventListener("visibilitychange", seen);
 addEventListener("resize", fit);
-addEventListener("online", measure); // a connection of the network before is dead
+addEventListener("online", measure); // connections of the previous network are dead
 
 setInterval(showAges, AGES_EVERY_MS);
 setInterval(showFigures, FIGURES_EVERY_MS);

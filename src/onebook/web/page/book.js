@@ -1,4 +1,4 @@
-// What the page needs of one update: totals, best prices by exchange, crossings; no document here.
+// Computes totals, best prices by exchange and crossings from one update; without access to the document.
 
 import { decimals } from "./format.js";
 
@@ -49,7 +49,7 @@ export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} })
     fill: fill.buy ? { buy: asked(buys), sell: asked(sells) } : null,
     binned: ask !== undefined,
     horizons: horizonsOf(coverage),
-    books: Object.keys(coverage).length, // whose horizons are stated
+    books: Object.keys(coverage).length, // with a known horizon
   };
 }
 

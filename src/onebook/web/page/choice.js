@@ -1,8 +1,8 @@
-// The exchanges to choose from, in the drawer: which are subscribed, and which have a colour on the page.
+// The list of exchanges in the drawer: which are subscribed, and which have a colour on the page.
 
 import { followPicks, hueOf, paint, pick, PICKED_MAX, pickedCount } from "./palette.js";
 
-const FIND_FROM = 10; // exchanges: fewer are seen at a glance
+const FIND_FROM = 10; // fewer exchanges need no search field
 
 export class Choice {
   #at;

@@ -1,7 +1,7 @@
-// Time that goes on while the computer sleeps, which `performance.now()` does not on every system, and how late the
-// updates come: on a slow line they wait in buffers, and each looks new.
+// A clock that continues while the computer sleeps, unlike `performance.now()` on some systems, and the delay of
+// updates: on a slow connection they wait in buffers, although each looks new.
 
-const SLEPT_MS = 1_000; // what the clock is ahead by when the computer wakes, at least; a clock that is set looks the same
+const SLEPT_MS = 1_000; // minimum jump of the clock after a sleep; setting the clock looks the same
 
 let offset = Date.now() - performance.now();
 let slept = 0;

@@ -1,4 +1,4 @@
-// The variables of base.css as a canvas needs them: resolved for the theme that is shown now.
+// Resolves the variables of base.css for a canvas, in the current theme.
 
 export function colour(element, name) {
   return resolved(element, { color: `var(${name})` }).color;

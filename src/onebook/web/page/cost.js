@@ -1,4 +1,4 @@
-// What buying and selling a size costs: the service prices it (option `fill`), the fees are ours.
+// The cost of buying and selling a size: computed by the service (option `fill`), plus the user's fees.
 
 import { withFees } from "./book.js";
 import { amountDecimals, finePercent, fixed, listOf, rounded, sixDigits } from "./format.js";
@@ -6,9 +6,9 @@ import { dress, swatch } from "./palette.js";
 import { sizeOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
-const TINY = 0.001; // an amount that a column of eight decimals does not show well
-const LONG = 12; // characters that both columns have room for
-const WAIT_MS = 500; // after the last key, before the service is asked for the new size
+const TINY = 0.001; // smaller amounts do not fit a column of eight decimals
+const LONG = 12; // maximum characters in both columns
+const WAIT_MS = 500; // after the last keystroke, before the new size is requested
 const SIDES = ["buy", "sell"];
 const EXPECTED = "A size is a number above 0, such as 2.5 or 10,000.";
 let made = 0;

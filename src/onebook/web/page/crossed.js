@@ -1,5 +1,5 @@
-// Crossed markets: where to buy and where to sell, how much, how old each quote is, and what
-// is left after fees. A crossing often lasts less than a second: the last one stays to be read.
+// Crossed markets: where to buy and sell, the amount, the age of each quote, and the profit
+// after fees. A crossing often lasts less than a second, so the last one stays visible.
 
 import { crossings, nearest } from "./book.js";
 import { age, amountDecimals, finePercent, fixed, quoteAge, signed } from "./format.js";
@@ -10,7 +10,7 @@ const PAIRS_MAX = 5;
 export class Crossed {
   #text;
   #list;
-  #book = null; // {count, near, spread}: crossings of the last book, the nearest pairs if none; of bins the spread
+  #book = null; // {count, near, spread}: crossings of the last book, or the nearest pairs; the spread of bins
   #last = null; // {pairs, at, ages}: the last crossing
   #price = String;
 
@@ -23,7 +23,7 @@ export class Crossed {
   /** Take in a book as it was at `atMs`. */
   show(book, price, atMs) {
     this.#price = price;
-    // Bins hide the quotes of single exchanges: only the best of all are known.
+    // Bins hide the quotes of single exchanges; only the best overall are known.
     const spread = book.binned ? book.stats.spread : undefined;
     const crossed = book.binned ? [] : crossings(book, this.feeOf);
     const count = book.binned ? Number(book.stats.crossed) : crossed.length;
@@ -33,7 +33,7 @@ export class Crossed {
     this.#book = { count, spread, oneSided, near, ages: book.ages, at: atMs };
   }
 
-  /** Write it, called twice a second: so many figures cannot be read faster. Without updates nothing is crossed "now". */
+  /** Write the pairs and ages; called twice a second, because faster figures are unreadable. */
   showFigures(nowMs, live) {
     if (!this.#book) return;
     const { count, near, ages, at } = this.#book;

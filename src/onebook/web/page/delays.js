@@ -1,20 +1,20 @@
-// The delay of each exchange over the last ten minutes: how old its data was at most in each few seconds. Without a
-// document but for `Sparkline`, which draws one exchange's in a cell.
+// The delay of each exchange over the last ten minutes: the maximum age of its data in each interval. Only `Sparkline`,
+// which draws the delay of one exchange in a cell, accesses the document.
 
 import { quoteAge } from "./format.js";
 import { mark } from "./write.js";
 
-export const EVERY_MS = 5_000; // a point
+export const EVERY_MS = 5_000; // interval of a point
 export const POINTS = 120; // ten minutes
-export const POINTS_MIN = 24; // that a line has at least, however short the time is
-export const EXCHANGES_MAX = 100; // that are remembered
-const [LEAST_MS, MOST_MS] = [10, 60_000]; // from the lower to the upper edge, in equal steps of factors
-const HEIGHT = 20; // units of the picture; a point is one wide
+export const POINTS_MIN = 24; // minimum points of a line, however short the time
+export const EXCHANGES_MAX = 100; // exchanges that are kept
+const [LEAST_MS, MOST_MS] = [10, 60_000]; // lower and upper edge of the logarithmic scale
+const HEIGHT = 20; // units of the image; a point is one unit wide
 
 export class Delays {
-  newest = -1; // the number of the point of now
-  #oldest = 0; // and of the first one
-  #points = new Map(); // by exchange: POINTS ages, NaN without data; a ring by the number of the point
+  newest = -1; // number of the current point
+  #oldest = 0; // number of the first point
+  #points = new Map(); // by exchange: ring buffer of POINTS ages, NaN without data
 
   /** Take in the ages of an update that came so late; who is not among them has no data. */
   add(ages, lateMs, nowMs) {
@@ -71,7 +71,7 @@ export function pathOf(ages) {
   let drawn = false;
   ages.forEach((age, x) => {
     const known = !Number.isNaN(age);
-    if (known) path += `${drawn ? "L" : `M${x} ${heightOf(age)}L`}${x + 1} ${heightOf(age)}`; // a point alone is a line
+    if (known) path += `${drawn ? "L" : `M${x} ${heightOf(age)}L`}${x + 1} ${heightOf(age)}`; // a single point too
     drawn = known;
   });
   return path;
@@ -87,7 +87,7 @@ const SVG = "http://www.w3.org/2000/svg";
 export class Sparkline {
   #picture = document.createElementNS(SVG, "svg");
   #path = document.createElementNS(SVG, "path");
-  #drawn = -1; // the newest point that is shown
+  #drawn = -1; // the newest drawn point
 
   constructor(cell) {
     this.#picture.setAttribute("role", "img");

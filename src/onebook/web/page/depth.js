@@ -1,8 +1,8 @@
-// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It has a view
-// of its own of the symbol, in bins that reach as far as the reader chose: once a second while it or the heat map is in
-// sight, seldom while both are scrolled away, as the heat map and the ends of books in the ladder are of it too. A
-// crosshair moves by mouse, finger and keys; a zoom outlives updates. A wheel zooms only with Ctrl, which is also what
-// a pinch of a touchpad comes as, or while the chart has the focus: otherwise it scrolls the page.
+// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It subscribes to
+// a second view of the symbol, in bins that span the range chosen by the user: updated once a second while the chart or
+// the heat map is visible, every five seconds otherwise, because the heat map and the ladder use it too. A crosshair moves
+// by mouse, finger and keys; a zoom outlives updates. The wheel zooms only with Ctrl (which is also how a touchpad pinch
+// arrives) or while the chart has the focus; otherwise it scrolls the page.
 
 import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
 import { colour, labels } from "./colour.js";
@@ -11,21 +11,21 @@ import { Sight } from "./sight.js";
 import { RANGES } from "./state.js";
 import { mark, write } from "./write.js";
 
-const BINS = 200; // a side at most, but for "all"
+const BINS = 200; // maximum bins per side, except for "all"
 const EVERY_MS = 1_000;
-const UNSEEN_EVERY_MS = 5_000;
+const UNSEEN_EVERY_MS = 5_000; // while neither the chart nor the heat map is visible
 const OLD_MS = 3_000; // without a newer book the chart is grey
-const ALL_PERCENT = 25; // as far as "all" reaches: the bins of the widest range
-const LEVELS_MAX = 500; // what the service gives at most
-const SPARE = 1.05; // of the levels, so that the mid may move before other ones are needed
+const ALL_PERCENT = 25; // range of "all", with the bins of the widest range
+const LEVELS_MAX = 500; // the maximum of the service
+const SPARE = 1.05; // factor of the levels requested, so that the mid may move before others are needed
 const SPARE_MAX = 1.25;
-const VIEW = "depth"; // the name of the view
-const TICK = 5; // CSS pixels of the mark of a horizon
+const TICK = 5; // CSS pixels of a horizon mark
+const VIEW = "depth"; // name of the view
 const ZOOM = 0.8;
-const KEY_STEPS = 40; // of the width, for one arrow key
+const KEY_STEPS = 40; // arrow key steps across the width
 let made = 0;
 
-/** The options of a view whose levels reach as far as a range; `before` are those of now, kept while they suit. */
+/** The options of a view whose levels span a range; the current options `before` are kept while they do. */
 export function reaching(range, mid, before = null) {
   const all = range === "all";
   const wide = (mid * (all ? ALL_PERCENT : Number(range))) / 100;
@@ -38,30 +38,30 @@ export function reaching(range, mid, before = null) {
 }
 
 export class Depth {
-  coverage = {}; // where the books of exchanges end
+  coverage = {}; // horizons of the exchanges' books
   #chart = null;
   #element;
   #text;
   #lines = [[], [], []];
-  #view = null; // what is subscribed
+  #view = null; // the subscription
   #asked = null; // its options
-  #accepted = false; // its updates are those of these options
-  #refusal = ""; // why there is none
-  #unread = null; // the newest of it that is not drawn
-  #unsaid = false; // the text is of the book before
-  #book = null; // the newest that is
-  #mid = null; // what its distances are of
-  #inks = null; // as the theme has them
+  #accepted = false; // whether its updates have these options
+  #refusal = ""; // the error message, if it was refused
+  #unread = null; // its newest update, until drawn
+  #unsaid = false; // whether the text is older than the chart
+  #book = null; // the newest book drawn
+  #mid = null; // reference of the distances
+  #inks = null; // colours and font of the theme
   #range;
   #shownMs = -Infinity;
   #sight;
-  #fingers = new Map(); // [x, y] of each that is on the chart, by pointer
-  #zoom = null; // {min, max} of the distances in sight; null shows the range
+  #fingers = new Map(); // [x, y] of each finger on the chart, by pointer
+  #zoom = null; // {min, max} of the visible distances; null shows the whole range
 
   /**
-   * `subscribe(options)` gives a view of the symbol of the panel and `unsubscribe(view)` ends it; `received(book, step)`
-   * takes each book, `awaited()` is true while they are seen elsewhere; `changed(range)` is called where the reader chose
-   * another range.
+   * `subscribe(options)` returns a view of the panel's symbol, `unsubscribe(view)` ends it; `received(book, step)` is
+   * called with each book, `changed(range)` when the user chose another range; `awaited()` returns true while books are
+   * visible elsewhere.
    */
   constructor(root, { range, subscribe, unsubscribe, received, awaited, changed }) {
     Object.assign(this, { subscribe, unsubscribe, received, awaited });
@@ -99,7 +99,7 @@ export class Depth {
     });
   }
 
-  /** Subscribe to what the range needs; `mid` is that of the exact book. */
+  /** Subscribe with the options that the range needs; `mid` is that of the exact book. */
   follow(nowMs, mid, exchanges) {
     mark(this.#element, "data-old", nowMs - this.#shownMs < OLD_MS ? "no" : "yes");
     if (!mid) return;
@@ -130,7 +130,7 @@ export class Depth {
     this.#accepted = true;
   }
 
-  /** The view is refused, for example because the key has too many. It is tried again with other options. */
+  /** The view was refused, for example because the key has too many. Other options are requested again. */
   refused({ message }) {
     this.#refusal = message;
     this.#report();
@@ -142,7 +142,7 @@ export class Depth {
     if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ages: {}, fill: {} };
   }
 
-  /** Draw the newest book, if it is not drawn. */
+  /** Draw the newest book, unless drawn already. */
   show(mid, nowMs) {
     if (!this.#unread || !mid) return;
     this.#book = readBook(this.#unread);
@@ -158,10 +158,10 @@ export class Depth {
     if (!this.#book) return;
     this.#lines = depthLines(this.#book, this.#mid);
     if (!this.#chart) this.#rebuild();
-    else this.#chart.batch(() => this.#chart.setData(this.#lines)); // at once, not after the texts of this frame
+    else this.#chart.batch(() => this.#chart.setData(this.#lines)); // at once, not after this frame's text updates
   }
 
-  /** Write what the newest book makes other words of. */
+  /** Update the text after a new book. */
   write() {
     if (this.#unsaid) this.#report();
     this.#unsaid = false;
@@ -300,7 +300,7 @@ export class Depth {
   #options(width, height) {
     const { line, soft, label: { px, family } } = this.#inks;
     const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: `${px}px ${family}` };
-    // A total holds from its level away from the middle: bids to the left, asks to the right.
+    // A total applies from its level away from the mid: bids to the left, asks to the right.
     return {
       width,
       height,
@@ -317,7 +317,7 @@ export class Depth {
         drawClear: [(chart) => this.#shadeUnknown(chart)],
         draw: [(chart) => this.#drawKnown(chart)],
         setCursor: [() => this.#report()],
-        // A drag: what uPlot then shows is kept through updates.
+        // A drag: keep the range that uPlot shows through updates.
         setSelect: [(chart) => {
           if (chart.select.width > 0) {
             const [from, to] = [chart.select.left, chart.select.left + chart.select.width];
@@ -371,7 +371,7 @@ export class Depth {
       ctx.textAlign = side === "bids" ? "left" : "right";
       const label = [`${known} of ${books} books`, edge + (side === "bids" ? 4 : -4) * scale, y() + 14 * scale];
       ctx.save();
-      Object.assign(ctx, { strokeStyle: card, lineWidth: 3 * scale }); // around the letters: they may be over a line
+      Object.assign(ctx, { strokeStyle: card, lineWidth: 3 * scale }); // an outline, because the text may cross a line
       ctx.setLineDash([]);
       ctx.strokeText(...label);
       ctx.restore();

@@ -1,4 +1,4 @@
-// The documentation: a search over an index that the server makes, and a button that copies code.
+// The documentation: search over an index made by the server, and a button that copies code.
 const SHOWN_MAX = 12;
 const AROUND = 90; // characters beside a hit
 const COPIED_MS = 1_500;
@@ -8,7 +8,7 @@ const element = (name, text, attributes = {}) =>
 
 // Search
 
-const WORDS_MAX = 3; // of a text that count: a long list is not a better answer
+const WORDS_MAX = 3; // matches per text that count towards its rank
 const wordsOf = (text) => text.split(/[^\p{L}\p{N}_]+/u);
 
 /** Sections that hold every word, best first: words in headings count more, whole words too, each time. */
@@ -61,7 +61,7 @@ const startSearch = (form) => {
       list.replaceChildren();
       return;
     }
-    if (query !== asked) return; // typed on meanwhile
+    if (query !== asked) return; // the user has typed more meanwhile
     const more = hits.length > SHOWN_MAX ? `, the best ${SHOWN_MAX} shown` : "";
     count.textContent = hits.length ? `${hits.length} found${more}` : `No page contains all of “${query}”.`;
     list.replaceChildren(...hits.slice(0, SHOWN_MAX).map((hit) => {
@@ -105,7 +105,7 @@ const startSearch = (form) => {
 
 const copy = async (block) => {
   if (navigator.clipboard) return navigator.clipboard.writeText(block.innerText);
-  getSelection().selectAllChildren(block); // plain HTTP has no clipboard of the newer kind
+  getSelection().selectAllChildren(block); // plain HTTP has no Clipboard API
   const copied = document.execCommand("copy");
   getSelection().removeAllRanges();
   if (!copied) throw new Error("the browser does not allow it");
@@ -141,6 +141,6 @@ if (form) {
   document.querySelectorAll("main pre").forEach(addCopy);
   const sizes = new ResizeObserver((seen) => seen.forEach(reachIfCut));
   document.querySelectorAll("main .wide").forEach((each) => sizes.observe(each));
-  // On a narrow screen the contents stand above the text: closed, so that the text is seen.
+  // On a narrow screen the contents are above the text, closed so that the text is visible.
   if (matchMedia("(max-width: 56rem)").matches) document.querySelector(".contents")?.removeAttribute("open");
 }

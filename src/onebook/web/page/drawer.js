@@ -1,9 +1,9 @@
-// The drawer of settings: beside the books where there is room, over them on a narrow screen. Whether it is open and
-// which of its sections are is remembered in this browser.
+// The settings drawer: beside the books on a wide screen, over them on a narrow one. Whether it is open and
+// which of its sections are open is stored in this browser.
 
 const SLOT = "onebook.drawer";
 const WIDE = "(min-width: 60rem)"; // as in book.css
-const FORGOTTEN = ["usage"]; // its report has the key in its address: the reader opens it anew
+const FORGOTTEN = ["usage"]; // its report has the key in its URL, so the user must open it again
 
 export class Drawer {
   #drawer;

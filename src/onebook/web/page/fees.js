@@ -1,4 +1,4 @@
-// The user's taker fees, in percent by exchange: kept in this browser alone, the same in all its tabs.
+// The user's taker fees, in percent by exchange: stored only in this browser, shared by its tabs.
 
 const SLOT = "onebook.fees";
 const OTHERS = 0.1; // a usual taker fee of a small account

@@ -1,7 +1,7 @@
-// Numbers as text: the same number of decimals down a column, so that digits stand under digits.
+// Number formatting: the same number of decimals within a column, so that digits are aligned.
 
 export const PRICE_DECIMALS_MAX = 12; // of a price on the page
-const NAMED_MAX = 3; // exchanges of which a sentence speaks
+const NAMED_MAX = 3; // exchanges named in a sentence
 const FEWER_AFTER_MS = 10_000;
 const formats = new Map();
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });

@@ -1,5 +1,5 @@
-// One drawing a frame for all panels. What asks for the layout comes first, which is where rows stand
-// and the axes of charts: texts written before would make the browser compute it once more.
+// Draws all panels once per frame. Functions that read the layout (positions of rows, axes of charts)
+// run first: text written before would make the browser compute it again.
 
 import { now } from "./clock.js";
 

@@ -1,9 +1,9 @@
 // The heat map of liquidity: price x time x amount of the last minutes, with the best bid and ask as lines over it and,
 // along the time axis, where the market was crossed, exchanges were lost and prices were withdrawn.
 //
-// A second is one column of a canvas that is not shown (`ring`), painted once and again with each update of its second;
-// what is shown is that canvas, drawn in at most two pieces. It is painted anew only where its prices, its colours or
-// its size change. Sizes come from observers: an update reads no layout.
+// Each second is one column of a hidden canvas (`ring`), painted once and again with each update in that second;
+// the visible canvas is a copy of it in at most two pieces. It is repainted only if its prices, colours or
+// size change. Sizes are from observers, so that updates do not read the layout.
 
 import { colour, labels } from "./colour.js";
 import { amountDecimals, decimals, fixed, PRICE_DECIMALS_MAX, sixDigits } from "./format.js";
@@ -11,19 +11,19 @@ import { COLUMN_MS, COLUMNS, CROSSED, Liquidity, LOST, OUTAGE, stepOf } from "./
 import { Sight } from "./sight.js";
 import { mark, write } from "./write.js";
 
-const SPANS = [60, 120, 300, 600]; // columns that may be shown; without a choice the fewest that hold all
-const BINS_MAX = 112; // that are shown: a column holds enough of them beyond, so that its middle need not be in ours
-const BIN_PX = 2; // at least, of height
-const MIDDLE = 0.3; // of the shown prices on each side of their middle: the market stays within
-const SHADES = 64; // of the colour of each side
+const SPANS = [60, 120, 300, 600]; // columns to choose from; by default the fewest that show all data
+const BINS_MAX = 112; // bins shown; columns have more, so that their middle may differ
+const BIN_PX = 2; // minimum height
+const MIDDLE = 0.3; // share of the shown prices on each side of their middle, within which the mid stays
+const SHADES = 64; // shades per side
 const DECADES = 2; // of amounts, from the faintest colour to the brightest
-const LANES = 9; // CSS pixels below the prices, for what is marked along the time
-const LEAST_MARK = 2; // of width
+const LANES = 9; // CSS pixels below the prices for marks along the time axis
+const LEAST_MARK = 2; // minimum width
 const LINE = 1.25; // width of the best prices
-const FOOT = 16; // for the times
-const FAR_MS = 6_000; // that a book which reaches further is shown without a newer one
+const FOOT = 16; // height of the time labels
+const FAR_MS = 6_000; // a book that reaches further is shown for this time without a newer one
 const LABEL_EVERY = 36;
-const SAY_EVERY_MS = 5_000; // the text alternative
+const SAY_EVERY_MS = 5_000; // interval of the text alternative
 const HINT = "Point at a cell or use the arrow keys; + and − change the time.";
 const KEYS = "Arrow keys move the crosshair, plus and minus change the time shown, Escape removes the crosshair.";
 
@@ -37,18 +37,18 @@ export class Heat {
   #ring = document.createElement("canvas");
   #brush = this.#ring.getContext("2d");
   #image = null; // the pixels of the ring
-  #pixels = null; // the same as one number each
-  #bins = 0; // that are shown
-  #lowest = 0; // the lowest bin that is shown
+  #pixels = null; // the same pixels as one number each
+  #bins = 0; // number of bins shown
+  #lowest = 0; // the lowest bin shown
   #size = { width: 0, height: 0 }; // CSS pixels
   #scale = 1; // device pixels of a CSS pixel
-  #plot = { width: 0, height: 0, bin: 1 }; // device pixels; `bin` is the height of one
-  #inks = null; // colours, as the theme has them
+  #plot = { width: 0, height: 0, bin: 1 }; // device pixels; `bin` is the height of a bin
+  #inks = null; // colours of the theme
   #painted = { column: -1, revision: -1 };
-  #span = null; // columns that were chosen
-  #shown = 0; // columns of the axis that is drawn
+  #span = null; // number of columns chosen by the user
+  #shown = 0; // columns of the drawn axis
   #cursor = null; // {back, bin}: columns before the newest one, and the bin
-  #far = null; // {book, unit, nowMs}: the last book that reaches further
+  #far = null; // {book, unit, nowMs}: the last book with a longer range
   #base = "";
   #quote = "";
   #saidMs = -Infinity;
@@ -156,11 +156,11 @@ export class Heat {
   }
 
   #colours() {
-    const text = (name) => colour(document.body, name); // the panel's own are grey while it is not live
+    const text = (name) => colour(document.body, name); // the panel's colours are grey while it is not live
     const [ground, unknown] = ["--card", "--unknown"].map((name) => rgba(text(name)));
     const shades = (side) => {
       const [faint, full] = [`--${side}-bar`, `--${side}`].map((name) => rgba(text(name)));
-      // From the ground to the colour of a bar in the first half, from there to that of the text.
+      // From the background to the bar colour in the first half, then to the text colour.
       return Array.from({ length: SHADES }, (_, at) => {
         const place = (at + 1) / SHADES;
         return packed(place < 0.5 ? mixed(ground, faint, place * 2) : mixed(faint, full, place * 2 - 1));
@@ -279,8 +279,8 @@ export class Heat {
     for (let at = first; at <= liquidity.last; at += 1) {
       const price = liquidity[best](at);
       const y = height - (price / liquidity.step - this.#lowest) * bin;
-      const known = y > 0 && y < height; // not so for NaN
-      if (known && !drawn) context.moveTo((at - from) * width, y); // a column alone is a line too
+      const known = y > 0 && y < height; // false for NaN
+      if (known && !drawn) context.moveTo((at - from) * width, y); // a single column is drawn as a line
       if (known) context.lineTo((at - from + 0.5) * width, y);
       drawn = known;
     }
@@ -422,7 +422,7 @@ export class Heat {
     context.globalAlpha = 1;
   }
 
-  // Words
+  // Text
 
   /** What a cell shows. */
   at(column, bin) {

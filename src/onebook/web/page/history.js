@@ -1,4 +1,4 @@
-// Mid price and spread of the last minutes, a point a second; kept only while the page is open. Where there was no mid,
+// Mid price and spread of the last minutes, one point a second; kept only while the page is open. Without a mid price,
 // because a side was empty or the connection was lost, the lines have a gap.
 
 import { colour, labels } from "./colour.js";
@@ -8,16 +8,16 @@ import { write } from "./write.js";
 
 const POINTS_MAX = 600; // ten minutes
 const EVERY_MS = 1_000;
-const AXES_FROM_PX = 110; // of height: a lower chart has no axes
+const AXES_FROM_PX = 110; // minimum height of a chart with axes
 
 export class History {
   #element;
   #text;
   #chart = null;
   #lines = [[], [], []]; // seconds, mid, spread
-  #nextMs = -Infinity; // when another point begins
+  #nextMs = -Infinity; // start of the next point
   #addedMs = -Infinity;
-  #when = "now"; // how old the last point is
+  #when = "now"; // age of the last point
   #sight;
 
   constructor(element, text) {
@@ -41,15 +41,15 @@ export class History {
 
   /** No line goes from the last point to the next one. */
   gap(nowMs) {
-    if (this.#lines[1].at(-1) == null) return; // there is none, or it is a gap
+    if (this.#lines[1].at(-1) == null) return; // no point, or a gap
     this.#nextMs = -Infinity;
     this.#push([nowMs, null, null], true);
   }
 
   #push([nowMs, ...figures], further) {
-    const point = [(performance.timeOrigin + nowMs) / 1_000, ...figures]; // a clock that is never set back
+    const point = [(performance.timeOrigin + nowMs) / 1_000, ...figures]; // monotonic
     this.#lines.forEach((line, at) => {
-      if (!further) line.pop(); // the last point is that of the newest update
+      if (!further) line.pop(); // the newest update replaces the last point
       line.push(point[at]);
       if (line.length > POINTS_MAX) line.shift();
     });

@@ -1,10 +1,10 @@
-// Which exchanges stand at a level: the largest by name with their share, as many as their column has room for.
+// The exchanges at a level: the largest by name with their share, as many as fit in their column.
 
 const NAMED_MAX = 3;
 const GAP = "\u2002\u2009"; // between two names
-const SWATCH = 14; // of one with a colour: the square and its gap
+const SWATCH = 14; // width of a colour square and its gap
 const pen = document.createElement("canvas").getContext("2d");
-const widths = new Map(); // of names, in the font of the pen
+const widths = new Map(); // width of each name in the canvas font
 
 /** Take the font of an element; call it where the layout is read. */
 export function measureIn(element) {
@@ -24,7 +24,7 @@ export function percent(share) {
   return share < 0.005 ? "<1 %" : `${Math.round(100 * share)} %`;
 }
 
-/** A name that fits so many pixels, cut if it must be. */
+/** Shorten a name to fit `room` pixels. */
 function cut(name, room) {
   let shown = name;
   for (let length = name.length - 1; length > 0 && pen.measureText(shown).width > room; length -= 1) {

@@ -1,5 +1,5 @@
-// The ladder: rows are made once and only their changed texts are written. Of a long ladder the
-// rows in sight follow every update, the others in turn, each about once in five seconds.
+// The ladder: rows are created once, and only changed text is written. In a long ladder,
+// visible rows are written with every update, all others in turn, each about once in five seconds.
 
 import { now } from "./clock.js";
 import { amountDecimals, decimals, fixed, Places, PRICE_DECIMALS_MAX, rounded, unitOf } from "./format.js";
@@ -9,11 +9,11 @@ import { same, Shares } from "./share.js";
 import { mark, write } from "./write.js";
 
 const COLUMNS = ["price", "amount", "total", "who"];
-const USUAL_DIGITS = [9, 8]; // characters of a price and of an amount, which all columns have room for
+const USUAL_DIGITS = [9, 8]; // characters of a price and an amount that all columns can hold
 const HIDDEN_EVERY_MS = 5_000;
-const HELD = 3; // names of exchanges in a row
+const HELD = 3; // exchange names in a row
 const SCROLLING = ["PageUp", "PageDown", "Home", "End", " "]; // keys
-const MARGIN_ROWS = 4; // beyond the edges, so that slow scrolling shows no old row
+const MARGIN_ROWS = 4; // written beyond the edges, so that slow scrolling shows no stale row
 
 export class Ladder {
   #asks;
@@ -26,14 +26,14 @@ export class Ladder {
   #priceDecimals = 0;
   #pricePlaces = new Places();
   #amountPlaces = new Places();
-  #sweptAt = -Infinity; // when rows out of sight were written last
-  #sweep = 0; // the next of them
+  #sweptAt = -Infinity; // when invisible rows were last written
+  #sweep = 0; // the next invisible row
   #shown = null; // the last arguments of `show`
   #count = 0;
-  #sight = [0, 0]; // rows: from, and to before
-  #room = 0; // pixels, for the names of exchanges
-  #centred = true; // until the user scrolls, the middle stays centred
-  #point = null; // {side, index}: the level that is read out
+  #sight = [0, 0]; // visible rows: start and exclusive end
+  #room = 0; // pixels for exchange names
+  #centred = true; // the middle stays centred until the user scrolls
+  #point = null; // {side, index}: the level being read out
   #pinned = false;
   #pointed;
   #drawing = false;
@@ -270,12 +270,12 @@ class Row {
   #bar;
   #reach = "";
   #held; // the elements of the names
-  #shown = null; // the shares whose names are written
-  #room = 0; // and the pixels that they had
+  #shown = null; // the shares of the written names
+  #room = 0; // pixels available when they were written
 
   constructor(body) {
     this.element = body.insertRow();
-    this.element.setAttribute("role", "row"); // a table that is laid out as a grid says so itself
+    this.element.setAttribute("role", "row"); // explicit, because CSS grid layout removes the table semantics
     this.cells = COLUMNS.map(() => this.element.insertCell());
     this.cells.forEach((cell, at) => {
       cell.setAttribute("role", "cell");
@@ -321,7 +321,7 @@ class Row {
     this.#shown = shares;
     this.#room = room;
     const { named, more } = holders(shares, room, hueOf);
-    const parts = []; // each begins with a colour, but for the first: a text less is a line less to lay out
+    const parts = []; // one text for each colour: every text node costs layout
     for (const { exchange, text } of named) {
       const hue = hueOf(exchange);
       if (hue || !parts.length) parts.push({ hue, text });

@@ -1,21 +1,21 @@
-// Liquidity over time: the amount at each price in each second of the last ten minutes; no document here.
+// Liquidity over time: the amount at each price in each second of the last ten minutes; without access to the document.
 //
-// A column is one second and holds the book as it was at the end of it, in bins of `step` around its own mid. Prices
-// that the updates did not reach are unknown, which is not the same as empty. Memory is fixed: COLUMNS x ROWS numbers.
+// A column has the book at the end of one second, in bins of `step` around its mid. Prices
+// outside the updates are unknown, which differs from empty. Memory is fixed: COLUMNS x ROWS numbers.
 
 export const COLUMNS = 600; // ten minutes
 export const COLUMN_MS = 1_000;
 export const ROWS = 192; // bins of a column
-export const EVENTS_MAX = 200; // lost exchanges that are remembered
-export const CARRIED_MAX = 3; // columns that a quiet book fills; longer the page did not watch, and they stay unknown
-export const RANGE_MAX_PERCENT = 5; // on each side, where no range is chosen
-const NUDGE = 1e-6; // of a bin: a price on the border of two may be a little below it as a double
-const SLACK = 1.3; // by which a step may be too fine or too coarse
-const SETTLE_MS = 10_000; // that another step must suit the book before it is taken
-const FADE_MS = 60_000; // the same, of a darker colour scale
-const SCALE_QUANTILE = 0.95; // of a column's amounts: what has the brightest colour
+export const EVENTS_MAX = 200; // lost exchanges that are kept
+export const CARRIED_MAX = 3; // columns that a quiet book fills; after more the page was asleep, and they stay unknown
+export const RANGE_MAX_PERCENT = 5; // on each side, if no range is chosen
+const NUDGE = 1e-6; // of a bin: as a double, a price on the border of two bins may be slightly below it
+const SLACK = 1.3; // factor by which a step may be too fine or too coarse
+const SETTLE_MS = 10_000; // for which another step must fit better before it is used
+const FADE_MS = 60_000; // the same for a darker colour scale
+const SCALE_QUANTILE = 0.95; // of a column's amounts, which gets the brightest colour
 
-// What is marked along the time axis.
+// Marks along the time axis
 export const CROSSED = 1; // the best bid was at or above the best ask
 export const LOST = 2; // an exchange left the book
 export const OUTAGE = 4; // no prices: the connection or its updates were lost
@@ -24,24 +24,24 @@ export class Liquidity {
   step = 0; // the height of a bin, a difference of prices; 0 before the first book
   top = 0; // the amount of the brightest colour
   last = -1; // the newest column
-  first = -1; // the oldest one that is kept, since the first book
-  revision = 0; // grows whenever columns that were there look different
+  first = -1; // the oldest stored column
+  revision = 0; // rises whenever existing columns change
   events = []; // {column, text}
-  #rows; // bins that are shown
-  #percent = null; // of the mid on each side; null: as far as the book goes
+  #rows; // number of bins shown
+  #percent = null; // of the mid on each side; null: the whole book
   #amounts = new Float32Array(COLUMNS * ROWS);
   #bases = new Float64Array(COLUMNS); // the lowest bin of each column
-  #bids = new Float64Array(COLUMNS).fill(NaN); // the best ones; NaN if there is none
+  #bids = new Float64Array(COLUMNS).fill(NaN); // best bid; NaN if none
   #asks = new Float64Array(COLUMNS).fill(NaN);
-  #lows = new Float64Array(COLUMNS).fill(NaN); // the prices between which amounts are known; NaN: none
+  #lows = new Float64Array(COLUMNS).fill(NaN); // lower bound of the known prices; NaN: none
   #highs = new Float64Array(COLUMNS).fill(NaN);
-  #nearLows = new Float64Array(COLUMNS); // the prices between which they are known of every exchange
+  #nearLows = new Float64Array(COLUMNS); // lower bound of the prices known for every exchange
   #nearHighs = new Float64Array(COLUMNS);
   #flags = new Uint8Array(COLUMNS);
-  #open = false; // the last book still holds
-  #left = null; // exchanges that are not in the book; null before the first one
-  #unsuitedMs = null; // since when another step would suit
-  #brightMs = -Infinity; // when an amount needed the colour scale of now
+  #open = false; // whether the last book is still current
+  #left = null; // exchanges missing from the book; null before the first book
+  #unsuitedMs = null; // since when another step has fitted better
+  #brightMs = -Infinity; // when an amount last needed the current colour scale
 
   constructor(rows = ROWS / 2) {
     this.#rows = rows;
@@ -92,7 +92,7 @@ export class Liquidity {
     this.#bids[slot] = bid ?? NaN;
     this.#asks[slot] = ask ?? NaN;
     this.#lows[slot] = low;
-    this.#highs[slot] = high - unit / 2; // binned asks stand at the upper end of their bin
+    this.#highs[slot] = high - unit / 2; // the price of binned asks is the upper end of the bin
     this.#nearLows[slot] = horizons.bids[0]?.price ?? -Infinity;
     this.#nearHighs[slot] = horizons.asks[0]?.price ?? Infinity;
     this.#amounts.fill(0, slot * ROWS, (slot + 1) * ROWS);
@@ -164,7 +164,7 @@ export class Liquidity {
     return [this.#bases, this.#bids, this.#asks, this.#lows, this.#highs, this.#nearLows, this.#nearHighs];
   }
 
-  // What is read
+  // Reading
 
   /** The bin of a price: bin n holds the prices from n to n + 1 steps. */
   bin(price) {
@@ -209,13 +209,13 @@ export class Liquidity {
     return column > this.last - COLUMNS && column <= this.last ? this.#flags[column % COLUMNS] : 0;
   }
 
-  // The step and the colour scale
+  // Step and colour scale
 
   /** Choose the step for what is to be seen; another one must suit for a while, so that columns seldom change. */
   #suit(mid, reach, unit, nowMs) {
     const far = (mid * (this.#percent ?? RANGE_MAX_PERCENT)) / 100;
     const half = this.#percent === null ? Math.min(reach, far) : far;
-    const least = half > 0 ? (2 * half) / this.#rows : mid * 1e-6; // crossed sides may reach nowhere
+    const least = half > 0 ? (2 * half) / this.#rows : mid * 1e-6; // crossed sides may have no range
     const whole = multiple(this.step, unit);
     const suits = this.step && whole && stepOf(least / SLACK, unit) <= this.step && stepOf(least * SLACK, unit) >= this.step;
     if (suits && this.#unsuitedMs !== -Infinity) {
@@ -253,7 +253,7 @@ export class Liquidity {
           this.#amounts[from + to] += amount * part;
         }
       });
-      // What the bins did not hold is not known in the new ones.
+      // Prices outside the old bins are unknown in the new ones.
       this.#lows[slot] = Math.max(this.#lows[slot], old * before);
       this.#highs[slot] = Math.min(this.#highs[slot], (old + ROWS) * before - before / 2);
     }

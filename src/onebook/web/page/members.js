@@ -1,5 +1,5 @@
-// The exchanges of the subscription: their state as the service reports it, with its reason, how old
-// their data is, and their share of each side.
+// The exchanges of the subscription: the state that the service reports, its reason, the age of
+// their data, and their share of each side.
 
 import { shareOf } from "./book.js";
 import { Delays, Sparkline } from "./delays.js";
@@ -13,19 +13,19 @@ const REASONS = {
   symbol_not_traded: "does not trade this symbol",
 };
 
-const EVERY_MS = 1_000; // the figures of a row are written
-const HIDDEN_EVERY_MS = 5_000; // and out of sight
+const EVERY_MS = 1_000; // interval of the figures of a row
+const HIDDEN_EVERY_MS = 5_000; // interval while the table is not visible
 
 export class Members {
   #body;
   #summary;
   #rows = new Map();
   #wanted = "";
-  #book = null;
-  #known = true; // the states are those of now
+  #book = null; // the newest book
+  #known = true; // whether the states are current
   #sight;
-  #writtenMs = -Infinity; // when figures were written last
-  #next = 0; // the row whose figures are written next
+  #writtenMs = -Infinity; // when figures were last written
+  #next = 0; // the next row to write
   #delays = new Delays();
 
   constructor(body, summary) {
@@ -110,8 +110,8 @@ export class Members {
     }
   }
 
-  /** Write the ages, which grow by themselves since the last update, and the shares: of some rows in turn, as 70 figures
-   * that change ten times a second cannot be read, and 70 at once are much for the browser to lay out.
+  /** Write the ages, which grow between updates, and the shares: some rows per call, each about once a second, because
+   * faster figures are unreadable and the layout of all rows at once takes long.
    */
   showFigures(sinceMs, nowMs) {
     const rows = [...this.#rows];

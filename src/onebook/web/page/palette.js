@@ -1,4 +1,4 @@
-// The colours of the exchanges that the reader picked, at most eight: kept in this browser, the same in all its tabs.
+// The colours of the exchanges that the user picked, at most eight: stored in this browser, shared by its tabs.
 // A colour is the name of a variable in base.css.
 
 import { hide } from "./write.js";
@@ -7,7 +7,7 @@ const SLOT = "onebook.colours";
 const HUES = Array.from({ length: 8 }, (_, at) => `--hue-${at + 1}`);
 export const PICKED_MAX = HUES.length;
 
-let picked = read(); // exchanges by the place of their colour; null where one is free
+let picked = read(); // exchange of each colour; null if free
 
 function read() {
   let names = [];

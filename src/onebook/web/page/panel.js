@@ -1,4 +1,4 @@
-// One symbol: its subscription, and every card that shows its book.
+// The panel of one symbol: its subscription and the cards of its book.
 
 import { now } from "./clock.js";
 import { crossings, imbalance, PROBE, Rate, readBook, unknownAt } from "./book.js";
@@ -16,31 +16,31 @@ import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
-const FAR_ROWS = 25; // a ladder of so many rows, or of bins, leads beyond where some books are known
-const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
+const FAR_ROWS = 25; // a ladder with more rows, or with bins, extends beyond the known part of some books
+const DEPTH_MIN = 25; // minimum levels requested: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
-const OLD_MS = 1_000; // without an update the ladder is marked old
-const BUSY_PER_S = 1; // updates a second from which silence is no calm market
-const LOST_MS = 2_000; // without an update the prices of a book that had so many are withdrawn
-const GREY_MS = 3_000; // and those of a calm book are grey
+const OLD_MS = 1_000; // without an update, until the ladder is marked old
+const BUSY_PER_S = 1; // updates a second above which silence is not a quiet market
+const LOST_MS = 2_000; // without an update, until the prices of a book with that rate are withdrawn
+const GREY_MS = 3_000; // without an update, until those of a quiet book are grey
 
 export class Panel {
-  subscribed = ""; // the symbol whose books are shown
-  #asked = null; // the view of the last subscribe
-  #view = null; // the view that is shown: the last one that was accepted
+  subscribed = ""; // the symbol shown
+  #asked = null; // the last view requested
+  #view = null; // the view shown: the last one accepted
   #site;
-  #unread = null; // what came since the last drawing: only the newest is ever read
-  #book = null; // what is drawn
+  #unread = null; // the newest update since the last drawing
+  #book = null; // the drawn book
   #left = [];
   #places = new Places(); // of exact prices beside a ladder of bins
   #updatedAt = 0;
-  #lateMs = 0; // of the last update
+  #lateMs = 0; // delay of the last update
   #linked = false;
-  #busy = false; // at least BUSY_PER_S updates came before the last one
-  #live = false; // updates come
-  #lost = false; // nothing is shown as live until an update comes
-  #withdrawn = false; // what is shown follows
-  answering = true; // the connection delivers something
+  #busy = false; // whether the rate before the last update was at least BUSY_PER_S
+  #live = false; // whether updates arrive
+  #lost = false; // show nothing as live until an update arrives
+  #withdrawn = false; // the withdrawal shown on the page
+  answering = true; // whether the connection delivers anything
 
   /**
    * @param wanted {symbol, group, size, by}: what to show
@@ -91,7 +91,7 @@ export class Panel {
     this.#newBook();
   }
 
-  // The subscription
+  // Subscription
 
   choose(name) {
     const symbol = symbolOf(name);
@@ -101,12 +101,12 @@ export class Panel {
       return;
     }
     if (!symbol || this.#site.taken(symbol, this)) {
-      this.#site.notice(symbol ? `${symbol} is shown already.` : "A symbol is a pair such as BTC/USDT.");
+      this.#site.notice(symbol ? `${symbol} is already shown.` : "A symbol is a pair such as BTC/USDT.");
       input.value = this.subscribed || this.wanted.symbol;
       return;
     }
     input.value = symbol;
-    // A size that the user chose stays, unless it is in a currency of the symbol before.
+    // Keep the user's size, unless it is in a currency of the previous symbol.
     const kept = this.wanted.by === "notional" && symbol.split("/")[1] === this.wanted.symbol.split("/")[1];
     const { size, by } = kept ? this.wanted : panelOf(symbol);
     this.cost.choose(size, by);
@@ -133,13 +133,13 @@ export class Panel {
       levels: "array",
       split: true,
       ages: true,
-      // The ends of books would make updates a quarter longer. A short ladder seldom reaches one: there those of the
-      // depth chart's view do, which are a second old, and while that is out of sight five.
+      // Horizons make updates a quarter longer. A short ladder rarely reaches one, so it uses those of the depth chart's
+      // view, which are up to a second old, or five while the chart is not visible.
       coverage: depth >= FAR_ROWS || Boolean(group),
       fill: sizes(size, by, group),
       ...(group && { group }),
     });
-    // A choice before this one that has no answer yet is not shown any more.
+    // An earlier choice without an answer is no longer shown.
     if (before && before !== this.#asked && before !== this.#view) this.#site.unsubscribe(before.symbol);
   }
 
@@ -182,7 +182,7 @@ export class Panel {
     return this.#view === view;
   }
 
-  // What comes in
+  // Input
 
   /** The last subscribe was accepted. */
   accepted(view, reply) {
@@ -205,7 +205,7 @@ export class Panel {
     if (kept) {
       this.wanted.symbol = this.find(".symbol").value = this.subscribed;
       this.#site.changed();
-      if (!this.#site.has(this.subscribed)) this.subscribe(); // the session is a new one
+      if (!this.#site.has(this.subscribed)) this.subscribe(); // a new session
     }
     if (!this.subscribed) this.#newBook("no book");
     const still = kept ? ` Still showing ${this.subscribed}.` : "";
@@ -224,7 +224,7 @@ export class Panel {
     this.#lost = false;
     this.showAge();
     this.draw();
-    if (document.hidden) this.#read(this.#updatedAt); // no frame comes, and alerts wait for none
+    if (document.hidden) this.#read(this.#updatedAt); // hidden pages draw no frames, but alerts must not wait
   }
 
   /** The view of the depth chart has changed. */
@@ -244,7 +244,7 @@ export class Panel {
       this.depth.leave();
       this.members.lost();
       this.#lost = true;
-    } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // refused before: perhaps not now
+    } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // it was refused before, but may be accepted now
     this.answering = linked;
     this.showAge();
   }
@@ -253,7 +253,7 @@ export class Panel {
     return this.#book !== null || this.#unread !== null;
   }
 
-  // What is shown
+  // Display
 
   #newBook(text = "waiting for the first book") {
     this.#book = this.#unread = null;
@@ -382,14 +382,14 @@ export class Panel {
     mark(this.element, "data-old", live ? "no" : "yes");
     hide(this.find(".old"), live || !this.#updatedAt);
     const slow = this.#linked && silentMs < this.#lateMs;
-    if (!live) this.#write(".old", slow ? `Updates come ${age(this.#lateMs)} late` : `No update for ${age(silentMs)}`);
+    if (!live) this.#write(".old", slow ? `Updates arrive ${age(this.#lateMs)} late` : `No update for ${age(silentMs)}`);
   }
 
   /** Show no price, cost, crossing or exchange as live, or all of them again. */
   #withdraw(withdrawn) {
     if (this.#withdrawn === withdrawn) return;
     this.#withdrawn = withdrawn;
-    this.members.known = !withdrawn || !this.#linked; // without a connection their states say so
+    this.members.known = !withdrawn || !this.#linked; // without a connection their states already show it
     if (!withdrawn) return this.draw();
     this.history.gap(now());
     this.heat.gap(now());
@@ -433,7 +433,7 @@ export class Panel {
 
   /** What a purchase or a sale up to a level comes to, and all that stand there. */
   #readOut(level, side, spoken) {
-    let text = "Point at a level, tap it, or use the arrow keys to see the total up to it and every exchange that stands there.";
+    let text = "Point at a level, tap it, or use the arrow keys to see the total up to it and the exchanges at that level.";
     if (level && !this.#withdrawn) {
       const [base, quote] = this.wanted.symbol.split("/");
       const to = side === "asks" ? "Buying up to" : "Selling down to";

@@ -1,13 +1,13 @@
-// When an alert fires; no document here. A rule fires once when its threshold is crossed, and again only after the value
-// has gone back by a margin, or the event has been away for a while. It is checked with live data only.
+// Decides when alerts fire; without access to the document. A rule fires once when its threshold is crossed, and again
+// only after the value has returned by a margin, or the event has been over for a while. Only live data is checked.
 
 import { decimals, finePercent, fixed, PRICE_DECIMALS_MAX } from "./format.js";
 import { sizeOf, symbolOf } from "./state.js";
 
 export const KINDS = ["price", "spread", "crossing", "lost"];
-export const PRICE_MARGIN = 0.0005; // of the price that is waited for, away from it
-export const SPREAD_MARGIN = 0.1; // of the spread that is waited for, below it
-export const QUIET_MS = 5_000; // that a crossing or an absence must be over
+export const PRICE_MARGIN = 0.0005; // of the threshold price, away from it
+export const SPREAD_MARGIN = 0.1; // of the threshold spread, below it
+export const QUIET_MS = 5_000; // a crossing or an absence must be over for this time
 const PERCENT = /^-?\d{1,3}(\.\d{1,6})?$/;
 const EXCHANGE = /^[a-z0-9_]{1,32}$/;
 
@@ -39,8 +39,8 @@ export function worded({ kind, symbol, value }) {
 
 /** Fires when something begins, and again after it was over. */
 class Trigger {
-  #armed = null; // null before the first look: what is there already has not begun
-  #overMs = null; // since when it is over
+  #armed = null; // null before the first check: an existing condition is not an event
+  #overMs = null; // since when the condition is over
 
   /** `on`: it is there; `over`: it is surely not, which must last for `quietMs` before it may fire again. */
   fires(on, over, nowMs, quietMs = 0) {
@@ -61,10 +61,10 @@ class Trigger {
 /** Watches one rule. */
 export class Watch {
   #rule;
-  #triggers = new Map(); // by exchange; of other kinds one
-  #side = 0; // of the price: above (1) or below (-1)
+  #triggers = new Map(); // by exchange; other kinds have one
+  #side = 0; // the price is above (1) or below (-1) the threshold
   #armed = true;
-  #seen = false; // a book, of which exchanges may be lost
+  #seen = false; // whether a book arrived, so that exchanges can be lost
 
   constructor(rule) {
     this.#rule = rule;
@@ -88,7 +88,7 @@ export class Watch {
     const side = Math.sign(mid - value);
     const crossed = this.#armed && this.#side !== 0 && side !== this.#side;
     const way = this.#side < 0 ? "rose" : "fell";
-    // Far enough from the threshold, on whichever side, the next crossing counts.
+    // Once the price is far enough from the threshold, on either side, the next crossing counts.
     if (this.#side === 0 || Math.abs(mid - value) >= value * PRICE_MARGIN) [this.#side, this.#armed] = [side, true];
     else if (crossed) this.#armed = false;
     return crossed ? [`${this.#rule.symbol} ${way} to ${plain(mid)} (alert at ${plain(value)})`] : [];
@@ -114,7 +114,7 @@ export class Watch {
     const { symbol, value } = this.#rule;
     const gone = new Set(value ? left.filter((name) => name === value) : left);
     const fired = [...new Set([...gone, ...this.#triggers.keys()])].filter((name) => {
-      // An exchange that was in the book until now has none: it was there.
+      // An exchange that was in the book until now has no trigger yet.
       if (this.#seen && !this.#triggers.has(name)) this.#trigger(name).fires(false, true, nowMs);
       return this.#trigger(name).fires(gone.has(name), !gone.has(name), nowMs, QUIET_MS);
     });

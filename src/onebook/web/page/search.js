@@ -1,4 +1,4 @@
-// A combobox over every symbol that is listed: those of most exchanges first.
+// A combobox of all listed symbols, those listed by most exchanges first.
 // https://www.w3.org/WAI/ARIA/apg/patterns/combobox/
 
 import { symbolOf } from "./state.js";
@@ -46,7 +46,7 @@ export class Search {
     this.#input.addEventListener("change", () => this.#choose(this.#input.value));
     this.#input.addEventListener("blur", () => this.#close());
     this.#input.addEventListener("keydown", (event) => this.#key(event));
-    // Or the input would lose the focus, which ends the choice. A finger that goes down may scroll the list.
+    // Otherwise the input would lose the focus, which ends the choice. Touches may scroll the list.
     this.#list.addEventListener("pointerdown", (event) => event.preventDefault());
     this.#list.addEventListener("click", (event) => {
       const at = [...this.#list.children].indexOf(event.target.closest("li"));

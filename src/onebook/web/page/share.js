@@ -1,15 +1,15 @@
-// The shares of the picked exchanges in the levels in sight, in their colours over grey, as bars on one canvas for the
-// whole ladder: a canvas a row would give the browser a layer a row to pass on with every update.
+// The shares of the picked exchanges in the visible levels, in their colours over grey, as bars on one canvas for the
+// whole ladder: with one canvas per row, the browser would composite a layer per row with every update.
 
 import { colour } from "./colour.js";
 import { hueOf } from "./palette.js";
 
 const [WIDTH, HEIGHT] = [45, 8]; // CSS pixels of a bar; the width is that of `.shares` in panel.css
-const LEAST = 2; // narrower shares could not be seen
+const LEAST = 2; // narrower shares would be invisible
 
 export class Shares {
   #context;
-  #tops = new Map(); // of each row, from the top of the canvas
+  #tops = new Map(); // offset of each row from the top of the canvas
   #drawn = new Map(); // the shares of each row
   #place = "";
   #scale = 1;
@@ -18,7 +18,7 @@ export class Shares {
   constructor(scroller) {
     this.element = document.createElement("canvas");
     this.element.className = "shares";
-    this.element.setAttribute("aria-hidden", "true"); // the names beside it say the same
+    this.element.setAttribute("aria-hidden", "true"); // the names beside it have the same information
     this.#context = this.element.getContext("2d");
     scroller.append(this.element);
     const repaint = () => this.repaint();

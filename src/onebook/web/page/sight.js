@@ -1,7 +1,7 @@
-// Whether an element can be seen: what is scrolled away or hidden need not be drawn.
+// Whether an element is visible: hidden or scrolled-out elements need not be drawn.
 
-const MARGIN = "25%"; // of the window, so that scrolling meets a chart that is drawn
-export const NO_MARGIN = "0px"; // for what may be written a little later
+const MARGIN = "25%"; // of the window, so that charts are drawn before they scroll into view
+export const NO_MARGIN = "0px"; // for content that may be drawn after it scrolled into view
 
 export class Sight {
   visible = false;

@@ -1,5 +1,5 @@
-// What the page shows, as the fragment of its address: a link shows another person the same view.
-// The key is never part of it; `#key=` is read once, for `onebook demo`, and taken out.
+// The page's state as the fragment of its address, so that a link shows others the same view.
+// The key is never part of it; `#key=` is read once, for `onebook demo`, and removed.
 
 export const ROWS = [8, 10, 12, 14, 16, 18, 20, 22, 25, 50, 100, 200];
 export const RATES = [1, 2, 5, 10];
@@ -13,7 +13,7 @@ const DECIMAL = /^(?!0*\.?0*$)\d{1,18}(\.\d{1,18})?$/;
 export const RANGES = ["0.1", "0.5", "1", "2", "5", "all"]; // of the depth chart, in percent of the mid
 const usual = { rate: 5, range: "0.5" };
 
-// Of other quote currencies than those of about a dollar, a size that is worth about as much.
+// For quote currencies that are not worth about a dollar, a size of similar value.
 const SIZES = { BTC: "0.1", ETH: "3", BNB: "15", SOL: "60", JPY: "1500000", KRW: "14000000" };
 
 /** What a panel shows of a symbol until the user chooses. */
@@ -42,7 +42,7 @@ export function readState(fragment, { rows }) {
   const column = (name) => given.getAll(name);
   const [groups, sizes, kinds, ranges] = ["step", "size", "by", "range"].map(column);
   const panels = [];
-  const ignored = []; // symbols that cannot be any
+  const ignored = []; // invalid symbols
   const names = column("symbol").length ? column("symbol") : [SYMBOL_USUAL];
   names.forEach((text, at) => {
     const symbol = symbolOf(text);

@@ -1,7 +1,7 @@
-// Applied before the first paint, so that the page does not flash: classic script, no module.
+// A classic script, not a module: applied before the first paint, so that the page does not flash.
 (() => {
   const choices = {
-    theme: ["auto", "light", "dark"], // the ground
+    theme: ["auto", "light", "dark"], // background
     sides: ["blue", "green"], // of bids: with orange or red asks
   };
   const words = { auto: "Auto", light: "Light", dark: "Dark" };
@@ -38,7 +38,7 @@
     apply();
     for (const [name, values] of Object.entries(choices)) {
       const control = document.getElementById(name);
-      // The documentation has one button that goes from choice to choice.
+      // The documentation has one button that cycles through the choices.
       if (control?.tagName === "SELECT") control.addEventListener("change", () => choose(name, control.value));
       else if (control?.tagName === "BUTTON") control.addEventListener("click", () => choose(name, values[(values.indexOf(chosen[name]) + 1) % values.length]));
     }

@@ -1,4 +1,4 @@
-// The allowance of the key: what is used, and when it ends at the rate that is seen now.
+// The allowance of the key: the used part, and when it will be used up at the current rate.
 // The report has the key in its address, so it is requested only when the user opens it.
 
 import { size } from "./format.js";
@@ -18,7 +18,7 @@ export class Usage {
   #client = null;
   #asking = false;
   #timer = 0;
-  #first = null; // {bytes, ms}: where the rate is measured from
+  #first = null; // {bytes, ms}: start of the rate measurement
 
   constructor(at) {
     this.#at = at;
@@ -57,7 +57,7 @@ export class Usage {
     const nowMs = Date.now();
     const percent = Number((100 * share).toFixed(2));
     const resetMs = resetsAt.getTime();
-    const measuredMs = performance.now(); // the clock may be set meanwhile
+    const measuredMs = performance.now(); // the system clock may be changed meanwhile
     if (!this.#first || used < this.#first.bytes) this.#first = { bytes: used, ms: measuredMs };
     this.#at("usage-text").textContent =
       `${size(used, 2)} of ${size(limit, 2)} used (${percent || !used ? percent : "under 0.01"} %); reset ${inDays(resetMs - nowMs)}.`;

@@ -1,4 +1,4 @@
-// What changes with every update, written only where it differs from what is there.
+// Writes text and attributes to the document only if they differ.
 
 /**
  * Give an element one text; true if it changed. The text node stays: a new one would make the browser

@@ -1,4 +1,4 @@
-"""A simulated Bybit: one account with years of history behind the real v5 protocol.
+"""A simulated Bybit account with years of history behind the real v5 protocol.
 
 It shares no code with our adapter, so that neither can hide an error of the other. `account`
 generates the account (`generator`, `funds`, `trading`), `rows` encodes it as Bybit does, `server`

@@ -1,9 +1,9 @@
-"""Generates the history of an account: deterministic, with the balance identities of Bybit.
+"""Generates the history of an account: deterministic, with Bybit's balance identities.
 
-By construction, so that clients can be verified: per coin every ledger balance is the previous one
-plus the change; `change = cashFlow + funding - fee` less taxes; the fills of an order add up to it;
-`closedPnl` is exit less entry less fees, and the ledger books exit less entry; balances are the
-sums of all events; ids grow with time. Several events share a millisecond, deliberately.
+By construction, so that clients can be verified: every ledger balance of a coin is the previous one
+plus the change; `change = cashFlow + funding - fee` minus taxes; the fills of an order add up to
+it; `closedPnl` is exit minus entry minus fees, and the ledger books exit minus entry; balances are
+the sums of all events; ids rise with time. Deliberately, several events share a millisecond.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class Account(AccountTables):
 
     @property
     def status(self) -> int:
-        """Its `unifiedMarginStatus` at the end of the history."""
+        """Return the `unifiedMarginStatus` at the end of the history."""
         return self.modes.status(self.history.to_ms)
 
     def _generate(self) -> Counter[str]:
@@ -71,7 +71,7 @@ class Account(AccountTables):
     # What tests change -----------------------------------------------------------------
 
     def insert_execution(self, category: str, at_ms: int) -> str:
-        """Insert a fill in the past, like a late booking; the ledger has no line for it."""
+        """Insert a fill in the past, like a late booking, without a ledger line."""
         seq = self._timeline.number()
         market = next(market for market in MARKETS if market.category == category)
         fill = ExecutionRow(

@@ -78,8 +78,8 @@ class ListEndpoint(NamedTuple):
     limit: int
     limit_max: int
     codec: CursorCodec
-    default_ms: int = 0  # where no times are given; 0: the window
-    strictly: bool = False  # the window must be shorter than window_ms, not as long
+    default_ms: int = 0  # the range if no times are given; 0: the window
+    strictly: bool = False  # the range must be shorter than window_ms, not equal to it
     grain_ms: int = 1
     keeps_ms: int | None = None
     times: tuple[str, str] = ("startTime", "endTime")
@@ -87,9 +87,9 @@ class ListEndpoint(NamedTuple):
     rows: str = "list"
     permission: tuple[str, ...] = ()
     wanted: Callable[[Entry, Query, int], bool] | None = None
-    needs: str = ""  # a parameter that must be there
-    ranged: bool = True  # whether it takes times at all
-    shows_ms: int | None = None  # older rows are left out without a word
+    needs: str = ""  # a required parameter
+    ranged: bool = True  # whether it accepts times
+    shows_ms: int | None = None  # older rows are silently left out
 
 
 def _by_category(tables: str) -> Callable[[Account, Query], HistoryTable]:
@@ -114,7 +114,7 @@ def _plain(name: str) -> Callable[[Account, Query], HistoryTable]:
 
 
 def _book_apart(account: Account, query: Query) -> HistoryTable:
-    """In UTA 2.0 there is no wallet of inverse contracts, and its book is gone."""
+    """Return the separate ledger of inverse contracts; UTA 2.0 has none and refuses."""
     if account.status == UTA_2:
         raise AccountRefused(100028, "The API endpoint is not available for unified accounts.")
     return account.contract_ledger
@@ -133,7 +133,7 @@ def _fill_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
 
 
 def _order_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
-    """Without fills an order is kept for a day."""
+    """Return whether an order is listed: one without fills is kept for a day."""
     order = entry.facts
     if query.get("orderStatus") and query["orderStatus"] != order.status:
         return False
@@ -149,13 +149,13 @@ def _line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
 
 
 def _former_line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
-    """`linear` or `option`; lines of neither, such as transfers, are with the former."""
+    """Return whether a line has the category: other lines, such as transfers, are `linear`."""
     of_option: bool = entry.facts.category == "option"
     return of_option == (query["category"] == "option")
 
 
 def _withdrawal_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
-    """0: on chain, the default; 1: to other users; 2: all."""
+    """Return whether a withdrawal has the type. 0: on chain (default); 1: to users; 2: all."""
     kind = query.get("withdrawType") or "0"
     coin = query.get("coin")
     right_kind = kind == "2" or (kind == "1") == entry.facts.internal
@@ -279,7 +279,7 @@ LIMITS: Final = {
     "/v5/asset/coin/query-info": (5, 1.0),
     "/v5/asset/exchange/query-convert-history": (50, 1.0),
     "/v5/user/query-api": (10, 1.0),
-    # Not in Bybit's table.
+    # Missing from Bybit's table
     "/v5/account/contract-transaction-log": (50, 1.0),
     "/v5/pre-upgrade/execution/list": (50, 1.0),
     "/v5/pre-upgrade/order/history": (50, 1.0),
@@ -296,10 +296,10 @@ TOO_OLD: Final = (
 
 
 def bounds(listing: ListEndpoint, query: Query, now_ms: int) -> tuple[int, int]:
-    """The range of time that a query is answered for.
+    """Return the time range of a query.
 
     Raises:
-        Refused: As the real one would.
+        AccountRefused: The real exchange would refuse the query.
     """
     if listing.needs and not query.get(listing.needs):
         raise AccountRefused(10001, f"params error: {listing.needs} is required")
@@ -335,7 +335,7 @@ def _time(query: Query, name: str, unit_ms: int) -> int | None:
 
 
 def page_rows(listing: ListEndpoint, query: Query, *, clamps: bool) -> int:
-    """How many rows a page has; over the maximum it is cut or refused, by the mode."""
+    """Return the rows of a page; above the maximum, `limit` is cut or refused, by the mode."""
     value = query.get("limit") or str(listing.limit)
     if not value.isdigit() or int(value) < 1:
         raise AccountRefused(181011, "limit is not a number")

@@ -43,7 +43,7 @@ class ExecutionRow(NamedTuple):
 
 
 class Order:
-    """A row of `/v5/order/history`; changes until it has ended."""
+    """A row of `/v5/order/history`; it changes until it has ended."""
 
     __slots__ = (
         "closing",
@@ -143,9 +143,9 @@ class Closed(NamedTuple):
 
     @property
     def pnl(self) -> int:
-        """Net: gross of entry and exit, less both fees."""
+        """The net result: gross of entry and exit, minus both fees."""
         gross = self.exit_value - self.entry_value
-        # A long is closed by selling; an inverse contract's value falls as its price rises.
+        # A long is closed by selling; the value of an inverse contract falls as its price rises.
         long = (self.side == "Sell") != (self.market.category == "inverse")
         return (gross if long else -gross) - self.open_fee - self.close_fee
 
@@ -240,7 +240,7 @@ MARKETS: Final = (
     SimulatedMarket("linear", "BTCPERP", "BTC", "USDC", "USDC", 60_000 * UNIT, TENTH, MILLI),
     SimulatedMarket("inverse", "BTCUSD", "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
 )
-WEIGHTS: Final = (22, 14, 5, 9, 24, 14, 5, 7)  # how often each market is traded
+WEIGHTS: Final = (22, 14, 5, 9, 24, 14, 5, 7)  # relative trading frequency of each market
 
 
 def dated_markets(expires_ms: int) -> tuple[SimulatedMarket, SimulatedMarket]:

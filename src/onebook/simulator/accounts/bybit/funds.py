@@ -1,4 +1,4 @@
-"""Deposits, withdrawals, transfers, and lines of a wallet's book that no other list has."""
+"""Deposits, withdrawals, transfers, and ledger lines that no other list has."""
 
 from functools import partial
 from typing import Final
@@ -32,10 +32,10 @@ COINS: Final = ("USDT", "BTC", "ETH", "USDC")
 
 
 class FundHistory(HistoryGenerator):
-    """Generates what moves between wallets, users and the chain, and books it.
+    """Generates movements between wallets, users and the chain, and books them.
 
     Attributes:
-        held: What the funding wallet holds of each coin.
+        held: The balance of each coin in the funding wallet.
     """
 
     def __init__(self, parts: HistoryParts) -> None:
@@ -66,7 +66,7 @@ class FundHistory(HistoryGenerator):
             self._timeline.at(self._timeline.somewhere(), partial(self._give, index=index))
 
     def schedule_modes(self) -> None:
-        """Schedule the changes of the account's mode."""
+        """Schedule the changes of the account mode."""
         changes = {self._modes.unified_ms, self._modes.merged_ms} - {0}
         if changes:
             self._timeline.at(self._history.from_ms + 2_000, self._fund_contracts)
@@ -74,7 +74,7 @@ class FundHistory(HistoryGenerator):
             self._timeline.at(at_ms, self._change_mode)
 
     def schedule_odds(self) -> None:
-        """Schedule the other lines: interest, airdrops, leverage tokens, a type yet unknown."""
+        """Schedule other lines: interest, airdrops, leverage tokens, an unknown type."""
         kinds = ("INTEREST", "AIRDROP", "FEE_REFUND", "FLEXIBLE_STAKING_REDEMPTION",
                  "SOMETHING_NEW", "TOKENS_SUBSCRIPTION", "TOKENS_REDEMPTION", "CURRENCY_SELL",
                  "Earn", "Convert", "Airdrop")  # fmt: skip
@@ -83,7 +83,7 @@ class FundHistory(HistoryGenerator):
             self._timeline.at(at_ms, partial(self._odd, kind=kinds[index % len(kinds)]))
 
     def _fund_contracts(self, at_ms: int) -> None:
-        """Where contracts have wallets of their own, they get their margin."""
+        """Transfer margin to the contract wallets, in modes where contracts have their own."""
         for market in {market.settle: market for market in MARKETS if market.settle}.values():
             source, target = (self._modes.wallet(at_ms, of) for of in (None, market))
             if target == source:
@@ -100,7 +100,7 @@ class FundHistory(HistoryGenerator):
         self._books.add(at_ms, coin, amount, kind="TRANSFER_IN", wallet=target)
 
     def _change_mode(self, at_ms: int) -> None:
-        """Wallets that the new mode does not have give what they hold to the unified one."""
+        """Move the balances of wallets that the new mode does not have to the unified wallet."""
         for wallet, coin, amount in self._books.held_apart(at_ms):
             self._move(at_ms, coin, amount, wallet, UNIFIED)
 
@@ -110,7 +110,7 @@ class FundHistory(HistoryGenerator):
         self._tables.fund_ledger.append(at_ms, self._timeline.number(), line)
 
     def _odd(self, at_ms: int, kind: str) -> None:
-        """Book something that no list but a wallet's book has."""
+        """Book an event that appears in no list except the wallet's ledger."""
         amount = self._timeline.random.randrange(1, 10_000) * MILLI
         if kind.startswith("TOKENS"):
             return self._odd_token(at_ms, kind, amount)
@@ -194,7 +194,7 @@ class FundHistory(HistoryGenerator):
         )
 
     def _transfer(self, at_ms: int, *, coin: str, amount: int, sign: int) -> None:
-        """Between the funding wallet and the unified one: a line in both books."""
+        """Transfer between the funding and the unified wallet: a line in both ledgers."""
         wallet = self._modes.wallet(at_ms, None)
         names = ("FUND", wallet) if sign > 0 else (wallet, "FUND")
         seq = self._timeline.number()
@@ -206,7 +206,7 @@ class FundHistory(HistoryGenerator):
         )
 
     def _give(self, at_ms: int, index: int) -> None:
-        """Between users of the family: from this one, to it, or past it."""
+        """Transfer between related users: from this one, to it, or between others."""
         seq, coin = self._timeline.number(), COINS[index % len(COINS)]
         amount = self._timeline.random.randrange(1, 100) * MILLI
         source, target = ((UID, "7654399"), ("7654399", UID), ("7654398", "7654399"))[index % 3]

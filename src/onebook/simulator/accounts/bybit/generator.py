@@ -1,8 +1,8 @@
-"""State of a generated account: event queue, positions, tables, wallet books, account modes.
+"""State of a generated account: event queue, positions, tables, wallet ledgers, account modes.
 
-A classic account keeps spot, contracts and contracts in USDC in separate wallets; UTA 1.0 keeps
-inverse contracts apart; UTA 2.0 has one wallet for all. Trades of a former mode are listed on other
-paths than later ones: https://bybit-exchange.github.io/docs/v5/acct-mode
+A classic account keeps spot, contracts and USDC contracts in separate wallets; UTA 1.0 keeps
+inverse contracts separate; UTA 2.0 has one wallet for all. Trades of a former mode are listed under
+other paths than later ones: https://bybit-exchange.github.io/docs/v5/acct-mode
 """
 
 import hashlib
@@ -34,12 +34,12 @@ class History(Struct, frozen=True):
     """Size of the history to generate.
 
     Args:
-        from_ms: Its first time, in Unix milliseconds, as all times.
-        to_ms: Its last time.
+        from_ms: Start of the history; all times are in Unix milliseconds.
+        to_ms: End of the history.
         executions: Approximate number of fills and funding payments.
         deposits: Number of deposits, on chain and from other users.
         withdrawals: Number of withdrawals.
-        transfers: Number of transfers between its wallets; a tenth as many to other users.
+        transfers: Number of transfers between wallets; a tenth as many go to other users.
         seed: Random seed.
         unified_ms: Time of the change to a unified account; 0 if it always was one.
         merged_ms: Time when inverse contracts joined the unified wallet (UTA 2.0); 0 for always.
@@ -57,7 +57,7 @@ class History(Struct, frozen=True):
 
 
 class Timeline:
-    """Runs the events of an account in order of time.
+    """Runs the events of an account in chronological order.
 
     Args:
         from_ms: The first time, in Unix milliseconds.
@@ -73,12 +73,12 @@ class Timeline:
         self._queue: list[tuple[int, int, Callable[[int], None]]] = []
 
     def number(self) -> int:
-        """Return the next number, one for each row and each scheduled event."""
+        """Return the next number; each row and each scheduled event gets one."""
         self.last += 1
         return self.last
 
     def somewhere(self) -> int:
-        """Return a random time, at least an hour after the first."""
+        """Return a random time, at least an hour after the start."""
         return self.random.randrange(self.from_ms + HOUR_MS, self.to_ms)
 
     def at(self, at_ms: int, act: Callable[[int], None]) -> None:
@@ -138,7 +138,7 @@ class Positions:
         self.prices = {market: market.price for market in MARKETS}
 
     def next_price(self, market: SimulatedMarket, random: Random) -> int:
-        """Move a price by up to 0.2 %, between half and twice the first one."""
+        """Move a price by up to 0.2 %, kept between half and twice the first price."""
         moved = int(self.prices[market] * (1 + random.uniform(-0.002, 0.002)))
         low, high = market.price // 2, market.price * 2
         self.prices[market] = min(high, max(low, moved)) // market.price_step * market.price_step
@@ -157,7 +157,7 @@ class Modes(NamedTuple):
     merged_ms: int
 
     def wallet(self, at_ms: int, market: SimulatedMarket | None) -> str:
-        """Return the wallet that books an event; without a market it is a transfer or the like."""
+        """Return the wallet that books an event; without a market it is a transfer or similar."""
         classic = at_ms < self.unified_ms
         if market is None or market.category == "spot":
             return SPOT if classic else UNIFIED
@@ -172,7 +172,7 @@ class Modes(NamedTuple):
         """Return whether a wallet still holds a coin in the mode of this time."""
         if wallet == UNIFIED or at_ms < self.unified_ms:
             return True
-        # Inverse contracts are settled in their coin, the others in dollars.
+        # Inverse contracts are settled in their coin, all others in dollars.
         return wallet == CONTRACT and at_ms < self.merged_ms and not coin.startswith("USD")
 
     def status(self, now_ms: int) -> int:
@@ -180,7 +180,7 @@ class Modes(NamedTuple):
         return UTA_1 if now_ms < self.merged_ms else UTA_2
 
     def shown_from_ms(self, category: str, now_ms: int) -> int:
-        """Return the first time of the usual paths; older rows are on the former paths."""
+        """Return the start time of the current paths; older rows are under the former paths."""
         return self._joined_ms(category) if now_ms >= self.merged_ms else self.unified_ms
 
 
@@ -197,7 +197,7 @@ def split(table: HistoryTable, below_ms: int) -> HistoryTable:
 
 
 class AccountTables:
-    """The rows of all lists but the wallet books; `former_*` are those of former modes."""
+    """The rows of all lists except the wallet ledgers; `former_*` are those of former modes."""
 
     def __init__(self) -> None:
         self.executions = {name: HistoryTable() for name in ("spot", "linear", "inverse")}
@@ -233,11 +233,11 @@ class AccountTables:
 class AccountBooks:
     """The ledger and balances of each trading wallet.
 
-    Per wallet and coin every balance is the previous one plus the change, by construction.
+    By construction, each balance of a wallet and coin is the previous one plus the change.
 
     Args:
         modes: The mode changes of the account.
-        number: Returns the next, growing number of a line.
+        number: Returns the next, rising number of a line.
     """
 
     def __init__(self, modes: Modes, number: Callable[[], int]) -> None:
@@ -264,7 +264,7 @@ class AccountBooks:
         kind: str = "",
         wallet: str = "",
     ) -> None:
-        """Book one line, in the wallet of the account's mode."""
+        """Book one line in the wallet that the account mode determines."""
         seq = self._number()
         wallet = wallet or self._modes.wallet(at_ms, fill.market if fill else None)
         change = cash + (funding or 0) - fee - tax

@@ -1,4 +1,4 @@
-"""API keys of the simulated exchange, and how it authenticates requests.
+"""API keys of the simulated exchange, and the authentication of requests.
 
 https://bybit-exchange.github.io/docs/v5/guide#authentication
 """

@@ -1,6 +1,6 @@
-"""How the simulated Bybit writes its rows: the same keys, all values text, "" for absent.
+"""Encoding of the simulated Bybit's rows: Bybit's keys, all values text, "" for absent.
 
-One function for each endpoint; the shapes are those of the pages under
+One function per endpoint; the shapes are those of the pages under
 https://bybit-exchange.github.io/docs/v5/.
 """
 
@@ -59,7 +59,7 @@ def execution(entry: Entry) -> Row:
         "extraFees": _taxes(fill.tax, fill.fee_coin),
         "seq": entry.seq,
     }
-    if fill.kind == "FutureSpread":  # whose fee has a field of its own
+    if fill.kind == "FutureSpread":  # its fee has a separate field
         row |= {"execFee": "0", "execFeeV2": shown(fill.fee)}
     if fill.market.category == "spot":
         del row["createType"]
@@ -171,19 +171,19 @@ def ledger(entry: Entry) -> Row:
 
 
 def contract_line(entry: Entry) -> Row:
-    """A row of `/v5/account/contract-transaction-log`: its funding is what was paid."""
+    """A row of `/v5/account/contract-transaction-log`: `funding` is the amount paid."""
     line: LedgerLine = entry.facts
     funding = "" if line.funding is None else shown(-line.funding)
     return _without(ledger(entry) | {"funding": funding}, "transSubType", "extraFees")
 
 
 def former_line(entry: Entry) -> Row:
-    """A row of `/v5/pre-upgrade/account/transaction-log`: it has no id."""
+    """A row of `/v5/pre-upgrade/account/transaction-log`, which has no id."""
     return _without(ledger(entry), "id", "transSubType", "extraFees")
 
 
 def former_execution(entry: Entry) -> Row:
-    """A row of `/v5/pre-upgrade/execution/list`: it does not name the coin of the fee."""
+    """A row of `/v5/pre-upgrade/execution/list`, without the coin of the fee."""
     return _without(execution(entry), "feeCurrency", "createType", "extraFees", "seq")
 
 
@@ -193,7 +193,7 @@ def former_order(entry: Entry) -> Row:
 
 
 def former_closed_pnl(entry: Entry) -> Row:
-    """A row of `/v5/pre-upgrade/position/closed-pnl`: the fees are in the P&L alone."""
+    """A row of `/v5/pre-upgrade/position/closed-pnl`: fees appear only in the P&L."""
     return _without(closed_pnl(entry), "openFee", "closeFee")
 
 

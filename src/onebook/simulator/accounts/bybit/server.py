@@ -45,19 +45,19 @@ COUNTRY_PAGE: Final = (
     "<h1>403 ERROR</h1>The Amazon CloudFront distribution is configured to block access from your "
     "country.</body></html>"
 )
-# Faults that `AccountFaults` draws from.
+# The faults that `AccountFaults` chooses from.
 FAULTS: Final = (
     "10000",  # server timeout, HTTP 200
     "10016",  # server error, HTTP 200
     "-1",  # "request expired", HTTP 200
-    "10006",  # the limit of the path, HTTP 200
+    "10006",  # rate limit of the path, HTTP 200
     "429",  # system-level protection
-    "403",  # the country of the address is refused, an HTML page of the edge
-    "404",  # the account's mode does not have the path
-    "502",  # the edge, with an HTML body
+    "403",  # the country of the address is refused, an HTML page of the CDN
+    "404",  # the path does not exist in the account's mode
+    "502",  # CDN error with an HTML body
     "truncated",  # half of the body
     "reset",  # the connection is closed
-    "slow",  # the answer takes its time
+    "slow",  # a delayed answer
     "string_ext",  # retExtInfo as a string
     "unknown_enum",  # an unknown status and an unknown type
 )
@@ -71,11 +71,11 @@ class SimulatedBybit:
         account: Its history.
         keys: The keys that it accepts.
         now_ms: The exchange's clock.
-        faults: What goes wrong.
-        retired: How the ended leverage-token path answers: rows, empty or missing.
+        faults: The faults to inject.
+        retired: How the discontinued leverage-token path answers: rows, empty or missing.
         by_offset: See `tables.Pager`.
-        clamps_limits: Whether a page size over the maximum is cut; refused otherwise.
-        limited: Whether rate limits hold.
+        clamps_limits: Whether a page size above the maximum is cut, rather than refused.
+        limited: Whether rate limits are enforced.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class SimulatedBybit:
         except BadCursor:
             raise AccountRefused(10001, "params error: cursor") from None
         found = {listing.rows: [listing.row(entry, self.account) for entry in entries]}
-        if path == RETIRED:  # no pages there
+        if path == RETIRED:  # it has no pages
             return found if self._retired == "rows" else {"list": []}
         if "category" in query:
             found["category"] = query["category"]  # type: ignore[assignment]
@@ -310,7 +310,7 @@ class SimulatedBybit:
 
 
 def parsed(raw: str) -> dict[str, str]:
-    """A query string, decoded leniently: a cursor encoded once or twice means the same."""
+    """Decode a query string leniently: a cursor may be encoded once or twice."""
     pairs = (part.partition("=") for part in raw.split("&") if part)
     return {name: unquote_plus(value) if name != "cursor" else value for name, _, value in pairs}
 
@@ -346,8 +346,8 @@ def _estrange(result: Any) -> None:
                 row[name] = "SomethingFromTheFuture"
 
 
-DEMO_DAYS: Final = 400  # a year for an accountant, and what came before it
-DEMO_EXECUTIONS: Final = 4_600  # of which 3,600 are funding payments
+DEMO_DAYS: Final = 400  # one fiscal year and some time before it
+DEMO_EXECUTIONS: Final = 4_600  # including 3,600 funding payments
 
 
 class DemoAccount(NamedTuple):
@@ -356,6 +356,16 @@ class DemoAccount(NamedTuple):
     url: str
     key: SimulatedKey
     exchange: SimulatedBybit
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Addresses of its other hosts: none."""
+        return {}
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Valid credentials."""
+        return {"api_key": self.key.api_key, "secret": self.key.secret}
 
 
 @asynccontextmanager

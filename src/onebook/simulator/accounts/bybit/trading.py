@@ -44,7 +44,7 @@ class OrderHistory(HistoryGenerator):
         self._closed: set[str] = set()
 
     def schedule(self) -> None:
-        """Schedule orders at uneven times; one in eight in the millisecond of the one before."""
+        """Schedule orders at uneven times, one in eight in the same millisecond as the last."""
         span = self._history.to_ms - self._history.from_ms - 2 * HOUR_MS
         fundings = 3 * span // FUNDING_MS
         orders = max(1, int((self._history.executions - fundings) / 1.75))
@@ -77,7 +77,7 @@ class OrderHistory(HistoryGenerator):
         self._fill_later(at_ms, order, random.choice((1, 1, 2, 3)))
 
     def _fill_later(self, at_ms: int, order: Order, parts: int) -> None:
-        """Most orders fill at once; some wait. The last part can be cancelled."""
+        """Fill an order, usually at once, sometimes later; the last part may be cancelled."""
         step, left = order.market.size_step, order.quantity
         cancelled = order.market.category == "spot" and self._timeline.random.random() < 0.05
         for part in range(parts):
@@ -100,7 +100,7 @@ class OrderHistory(HistoryGenerator):
     def _fill(self, at_ms: int, order: Order, size: int, *, ended: bool) -> None:
         market = order.market
         holding = self._positions.held[market]
-        if order.closing:  # another order may have closed it in between
+        if order.closing:  # another order may have closed the position meanwhile
             size = min(size, abs(holding.size))
         if not size:
             self._cancel_rest(at_ms, order)
@@ -128,7 +128,7 @@ class OrderHistory(HistoryGenerator):
             self._close(at_ms, order)
 
     def _tax(self, at_ms: int, market: SimulatedMarket, fee: int, *, due: bool) -> int:
-        """What is taken on a fee; the former modes knew no taxes."""
+        """Return the tax on a fee; former modes had no taxes."""
         taxed = due and fee > 0 and self._modes.wallet(at_ms, market) == UNIFIED
         return product(fee, GST) if taxed else 0
 
@@ -138,7 +138,7 @@ class OrderHistory(HistoryGenerator):
         market, buy = order.market, order.side == "Buy"
         maker = self._timeline.random.random() < 0.4
         rebate = maker and self._timeline.random.random() < 0.05
-        # What is bought pays the fee; a rebate comes in the other coin.
+        # The fee is paid in the coin that is bought; a rebate is paid in the other coin.
         in_base = buy != rebate
         of = size if in_base else value
         fee = -product(of, MAKER_REBATE) if rebate else product(of, RATES["spot"])
@@ -172,7 +172,7 @@ class OrderHistory(HistoryGenerator):
         size: int,
         value: int,
     ) -> tuple[ExecutionRow, int]:
-        """A fill of a contract, and its gross profit or loss, which the ledger books."""
+        """Make a fill of a contract, and its gross profit or loss, which the ledger books."""
         market = order.market
         fee = product(value, RATES[market.category])
         change = size if order.side == "Buy" else -size
@@ -220,13 +220,13 @@ class OrderHistory(HistoryGenerator):
             self._books.add(at_ms, coin, cash, fee=fee, tax=tax, fill=fill)
 
     def close_open_orders(self) -> None:
-        """Show what each order has closed so far, though it has not ended."""
+        """Add the closed P&L of orders that have filled but not ended."""
         for table in self._tables.orders.values():
             for entry in table.entries:
                 self._close(entry.facts.updated_ms, entry.facts)
 
     def _close(self, at_ms: int, order: Order) -> None:
-        """Show what an order realised, once."""
+        """Add the closed P&L row of an order, once."""
         if not order.closing or not order.done or order.order_id in self._closed:
             return
         self._closed.add(order.order_id)
@@ -290,12 +290,12 @@ class ContractHistory(HistoryGenerator):
         price: int,
         value: int,
     ) -> int:
-        """Settle a session of a contract in USDC: its position goes on at today's price."""
+        """Settle a session of a USDC contract: its position continues at today's price."""
         if market.settle != "USDC":
             return 0
         gained = (value - holding.entry_value) * (1 if holding.size > 0 else -1)
         holding.entry_value = value
-        size = holding.size  # of a short position it is negative
+        size = holding.size  # negative for a short position
         facts = Delivered(market, side, size, price, gained, 0)
         self._tables.sessions.append(at_ms, self._timeline.number(), facts)
         return gained

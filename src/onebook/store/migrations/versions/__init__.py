@@ -1,1 +1,1 @@
-"""One file a step, named after its number; a released step is never changed."""
+"""One file per step, named after its number; a released step is never changed."""

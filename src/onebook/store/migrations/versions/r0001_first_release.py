@@ -12,7 +12,7 @@ ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Create every table."""
+    """Create all tables."""
     op.create_table(
         "accounts",
         sa.Column("account_id", sa.Text, nullable=False),
@@ -99,7 +99,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table, the ones that refer to others first."""
+    """Drop all tables, referring tables first."""
     for table in reversed(TABLES):
         op.drop_table(table)
 

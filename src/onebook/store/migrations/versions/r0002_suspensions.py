@@ -1,4 +1,4 @@
-"""How often an account and a key were suspended or expired: nodes that poll miss none of it."""
+"""Counters of suspensions and expiries, so that nodes that poll miss none."""
 
 import sqlalchemy as sa
 from alembic import op

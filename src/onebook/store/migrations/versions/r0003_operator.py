@@ -1,4 +1,4 @@
-"""What operators need: an allowance of one key, and the audit trail of their changes."""
+"""For operators: an allowance per key, and the audit trail of their changes."""
 
 import sqlalchemy as sa
 from alembic import op

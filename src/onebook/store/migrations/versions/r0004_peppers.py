@@ -1,4 +1,4 @@
-"""Several peppers: which one each digest is under, so that a pepper can be replaced."""
+"""Several peppers: the pepper of each digest, so that a pepper can be replaced."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
-FACT = "pepper"  # the id of the only pepper until now
+FACT = "pepper"  # the id of the only pepper before this step
 TABLES = ("key_secrets", "sessions")
 
 
@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Put the fact back, of the current pepper, and drop the rest."""
+    """Restore the fact, with the current pepper, and drop the rest."""
     op.execute(
         "INSERT INTO facts (name, value) "
         "SELECT 'pepper', pepper_id FROM peppers ORDER BY id DESC LIMIT 1"

@@ -1,0 +1,536 @@
+"""The adapter of Kraken: reads an account from its two ledgers and the lists that decorate them.
+
+One walk of the spot ledger serves every type; the list of trades is walked beside it, and the rows
+of both are joined by the id of the trade. A type that is requested alone uses the ledger's own
+filter, where there is one. The lists of deposits and withdrawals are looked up by `refid`, and give
+what the ledger does not have. Futures have a ledger, a host and a key of their own, and are read
+where the operator has set that key.
+
+Offsets of the ledger count from the newest row of the query, whose end is fixed: rows that arrive
+meanwhile move nothing.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from msgspec.structs import replace
+
+from onebook.model import MINUTE_MS, SECOND_MS
+from onebook.transactions.adapter import (
+    AccountInfo,
+    EventRow,
+    FailureReason,
+    Page,
+    Source,
+    SourceFailed,
+    Window,
+)
+from onebook.transactions.client import Call
+from onebook.transactions.exchange import AccountSession, ExchangeDefinition
+from onebook.transactions.kraken import events, futures
+from onebook.transactions.kraken.api import API, FUTURES_HOST, FUTURES_KEY, SPOT_HOST
+from onebook.transactions.kraken.endpoints import (
+    ACCOUNT_LOG,
+    BALANCES,
+    DEPOSIT_LIST,
+    DEPOSIT_STATUS,
+    ENTRY,
+    FILTERS,
+    FUTURES_ACCOUNTS,
+    FUTURES_LOG,
+    KEY_INFO,
+    LEDGERS,
+    SOURCES,
+    SPOT_HOLDINGS,
+    SPOT_LEDGER,
+    TRADE_LIST,
+    TRADES_HISTORY,
+    WITHDRAW_STATUS,
+    WITHDRAWAL_LIST,
+)
+from onebook.transactions.kraken.events import NO_DETAILS, GroupDetails
+from onebook.transactions.kraken.funding import (
+    DEPOSIT,
+    FUNDS,
+    RETURN_MS,
+    WITHDRAWAL,
+    is_return,
+    listed_fund,
+)
+from onebook.transactions.kraken.holdings import futures_holdings, spot_holding
+from onebook.transactions.kraken.instruments import listed, pairs
+from onebook.transactions.kraken.key import UNKNOWN_KEY, KeyInfo, key_info
+from onebook.transactions.kraken.lists import UNREADABLE_LISTS, FundLedger, FundList, FundPage
+from onebook.transactions.kraken.rows import (
+    LedgerRow,
+    RowContext,
+    entry_of,
+    time_ms,
+    unreadable_row,
+)
+from onebook.transactions.kraken.trades import ListedTrade, listed_trade, unbooked
+from onebook.transactions.kraken.words import DEPOSITS, LEDGER, TRADES, WITHDRAWALS
+from onebook.transactions.mapping import Row
+from onebook.transactions.record import Record
+
+HOUR_MS: Final = 60 * MINUTE_MS
+PAGE_ROWS: Final = 50
+LIST_ROWS: Final = 500
+DEFAULT_ROWS: Final = {DEPOSIT: 25, WITHDRAWAL: 500}  # of a list that knows no cursor
+ACROSS_MS: Final = 5 * MINUTE_MS  # how far apart both sides of a transfer may be booked
+ACROSS_ROWS: Final = 25  # the cheapest page of the log of futures
+PATHS: Final = {DEPOSIT: DEPOSIT_STATUS, WITHDRAWAL: WITHDRAW_STATUS}
+LISTS: Final = {DEPOSIT_LIST: DEPOSIT, WITHDRAWAL_LIST: WITHDRAWAL}
+LISTED_TYPES: Final = {DEPOSIT: DEPOSITS, WITHDRAWAL: WITHDRAWALS}
+BAD_ROW: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
+class KrakenReader:
+    """Reads one account of Kraken, for one request."""
+
+    def __init__(self, account: AccountSession) -> None:
+        self._account = account
+        self._context = RowContext(account.environment.value, account.markets)
+        self._key: KeyInfo | None = None
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._snapshot_ms: int | None = None
+        self._list_pages: dict[tuple[str, int, int, str], FundPage] = {}
+        self._lists: dict[str, FundList] = {}
+        self._fund_ledgers: dict[str, FundLedger] = {}
+        self._range: Window | None = None  # of the walk of the ledger
+        self._rows: dict[str, Row] = {}  # as they came, for answers that show them
+
+    async def page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Ask for one page of a source; see `PageReader`."""
+        if source.query == SPOT_LEDGER:
+            return await self._ledger_page(source, window, cursor)
+        if source.query == TRADE_LIST:
+            return await self._trades_page(window, cursor)
+        if source.query == FUTURES_LOG:
+            return await self._log_page(source, window, cursor)
+        if source.query in LISTS:
+            return await self._list_page(LISTS[source.query], window, cursor)
+        return await self._holdings(spot=source.query == SPOT_HOLDINGS)
+
+    async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
+        """Make records of the rows of events; see `JoiningReader`."""
+        records: list[Record] = []
+        for group in groups:
+            rows = [part.row for part in group]
+            if source.query == FUTURES_LOG:
+                found = futures.records_of(rows, self._context)
+            else:
+                found = await self._event(source, rows)
+            records += self._with_raw(found, group) if self._account.include_raw else found
+        return Page(records, len(records), "")
+
+    def _with_raw(self, records: list[Record], group: list[EventRow]) -> list[Record]:
+        """Lines with their own row, and events with all of theirs by their ids."""
+        rows = {part.row_id: self._rows.pop(part.row_id, {}) for part in group}
+        return [
+            replace(record, raw=rows.get(record.ids.native or "", rows))
+            if record.type == LEDGER
+            else replace(record, raw=rows)
+            for record in records
+        ]
+
+    # The spot ledger ------------------------------------------------------------------------
+
+    async def _ledger_page(self, source: Source, window: Window, cursor: str) -> Page:
+        if self._range is None:
+            self._range = window
+        asked = span_of(window) | {"ofs": cursor or "0"}
+        if len(source.views) == 1 and source.views[0] in FILTERS:
+            asked["type"] = FILTERS[source.views[0]]
+        result = await self._post(LEDGERS, asked)
+        page = self._rows_page(
+            result, "ledger", cursor, ledger_part, source, window, filtered="type" in asked
+        )
+        return await self._with_hidden(page)
+
+    def _rows_page(
+        self,
+        result: Any,
+        name: str,
+        cursor: str,
+        read: Callable[[str, Row], EventRow],
+        source: Source,
+        window: Window,
+        *,
+        filtered: bool = False,
+    ) -> Page:
+        """A page of an object of rows by their ids, sorted newest first."""
+        rows = rows_of(result, name)
+        parts: list[EventRow] = []
+        bad: list[tuple[str, Any]] = []
+        for row_id, row in rows.items():
+            try:
+                parts.append(read(row_id, row))
+            except BAD_ROW:
+                bad.append((row_id, row))
+        if self._account.include_raw:
+            self._rows.update((part.row_id, rows[part.row_id]) for part in parts)
+        parts.sort(key=lambda part: -part.at_ms)
+        at_ms = parts[-1].at_ms if parts else window.seen_ms
+        records = [
+            unreadable_row(row_id, row, self._context, source.type, at_ms) for row_id, row in bad
+        ]
+        offset = int(cursor or 0)
+        following = next_offset(result, offset, len(rows), filtered=filtered)
+        return Page(records, len(rows), following, len(bad), parts=parts)
+
+    async def _with_hidden(self, page: Page) -> Page:
+        """A page with the bounds of what the key may see."""
+        key = await self._key_info()
+        return replace(page, hidden_before_ms=key.from_ms, hidden_after_ms=key.to_ms)
+
+    async def _event(self, source: Source, rows: list[Any]) -> list[Record]:
+        """The records of one group of rows of the ledger and of the list of trades."""
+        entries = [row for row in rows if isinstance(row, LedgerRow)]
+        trade = next((row for row in rows if isinstance(row, ListedTrade)), None)
+        if not entries:
+            return [] if trade is None else [unbooked(trade, self._context)]
+        first = entries[0]
+        details = NO_DETAILS
+        if first.type == "trade" and TRADES in source.views and (trade is None or len(entries) < 2):
+            await self._account.load_markets("spot")  # the pair says which coin is the base
+        if first.type in FUNDS:
+            details = await self._fund_details(source, entries)
+        elif trade is not None:
+            details = GroupDetails(trade=trade.row)
+        elif first.subtype == "spotfromfutures" and first.incoming:
+            details = GroupDetails(futures=await self._came_from_futures(first))
+        return events.records_of(entries, self._context, details)
+
+    async def _fund_details(self, source: Source, entries: list[LedgerRow]) -> GroupDetails:
+        """What the list says of a deposit or withdrawal, and whether it was taken back."""
+        ledger = self._fund_ledger(entries[0].type)
+        original = next((entry for entry in entries if not is_return(entry)), None)
+        for entry in entries:
+            if is_return(entry):
+                ledger.see(entry)
+        if original is None:
+            return GroupDetails(returns=await ledger.taken_back(entries[0]))
+        listed_row = None
+        if LISTED_TYPES[original.type] in source.views:
+            listed_row = await self._fund_list(original.type).find(original.refid, original.at_ms)
+        return GroupDetails(listed=listed_row, returned=await ledger.returned(original))
+
+    def _fund_ledger(self, kind: str) -> FundLedger:
+        if kind not in self._fund_ledgers:
+            top_ms = self._account.now_ms() if self._range is None else self._range.to_ms
+            end_ms = min(top_ms + RETURN_MS, self._account.now_ms())
+            fetch = partial(self._rows_of_type, kind, end_ms)
+            self._fund_ledgers[kind] = FundLedger(fetch, top_ms=top_ms)
+        return self._fund_ledgers[kind]
+
+    async def _rows_of_type(self, kind: str, end_ms: int, offset: int) -> list[LedgerRow]:
+        """Rows of the ledger by the exchange's own filter, newest first."""
+        asked = {"type": kind, "end": str(-(-end_ms // SECOND_MS)), "ofs": str(offset)}
+        rows = rows_of(await self._post(LEDGERS, asked), "ledger")
+        found: list[LedgerRow] = []
+        for row_id, row in rows.items():
+            try:
+                found.append(entry_of(row_id, row))
+            except BAD_ROW:  # the walk of the ledger says so
+                continue
+        return sorted(found, key=lambda entry: -entry.at_ms)
+
+    async def _came_from_futures(self, entry: LedgerRow) -> bool | None:
+        """Whether the log of futures has the other side of a transfer; None without its key."""
+        if not self._account.has(FUTURES_KEY):
+            return None
+        window = Window(entry.at_ms - ACROSS_MS, entry.at_ms + ACROSS_MS, entry.at_ms)
+        try:
+            rows = await self._log_rows(window, ACROSS_ROWS, "", (("info", futures.ACROSS),))
+        except SourceFailed as failure:
+            if failure.retryable:
+                raise
+            return None
+        for row in rows:
+            try:
+                read = futures.log_row(row)
+            except BAD_ROW:
+                continue
+            if read.asset == entry.currency and read.change == f"-{entry.amount}":
+                return True
+        return False
+
+    # The list of trades ---------------------------------------------------------------------
+
+    async def _trades_page(self, window: Window, cursor: str) -> Page:
+        # Each fill by itself: the ledger books them so.
+        asked = span_of(window) | {"ofs": cursor or "0", "consolidate_taker": "false"}
+        try:
+            result = await self._post(TRADES_HISTORY, asked)
+        except SourceFailed as failure:
+            if failure.reason not in UNREADABLE_LISTS:
+                raise
+            return Page([], 0, "")  # trades lack their price, and say so
+        return self._rows_page(
+            result, "trades", cursor, trade_part, SOURCES[f"{TRADE_LIST}_{TRADES}"], window
+        )
+
+    # The lists of deposits and withdrawals --------------------------------------------------
+
+    async def _list_page(self, kind: str, window: Window, cursor: str) -> Page:
+        """What the list has and the ledger does not."""
+        page = await self._fetch_list(kind, window, cursor)
+        records: list[Record] = []
+        unreadable = 0
+        for row in page.rows:
+            try:
+                record = listed_fund(row, kind, self._context)
+            except BAD_ROW:
+                unreadable += 1
+                records.append(
+                    unreadable_row("", row, self._context, LISTED_TYPES[kind], window.seen_ms)
+                )
+                continue
+            if record is not None and not await self._fund_ledger(kind).holds(
+                record.ids.native or "", record.timestamp
+            ):
+                records.append(self._raw(record, row))
+        kept_from_ms = None if page.whole else oldest_ms(page.rows)
+        return Page(records, len(page.rows), page.cursor, unreadable, kept_from_ms)
+
+    def _fund_list(self, kind: str) -> FundList:
+        if kind not in self._lists:
+            assert self._range is not None
+            self._lists[kind] = FundList(partial(self._fetch_list, kind, self._range))
+        return self._lists[kind]
+
+    async def _fetch_list(self, kind: str, window: Window, cursor: str) -> FundPage:
+        """A page of a list, from a month before a window: fetched once for all who ask."""
+        start = max(0, window.from_ms - RETURN_MS) // HOUR_MS * HOUR_MS // SECOND_MS
+        end = -(-window.to_ms // HOUR_MS) * HOUR_MS // SECOND_MS
+        key = (kind, start, end, cursor)
+        async with self._locks[kind]:
+            if key not in self._list_pages:
+                asked = {
+                    "start": str(start), "end": str(end), "limit": str(LIST_ROWS),
+                    "cursor": cursor or "true",
+                }  # fmt: skip
+                self._list_pages[key] = list_page(await self._post(PATHS[kind], asked), kind)
+            return self._list_pages[key]
+
+    # Futures --------------------------------------------------------------------------------
+
+    async def _log_page(self, source: Source, window: Window, cursor: str) -> Page:
+        rows = await self._log_rows(window, source.page_rows, cursor)
+        parts: list[EventRow] = []
+        bad: list[Any] = []
+        for row in rows:
+            try:
+                read = futures.log_row(row)
+            except BAD_ROW:
+                bad.append(row)
+            else:
+                parts.append(EventRow(futures.group_key(read), read.uid, read.at_ms, read))
+                if self._account.include_raw:
+                    self._rows[read.uid] = row
+        parts.sort(key=lambda part: (-part.at_ms, -part.row.id))
+        at_ms = parts[-1].at_ms if parts else window.seen_ms
+        records = [unreadable_row("", row, self._context, source.type, at_ms) for row in bad]
+        following = ""
+        if len(rows) >= source.page_rows and parts:
+            following = str(min(part.row.id for part in parts) - 1)
+        return Page(records, len(rows), following, len(bad), parts=parts)
+
+    async def _log_rows(
+        self, window: Window, count: int, cursor: str, more: Iterable[tuple[str, str]] = ()
+    ) -> list[Any]:
+        """Rows of the account log, newest first; a cursor is the highest id of a page."""
+        asked = [
+            ("since", str(window.from_ms)), ("before", str(window.to_ms)), ("sort", "desc"),
+            ("count", str(count)), *more,
+        ]  # fmt: skip
+        if cursor:
+            asked.append(("to", cursor))
+        answer = await self._futures(ACCOUNT_LOG, urlencode(asked))
+        logs = answer.get("logs")
+        if not isinstance(logs, list):
+            raise undocumented()
+        return logs
+
+    # Holdings and the key -------------------------------------------------------------------
+
+    async def _holdings(self, *, spot: bool) -> Page:
+        if spot:
+            held = await self._post(BALANCES, {})
+        else:
+            held = (await self._futures(FUTURES_ACCOUNTS, "")).get("accounts")
+        if not isinstance(held, dict):
+            raise undocumented()
+        at_ms = self._snapshot_at()
+        try:
+            if spot:
+                records = [spot_holding(*each, self._context, at_ms) for each in held.items()]
+            else:
+                records = futures_holdings(held, self._context, at_ms)
+        except BAD_ROW:
+            raise undocumented() from None
+        kept = [record for record in records if record.balance and record.balance.total != "0"]
+        return Page(kept, len(kept), "")
+
+    def _snapshot_at(self) -> int:
+        """One time for every wallet of a request: their order then goes by id, as all ties do."""
+        if self._snapshot_ms is None:
+            self._snapshot_ms = self._account.now_ms()
+        return self._snapshot_ms
+
+    async def _key_info(self) -> KeyInfo:
+        """The key as Kraken describes it, requested once; unknown where it does not."""
+        async with self._locks[KEY_INFO]:
+            if self._key is None:
+                try:
+                    self._key = key_info(await self._post(KEY_INFO, {}))
+                except SourceFailed as failure:
+                    if failure.fatal or failure.retryable:
+                        raise
+                    self._key = UNKNOWN_KEY
+                except BAD_ROW:
+                    self._key = UNKNOWN_KEY
+            return self._key
+
+    async def check(self) -> AccountInfo:
+        """Ask what the key may do, and whether the futures key is accepted."""
+        key = await self._key_info()
+        if key is UNKNOWN_KEY:
+            await self._post(BALANCES, {})
+        warnings, account_type = list(key.warnings(self._account.now_ms())), "SPOT"
+        if self._account.has(FUTURES_KEY):
+            try:
+                await self._futures(FUTURES_ACCOUNTS, "")
+                account_type = "SPOT, FUTURES"
+            except SourceFailed as failure:
+                if failure.retryable:
+                    raise
+                warnings.append(f"Futures are not read: {failure.message}")
+        return AccountInfo(
+            account_type=account_type,
+            read_only=not key.harmful,
+            unavailable_types=key.unavailable,
+            warnings=tuple(warnings),
+            expires_at=key.valid_until_ms,
+        )
+
+    # Requests -------------------------------------------------------------------------------
+
+    async def _post(self, path: str, asked: dict[str, str]) -> Any:
+        body = urlencode(asked).encode()
+        return (await self._account.ask(Call(path, method="POST", body=body, host=SPOT_HOST))).value
+
+    async def _futures(self, path: str, query: str) -> Row:
+        call = Call(path, query, host=FUTURES_HOST, key=FUTURES_KEY)
+        answer = (await self._account.ask(call)).value
+        if not isinstance(answer, dict):
+            raise undocumented()
+        return answer
+
+    def _raw(self, record: Record, row: Row) -> Record:
+        return replace(record, raw=row) if self._account.include_raw else record
+
+
+def span_of(window: Window) -> dict[str, str]:
+    """The bounds of a query in whole seconds: the first is exclusive, the last inclusive."""
+    start = max(0, window.from_ms // SECOND_MS - 1)
+    return {"start": str(start), "end": str(-(-window.to_ms // SECOND_MS))}
+
+
+def ledger_part(row_id: str, row: Row) -> EventRow:
+    """A row of the ledger, to be joined."""
+    entry = entry_of(row_id, row)
+    return EventRow(events.group_key(entry), entry.id, entry.at_ms, entry)
+
+
+def trade_part(row_id: str, row: Row) -> EventRow:
+    """A row of the list of trades, to be joined."""
+    trade = listed_trade(row_id, row)
+    return EventRow(trade.key, trade.id, trade.at_ms, trade)
+
+
+def rows_of(result: Any, name: str) -> Row:
+    """The object of rows of an answer.
+
+    Raises:
+        SourceFailed: It does not have the documented form.
+    """
+    rows = result.get(name) if isinstance(result, dict) else None
+    if rows is None and result == {}:  # of an account that never had one
+        return {}
+    if not isinstance(rows, dict):
+        raise undocumented()
+    return rows
+
+
+def next_offset(result: Row, offset: int, rows: int, *, filtered: bool) -> str:
+    """Where the next page begins; "" at the end.
+
+    `count` is wrong where a query has a type (https://github.com/rotki/rotki/issues/116); then a
+    page that is not full is the last one.
+
+    Raises:
+        SourceFailed: Kraken counts more rows than it shows.
+    """
+    count = result.get("count")
+    if filtered or not isinstance(count, int):
+        return str(offset + rows) if rows >= PAGE_ROWS else ""
+    if rows == 0 and offset < count:
+        raise SourceFailed(
+            FailureReason.EXCHANGE_ERROR,
+            f"Kraken counts {count} rows and shows {offset} of them.",
+            retryable=True,
+        )
+    return str(offset + rows) if offset + rows < count else ""
+
+
+def list_page(result: Any, kind: str) -> FundPage:
+    """A page of deposits or withdrawals: an object with a cursor, or the newest rows alone.
+
+    Raises:
+        SourceFailed: It does not have the documented form.
+    """
+    if result == {}:
+        return FundPage([], "")
+    if isinstance(result, list):
+        return FundPage(result, "", whole=len(result) < DEFAULT_ROWS[kind])
+    if not isinstance(result, dict):
+        raise undocumented()
+    rows = result.get(kind, result.get(f"{kind}s"))
+    cursor = result.get("next_cursor") or ""
+    if not isinstance(rows, list) or not isinstance(cursor, str):
+        raise undocumented()
+    return FundPage(rows, cursor)
+
+
+def oldest_ms(rows: list[Row]) -> int | None:
+    """The time of the oldest of some rows."""
+    times = []
+    for row in rows:
+        try:
+            times.append(time_ms(row["time"]))
+        except BAD_ROW:
+            continue
+    return min(times, default=None)
+
+
+def undocumented() -> SourceFailed:
+    """An answer without the documented shape."""
+    return SourceFailed(
+        FailureReason.UNREADABLE, "Kraken's answer does not have the documented form."
+    )
+
+
+KRAKEN: Final = ExchangeDefinition(
+    entry=ENTRY,
+    sources=SOURCES,
+    api=API,
+    reader=KrakenReader,
+    instruments=pairs,
+    listed=listed,
+)

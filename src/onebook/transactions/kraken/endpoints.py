@@ -1,0 +1,225 @@
+"""Facts of Kraken: its types, sources, paths and permissions, and how it books events.
+
+- Ledger: https://docs.kraken.com/api-reference/account-data/get-ledgers-info
+- Trades: https://docs.kraken.com/api-reference/account-data/get-trades-history
+- Deposits: https://docs.kraken.com/api-reference/funding/get-status-of-recent-deposits
+- Withdrawals: https://docs.kraken.com/api-reference/funding/get-status-of-recent-withdrawals
+- Balances: https://docs.kraken.com/api-reference/account-data/get-extended-balance
+- Key: https://docs.kraken.com/api-reference/account-data/get-api-key-info
+- Futures log: https://docs.kraken.com/api-reference/account-history/get-account-log
+- Futures balances: https://docs.kraken.com/api-reference/account-information/get-wallets
+
+Two ledgers have all that moved: one of spot, one of futures, each on its own host with its own key.
+The ledgers are kept for ever, have no limit of range, and are read in one window each: an empty
+window would cost six seconds of the counter. The other lists decorate.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from onebook.model import DAY_MS, SECOND_MS
+from onebook.transactions.adapter import (
+    KEY_FIELD,
+    SECRET_FIELD,
+    AdapterEntry,
+    Bookkeeping,
+    CheckId,
+    CredentialField,
+    Environment,
+    EventType,
+    Source,
+    Unproven,
+)
+from onebook.transactions.kraken import events, futures
+from onebook.transactions.kraken.api import (
+    FUTURES_HOST,
+    FUTURES_KEY,
+    FUTURES_SECRET,
+    SPOT_HOST,
+)
+from onebook.transactions.kraken.words import (
+    CONVERSIONS,
+    DEPOSITS,
+    EARN,
+    FEES,
+    FUTURES,
+    HOLDINGS,
+    LEDGER,
+    MARGIN,
+    OTHERS,
+    TRADES,
+    TRANSFERS,
+    WITHDRAWALS,
+)
+
+BEGAN_MS: Final = 1_306_886_400_000  # 2011-06-01; Kraken was founded in July 2011
+LIFE_MS: Final = 100 * 365 * DAY_MS
+
+# Paths
+LEDGERS: Final = "/0/private/Ledgers"
+TRADES_HISTORY: Final = "/0/private/TradesHistory"
+DEPOSIT_STATUS: Final = "/0/private/DepositStatus"
+WITHDRAW_STATUS: Final = "/0/private/WithdrawStatus"
+BALANCES: Final = "/0/private/BalanceEx"
+KEY_INFO: Final = "/0/private/GetApiKeyInfo"
+ACCOUNT_LOG: Final = "/api/history/v3/account-log"
+FUTURES_ACCOUNTS: Final = "/derivatives/api/v3/accounts"
+
+TYPES: Final = (
+    HOLDINGS,
+    DEPOSITS,
+    WITHDRAWALS,
+    TRADES,
+    CONVERSIONS,
+    MARGIN,
+    FUTURES,
+    TRANSFERS,
+    EARN,
+    FEES,
+    OTHERS,
+    LEDGER,
+)
+LEDGER_VIEWS: Final = (
+    DEPOSITS, WITHDRAWALS, TRADES, CONVERSIONS, MARGIN, TRANSFERS, EARN, FEES, OTHERS, LEDGER,
+)  # fmt: skip
+LOG_VIEWS: Final = (FUTURES, CONVERSIONS, TRANSFERS, FEES, OTHERS, LEDGER)
+# The ledger's own filter of a type that is requested alone; other types have none.
+FILTERS: Final = {DEPOSITS: "deposit", WITHDRAWALS: "withdrawal", TRADES: "trade"}
+
+# Queries, by which the reader knows what it is asked for.
+SPOT_LEDGER, TRADE_LIST, FUTURES_LOG = "ledgers", "trade_list", "account_log"
+DEPOSIT_LIST, WITHDRAWAL_LIST = "deposit_list", "withdrawal_list"
+SPOT_HOLDINGS, FUTURES_HOLDINGS = "spot_holdings", "futures_holdings"
+
+
+def _paged(walk: str, kind: str) -> Source:
+    """Rows by offset, fifty a page, which are joined with those of the other list."""
+    return Source(
+        name=f"{walk}_{kind}",
+        type=kind,
+        window_ms=LIFE_MS,
+        begins_ms=BEGAN_MS,
+        grain_ms=SECOND_MS,
+        page_rows=50,
+        sized=False,
+        walk=walk,
+        join_ms=events.JOIN_MS,
+        joint=SPOT_LEDGER,
+    )
+
+
+def _listed(name: str, kind: str) -> Source:
+    return Source(
+        name=name,
+        type=kind,
+        window_ms=LIFE_MS,
+        begins_ms=BEGAN_MS,
+        grain_ms=SECOND_MS,
+        page_rows=500,
+        sized=False,
+    )
+
+
+def _logged(kind: str) -> Source:
+    return Source(
+        name=f"{FUTURES_LOG}_{kind}",
+        type=kind,
+        window_ms=LIFE_MS,
+        begins_ms=BEGAN_MS,
+        page_rows=5_000,
+        walk=FUTURES_LOG,
+        join_ms=futures.JOIN_MS,
+        needs=FUTURES_KEY,
+    )
+
+
+_SOURCES: Final = (
+    Source(name=SPOT_HOLDINGS, type=HOLDINGS, window_ms=0),
+    Source(name=FUTURES_HOLDINGS, type=HOLDINGS, window_ms=0, needs=FUTURES_KEY),
+    *(_paged(SPOT_LEDGER, kind) for kind in LEDGER_VIEWS),
+    *(_paged(TRADE_LIST, kind) for kind in (TRADES, MARGIN)),
+    _listed(DEPOSIT_LIST, DEPOSITS),
+    _listed(WITHDRAWAL_LIST, WITHDRAWALS),
+    *(_logged(kind) for kind in LOG_VIEWS),
+)
+SOURCES: Final = {source.name: source for source in _SOURCES}
+
+
+def _of(*types: str) -> tuple[str, ...]:
+    return tuple(name for name, source in SOURCES.items() if source.type in types)
+
+
+WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+    "spot_trades": _of(TRADES),
+    "derivatives": _of(FUTURES, MARGIN),
+    "balances": _of(HOLDINGS),
+}
+
+_BOTH: Final = "Kraken also takes this for both sides of a move that it books on one."
+BOOKS: Final = Bookkeeping(
+    unproven=(
+        (
+            EventType.LEDGER,
+            Unproven(
+                "which rows of the ledger are one trade, if their `refid` was changed",
+                "The balances chain whatever a row belongs to.",
+            ),
+        ),
+    ),
+    reasons={
+        CheckId.DEPOSITS: "Kraken's list of deposits does not reach back as far as its ledger.",
+        CheckId.WITHDRAWALS: "Kraken's list of withdrawals does not reach back as far as its "
+        "ledger.",
+        CheckId.TRANSFERS: _BOTH,
+    },
+)
+
+# Permissions of a key: https://docs.kraken.com/api/docs/guides/spot-api-keys
+QUERY_FUNDS, QUERY_LEDGER, QUERY_TRADES = "query-funds", "query-ledger", "query-closed-trades"
+NEEDED: Final = {
+    QUERY_FUNDS: (HOLDINGS,),
+    QUERY_LEDGER: LEDGER_VIEWS,
+    QUERY_TRADES: (),  # trades then lack their price
+}
+# What a service that only reads must not be able to do, in words.
+HARMFUL: Final = {
+    "withdraw-funds": "withdraw funds",
+    "add-withdraw-address": "add withdrawal addresses",
+    "update-withdraw-address": "change withdrawal addresses",
+    "modify-trades": "place and change orders",
+    "close-trades": "cancel orders",
+    "add-funds": "make deposit addresses",
+    "earn-funds": "allocate funds to Earn",
+}
+
+ENTRY: Final = AdapterEntry(
+    name="kraken",
+    display="Kraken",
+    types=TYPES,
+    words=WORDS,
+    default=(
+        DEPOSITS, WITHDRAWALS, TRADES, CONVERSIONS, MARGIN, FUTURES, TRANSFERS, EARN, FEES, OTHERS,
+    ),
+    hosts={
+        Environment.MAINNET: {
+            SPOT_HOST: "https://api.kraken.com",
+            FUTURES_HOST: "https://futures.kraken.com",
+        }
+    },
+    books=BOOKS,
+    singular={
+        TRADES: "trade",
+        CONVERSIONS: "conversion",
+        MARGIN: "margin",
+        FUTURES: "future",
+        EARN: "earn",
+        FEES: "fee",
+    },
+    fields=(
+        KEY_FIELD,
+        replace(SECRET_FIELD, label="Private key"),
+        CredentialField(FUTURES_KEY, "Futures API key (empty: no futures)", optional=True),
+        CredentialField(FUTURES_SECRET, "Futures private key", optional=True),
+    ),
+)  # fmt: skip

@@ -1,0 +1,603 @@
+"""Mapping of the spot ledger: each row as a line, and the rows of one event as its record; pure.
+
+Kraken books every movement in one ledger: a trade, a conversion or a move between wallets has two
+rows. Rows of one event share their `refid` and lie within seconds, but a `refid` is no event:
+products of Kraken Earn use one again months later, and one allocation covers several coins. So
+rows belong together by `group_key` and time, which is the service's part (`Source.join_ms`). Here a
+whole group becomes records:
+
+- an exchange (trade, conversion): what was given and what was received, each fee in its own
+  coin. Two rows of one coin that cancel (tokenized shares are traded through dollars) are no leg.
+  Where several coins are given for one, as when small balances are swept together, the first has
+  the record of the exchange and each other one a record of its own;
+- a move between own wallets: sent and received are equal;
+- anything else: a record for each row. Deposits and withdrawals: `funding`.
+
+The list of trades adds market, price and order. It never changes what moved: the ledger alone
+decides that. Its fees are what was charged, while the fee in the list of trades is an estimate in
+the quote currency, whatever it was paid in.
+
+The id of an event is made of the smallest ledger id of its rows.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from onebook.core import canonicals, iso, show
+from onebook.transactions.decimals import add, subtract, unsigned
+from onebook.transactions.kraken.assets import CREDITS, MONEY
+from onebook.transactions.kraken.funding import FUNDS, FundDetails, fund_id, funds
+from onebook.transactions.kraken.rows import (
+    BLANK,
+    LINE,
+    LedgerRow,
+    RowContext,
+    event_id,
+    fees_of,
+    holder_of,
+    line_id,
+    line_ids,
+    pattern_of,
+)
+from onebook.transactions.kraken.words import (
+    AIRDROP,
+    CONVERSION,
+    OPENED,
+    REALISED,
+    ROUTES,
+    TITLES,
+    TRADE,
+    TRANSFER,
+    Meaning,
+    meaning_of,
+)
+from onebook.transactions.mapping import PATTERNS_MAX, Row, direction_of, first_fee, text
+from onebook.transactions.record import (
+    Balance,
+    Description,
+    Direction,
+    Ids,
+    Money,
+    Position,
+    Record,
+    RecordView,
+    TradedMarket,
+    Transfer,
+    money,
+)
+
+JOIN_MS: Final = 10_000  # rows of a trade are milliseconds apart, those of an adjustment seconds
+EXCHANGES: Final = frozenset({TRADE, CONVERSION})
+TRADED: Final = frozenset({"trade", "margin", "settled"})  # `refid` is the id of a trade
+EXCHANGED: Final = frozenset({"nfttrade", "settled"})  # if they have two rows
+DIRECTIONS: Final = {"buy": Direction.IN, "sell": Direction.OUT}
+
+Event = tuple[Record, tuple[LedgerRow, ...]]  # a record, and the rows that it is made of
+
+
+class GroupDetails(FundDetails, frozen=True):
+    """What other lists of Kraken say of one group.
+
+    Args:
+        trade: Its row of TradesHistory.
+        futures: Whether the futures account has the other side of a transfer; None if its log
+            is not read.
+    """
+
+    trade: Row | None = None
+    futures: bool | None = None
+
+
+NO_DETAILS: Final = GroupDetails()
+
+
+def group_key(entry: LedgerRow) -> str:
+    """What the rows of one event have in common, besides their time."""
+    kind = entry.type
+    if kind == "earn" and entry.subtype != "migration":
+        return f"earn:{entry.refid}:{entry.currency}"
+    if kind == "adjustment":  # each side of a migration has a refid of its own
+        return kind
+    if kind in TRADED:
+        return f"trade:{entry.refid}"
+    if meaning_of(kind, entry.subtype, incoming=True) is CONVERSION:
+        return f"convert:{entry.refid}"
+    return f"{kind}:{entry.refid}"
+
+
+def records_of(
+    group: Sequence[LedgerRow], context: RowContext, details: GroupDetails = NO_DETAILS
+) -> list[Record]:
+    """The rows of one group as records: its events, and a line for each row."""
+    # Rows of one time come in any order, and the records may not depend on it.
+    group = sorted(group, key=lambda entry: (-entry.at_ms, entry.id))
+    records: list[Record] = []
+    booked: dict[str, Record] = {}
+    for record, entries in events_of(group, context, details):
+        records.append(record)
+        booked.update((entry.id, record) for entry in entries)
+    for entry in group:
+        event = booked.get(entry.id)
+        if event is not None:
+            records.append(_line(entry, context, event.transactionId, event.type))
+        else:  # it takes back a deposit or withdrawal, whose record stands where that was booked
+            meaning = meaning_of(entry.type, "", incoming=True)
+            taken_back = fund_id(context, entry.type, entry.refid or entry.id)
+            records.append(_line(entry, context, taken_back, meaning.type))
+    return records
+
+
+def events_of(
+    group: Sequence[LedgerRow], context: RowContext, details: GroupDetails
+) -> list[Event]:
+    """The events of one group of rows."""
+    first = group[0]
+    if first.type in TRADED and any(entry.type != first.type for entry in group):
+        parts = [[e for e in group if e.type == kind] for kind in sorted(TRADED)]
+        return [event for part in parts if part for event in events_of(part, context, details)]
+    if first.type in FUNDS:
+        return funds(group, context, details)
+    meaning = meaning_of(first.type, first.subtype, incoming=first.incoming)
+    if meaning in EXCHANGES or (first.type in EXCHANGED and len(group) > 1):
+        return _exchange(group, meaning, context, details)
+    if len(group) > 1:
+        if meaning is TRANSFER and (move := _move(group, context)) is not None:
+            return [move]
+        if first.type == "adjustment" and _migrates(group):
+            return _exchange(group, CONVERSION, context, details)
+    return [_single(entry, context, details) for entry in group]
+
+
+# Lines ------------------------------------------------------------------------------------------
+
+
+def _line(entry: LedgerRow, context: RowContext, event: str, event_type: str) -> Record:
+    """A row as a line of its asset's ledger: what moved, and the balance around it."""
+    meaning = meaning_of(entry.type, entry.subtype, incoming=entry.incoming)
+    pattern = _line_pattern(
+        context.environment,
+        meaning,
+        entry.native_type,
+        entry.currency,
+        entry.wallet,
+        direction_of(entry.change),
+        event_type,
+    )
+    amount, change, after = entry.amount, entry.change, entry.balance
+    fees = fees_of((entry,), meaning.fee) if entry.fee != "0" else ()
+    moved: Money | UnsetType = UNSET
+    if amount != "0":
+        moved = money(entry.currency, unsigned(amount))
+    return replace(
+        pattern,
+        transactionId=line_id(context, entry),
+        timestamp=entry.at_ms,
+        sentCurrency=UNSET if entry.incoming else moved,
+        receivedCurrency=moved if entry.incoming else UNSET,
+        fee=first_fee(fees),
+        description=Description(
+            TITLES[LINE], f"{pattern.description.desc} {change} {entry.currency}"
+        ),
+        datetime=iso(entry.at_ms),
+        amount=unsigned(change),
+        balance=Balance(
+            before=None if after is None else show(subtract(Decimal(after), Decimal(change))),
+            after=after,
+            change=change,
+        ),
+        fees=fees,
+        ids=Ids(native=entry.id, transfer_id=entry.refid or None),
+        related=(event,),
+        incomplete=() if after is not None else ("balance",),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _line_pattern(
+    environment: str,
+    meaning: Meaning,
+    native_type: str,
+    currency: str,
+    wallet: str,
+    direction: Direction,
+    event_type: str,
+) -> Record:
+    return replace(
+        BLANK,
+        label=meaning.label,
+        description=Description(TITLES[LINE], native_type.replace(":", " ").capitalize()),
+        environment=environment,
+        type=LINE,
+        kind=meaning.kind,
+        native_type=native_type,
+        view=RecordView.LEDGER,
+        account=holder_of(wallet),
+        direction=direction,
+        asset=currency,
+        related_type=event_type,
+    )
+
+
+# Exchanges --------------------------------------------------------------------------------------
+
+
+class TradeLeg(Struct, frozen=True):
+    """The rows of one asset id in an exchange, and the sum of their amounts."""
+
+    entries: tuple[LedgerRow, ...]
+    amount: str
+
+    @property
+    def currency(self) -> str:
+        """What was given or received."""
+        return self.entries[0].currency
+
+    @property
+    def unsigned(self) -> str:
+        """How much of it."""
+        return unsigned(self.amount)
+
+
+def _legs(group: Sequence[LedgerRow]) -> tuple[list[TradeLeg], list[TradeLeg], list[LedgerRow]]:
+    """What was given, what was received, and the rows that are neither: fees, and what cancels."""
+    by_asset: dict[str, list[LedgerRow]] = {}
+    for entry in group:
+        by_asset.setdefault(entry.native, []).append(entry)
+    given: list[TradeLeg] = []
+    received: list[TradeLeg] = []
+    rest: list[LedgerRow] = []
+    for entries in by_asset.values():
+        amount = entries[0].amount
+        if len(entries) > 1:
+            amount = show(add(*(Decimal(entry.amount) for entry in entries)))
+        if amount == "0" or entries[0].currency == CREDITS:
+            rest += entries
+        else:
+            side = given if amount[0] == "-" else received
+            side.append(TradeLeg(tuple(entries), amount))
+    return given, received, rest
+
+
+def _exchange(
+    group: Sequence[LedgerRow], meaning: Meaning, context: RowContext, details: GroupDetails
+) -> list[Event]:
+    given, received, rest = _legs(group)
+    at_ms = max(entry.at_ms for entry in group)
+    events: list[Event] = []
+    for number in range(max(len(given), len(received), 1)):
+        sent = given[number] if number < len(given) else None
+        got = received[number] if number < len(received) else None
+        legs = [leg for leg in (sent, got) if leg is not None]
+        entries = tuple(entry for leg in legs for entry in leg.entries)
+        if number == 0:
+            entries += tuple(rest)
+        trade = details.trade if number == 0 else None
+        events.append(
+            (_exchanged(entries, sent, got, meaning, context, trade, at_ms=at_ms), entries)
+        )
+    return events
+
+
+def _exchanged(
+    entries: tuple[LedgerRow, ...],
+    sent: TradeLeg | None,
+    received: TradeLeg | None,
+    meaning: Meaning,
+    context: RowContext,
+    trade: Row | None,
+    *,
+    at_ms: int,
+) -> Record:
+    first, traded = entries[0], meaning is TRADE
+    side = _side(sent, received, trade, context) if traded else None
+    coins = (sent.currency if sent else None, received.currency if received else None)
+    pattern = _exchange_pattern(
+        context.environment,
+        meaning,
+        first.native_type,
+        first.wallet,
+        *coins,
+        _market(*coins, side, trade, context) if side else None,
+        side,
+        traded and trade is None,
+    )
+    fees = fees_of(entries, meaning.fee, credits_pay=True)
+    price, quantity, value = _priced(trade, sent, received, side)
+    main = sent if side == "sell" or received is None else received
+    record = replace(
+        pattern,
+        transactionId=event_id(context, entries),
+        timestamp=at_ms,
+        sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
+        receivedCurrency=money(received.currency, received.unsigned) if received else UNSET,
+        fee=first_fee(fees),
+        description=Description(
+            pattern.description.title, _words(pattern, main, price, sent, received)
+        ),
+        datetime=iso(at_ms),
+        amount=main.unsigned if main else "0",
+        fees=fees,
+        ids=_trade_ids(first, trade) if traded else Ids(native=first.refid or first.id),
+        related=line_ids(context, entries),
+    )
+    if price is None and quantity is None:
+        return record
+    return replace(record, price=price, quantity=quantity, value=value)
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _exchange_pattern(
+    environment: str,
+    meaning: Meaning,
+    native_type: str,
+    wallet: str,
+    sent: str | None,
+    received: str | None,
+    market: TradedMarket | None,
+    side: str | None,
+    unlisted: bool,
+) -> Record:
+    incomplete = ("price",) * unlisted
+    incomplete += ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
+    return replace(
+        pattern_of(environment, meaning, native_type),
+        label=side.capitalize() if side else meaning.label,
+        account=holder_of(wallet),
+        direction=DIRECTIONS[side] if side else _direction(sent, received),
+        side=side,
+        asset=market.base if market else received or sent,
+        instrument=market,
+        quantity_unit="base" if market else None,
+        incomplete=incomplete,
+    )
+
+
+def _market(
+    sent: str | None, received: str | None, side: str, trade: Row | None, context: RowContext
+) -> TradedMarket | None:
+    """What was traded: by both legs, or where one was too small to be booked by the pair."""
+    base, quote = (received, sent) if side == "buy" else (sent, received)
+    if trade is not None and (base is None or quote is None):
+        pair = context.markets.find("spot", text(trade, "pair") or "")
+        base, quote = base or pair.base, quote or pair.quote
+    if base is None or quote is None:
+        return None
+    return spot_market(base, quote)
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def spot_market(base: str, quote: str) -> TradedMarket:
+    """A market of the spot exchange."""
+    return TradedMarket(f"{base}/{quote}", "spot", None, base, quote, None, None)
+
+
+def _direction(sent: str | None, received: str | None) -> Direction:
+    if sent and received:
+        return Direction.BOTH
+    return Direction.OUT if sent else Direction.IN if received else Direction.NONE
+
+
+def _side(
+    sent: TradeLeg | None, received: TradeLeg | None, trade: Row | None, context: RowContext
+) -> str | None:
+    """Buy or sell: as the list of trades says, else by the pair that Kraken has."""
+    if trade is not None and trade.get("type") in DIRECTIONS:
+        return str(trade["type"])
+    if sent is None or received is None:
+        return None
+    if (sent.currency in MONEY) != (received.currency in MONEY):
+        return "buy" if sent.currency in MONEY else "sell"
+    for base, quote, side in ((received, sent, "buy"), (sent, received, "sell")):
+        if context.markets.find("spot", f"{base.currency}/{quote.currency}").base is not None:
+            return side
+    return None
+
+
+def _priced(
+    trade: Row | None, sent: TradeLeg | None, received: TradeLeg | None, side: str | None
+) -> tuple[str | None, str | None, str | None]:
+    """Price, quantity and value: of the list of trades, else of the legs, whose quotient is not
+    the price to its last digit.
+    """
+    quantity, value = None, None
+    if side is not None and sent is not None and received is not None:
+        base, quote = (received, sent) if side == "buy" else (sent, received)
+        quantity, value = base.unsigned, quote.unsigned
+    if trade is None:
+        return None, quantity, value
+    price, listed, cost = canonicals(trade.get("price"), trade.get("vol"), trade.get("cost"))
+    return price, listed or quantity, cost or value
+
+
+def _words(
+    pattern: Record,
+    main: TradeLeg | None,
+    price: str | None,
+    sent: TradeLeg | None,
+    received: TradeLeg | None,
+) -> str:
+    market = pattern.instrument
+    if market is not None and main is not None:
+        at = f"at {price}" if price else "for"
+        return f"{pattern.label} {main.unsigned} {market.base} {at} {market.quote}"
+    if sent is not None and received is not None:
+        return f"{sent.unsigned} {sent.currency} to {received.unsigned} {received.currency}"
+    leg = sent or received
+    return f"{pattern.label} {leg.amount} {leg.currency}" if leg else pattern.label
+
+
+def _trade_ids(entry: LedgerRow, trade: Row | None) -> Ids:
+    native = entry.refid or entry.id
+    if trade is None:
+        return Ids(native=native, trade_id=native)
+    return Ids(
+        native=native,
+        trade_id=native,
+        order_id=text(trade, "ordertxid"),
+        sequence=text(trade, "trade_id"),
+    )
+
+
+def _migrates(group: Sequence[LedgerRow]) -> bool:
+    """Whether the rows are a coin that left and another that came for it."""
+    if len(group) != 2 or group[0].currency == group[1].currency:
+        return False
+    return group[0].incoming != group[1].incoming
+
+
+# Moves between own wallets ----------------------------------------------------------------------
+
+
+def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
+    """A move between two wallets; None if the rows are not two sides of one."""
+    given, received, rest = _legs(group)
+    if rest or len(given) != 1 or len(received) != 1:
+        return None
+    (source,), (target,) = given, received
+    entries, at_ms = (*source.entries, *target.entries), max(entry.at_ms for entry in group)
+    if source.currency != target.currency:  # the product moved to another coin
+        return (
+            _exchanged(entries, source, target, CONVERSION, context, None, at_ms=at_ms),
+            entries,
+        )
+    if source.unsigned != target.unsigned:
+        return None
+    first = source.entries[0]
+    fees, wallets = fees_of(entries, TRANSFER.fee), (first.wallet, target.entries[0].wallet)
+    pattern = _move_pattern(context.environment, first.native_type, source.currency, *wallets)
+    moved = money(source.currency, source.unsigned)
+    record = replace(
+        pattern,
+        transactionId=event_id(context, entries),
+        timestamp=at_ms,
+        sentCurrency=moved,
+        receivedCurrency=moved,
+        fee=first_fee(fees),
+        description=Description(
+            pattern.description.title,
+            f"{source.unsigned} {source.currency} from {wallets[0]} to {wallets[1]}",
+        ),
+        datetime=iso(at_ms),
+        amount=source.unsigned,
+        fees=fees,
+        ids=Ids(native=first.refid or first.id, transfer_id=first.refid or None),
+        related=line_ids(context, entries),
+    )
+    return record, entries
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _move_pattern(
+    environment: str, native_type: str, currency: str, source: str, target: str
+) -> Record:
+    return replace(
+        pattern_of(environment, TRANSFER, native_type),
+        direction=Direction.BOTH,
+        asset=currency,
+        transfer=Transfer(source, target),
+    )
+
+
+# Rows that are an event of their own ------------------------------------------------------------
+
+
+def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Event:
+    meaning, unsure = meaning_of(entry.type, entry.subtype, incoming=entry.incoming), False
+    if entry.subtype == "spotfromfutures" and entry.incoming and not details.futures:
+        # Kraken credits airdrops by this word too, and the futures account has no other side then.
+        meaning, unsure = AIRDROP, details.futures is None
+    if meaning is REALISED and entry.amount == "0":
+        meaning = OPENED
+    pattern = _single_pattern(
+        context.environment,
+        meaning,
+        entry.native_type,
+        entry.currency,
+        entry.wallet,
+        direction_of(entry.amount),
+        unsure,
+    )
+    fees = fees_of((entry,), meaning.fee)
+    amount = unsigned(entry.amount)
+    moved: Money | UnsetType = UNSET if amount == "0" else money(entry.currency, amount)
+    record = replace(
+        pattern,
+        transactionId=event_id(context, (entry,)),
+        timestamp=entry.at_ms,
+        sentCurrency=UNSET if entry.incoming else moved,
+        receivedCurrency=moved if entry.incoming else UNSET,
+        fee=first_fee(fees),
+        description=Description(pattern.description.title, _what(pattern, entry)),
+        datetime=iso(entry.at_ms),
+        amount=amount,
+        fees=fees,
+        ids=Ids(native=entry.refid or entry.id),
+        related=line_ids(context, (entry,)),
+    )
+    if meaning.type == "margin":
+        record = _of_position(record, entry, details.trade)
+    return record, (entry,)
+
+
+def _what(pattern: Record, entry: LedgerRow) -> str:
+    ways = pattern.transfer
+    if ways is None:
+        return f"{pattern.description.desc} {entry.change} {entry.currency}"
+    source, target = ways.from_account or "elsewhere", ways.to_account or "elsewhere"
+    return f"{unsigned(entry.amount)} {entry.currency} from {source} to {target}"
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _single_pattern(
+    environment: str,
+    meaning: Meaning,
+    native_type: str,
+    currency: str,
+    wallet: str,
+    direction: Direction,
+    unsure: bool,
+) -> Record:
+    pattern = pattern_of(environment, meaning, native_type)
+    words = native_type.partition(":")[2] or native_type
+    transfer = None
+    if meaning is TRANSFER:
+        source, target = ROUTES.get(words, (None, None))
+        outgoing = direction is Direction.OUT
+        transfer = Transfer(wallet, target) if outgoing else Transfer(source, wallet)
+    return replace(
+        pattern,
+        description=Description(pattern.description.title, words.capitalize()),
+        account=holder_of(wallet),
+        direction=direction,
+        asset=currency,
+        transfer=transfer,
+        incomplete=("kind",) if unsure else (),
+    )
+
+
+def _of_position(record: Record, entry: LedgerRow, trade: Row | None) -> Record:
+    """A margin record with what the list of trades says of its position."""
+    gained = None if entry.amount == "0" else entry.amount
+    if trade is None:
+        return replace(record, position=Position(realised_pnl=gained))
+    price, quantity, value, leverage = canonicals(
+        trade.get("price"), trade.get("vol"), trade.get("cost"), trade.get("leverage")
+    )
+    closes = "closing" in (text(trade, "misc") or "").split(",")
+    return replace(
+        record,
+        side=str(trade["type"]) if trade.get("type") in DIRECTIONS else None,
+        price=price,
+        quantity=quantity,
+        quantity_unit="base",
+        value=value,
+        position=Position(
+            realised_pnl=gained, leverage=leverage, closed_size=quantity if closes else None
+        ),
+        ids=_trade_ids(entry, trade),
+    )

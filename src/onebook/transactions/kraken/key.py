@@ -1,0 +1,103 @@
+"""The API key of the spot account: what it may do and see, and until when; pure.
+
+https://docs.kraken.com/api-reference/account-data/get-api-key-info
+
+Names are in small letters with underscores in the only recorded answer, and in camel case on the
+page: both are read. Times are Unix seconds in texts, "0" for none.
+"""
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from onebook.core import iso
+from onebook.model import DAY_MS, SECOND_MS
+from onebook.transactions.kraken.endpoints import HARMFUL, NEEDED, QUERY_TRADES, TYPES
+from onebook.transactions.mapping import Row
+
+EXPIRES_SOON_MS: Final = 30 * DAY_MS
+
+
+class KeyInfo(Struct, frozen=True):
+    """What is known of a key.
+
+    Args:
+        permissions: What it may do; empty if unknown.
+        from_ms: It shows nothing older; None without a bound.
+        to_ms: It shows nothing newer; None without a bound.
+        valid_until_ms: Its expiry; None if it does not expire.
+    """
+
+    permissions: frozenset[str] = frozenset()
+    from_ms: int | None = None
+    to_ms: int | None = None
+    valid_until_ms: int | None = None
+
+    @property
+    def harmful(self) -> tuple[str, ...]:
+        """What it may do besides reading, in words."""
+        return tuple(words for name, words in HARMFUL.items() if name in self.permissions)
+
+    @property
+    def unavailable(self) -> tuple[str, ...]:
+        """Types that it may not read."""
+        missing = {
+            kind
+            for permission, kinds in NEEDED.items()
+            if self.permissions and permission not in self.permissions
+            for kind in kinds
+        }
+        return tuple(kind for kind in TYPES if kind in missing)
+
+    def warnings(self, now_ms: int) -> tuple[str, ...]:
+        """What its owner should know."""
+        found = []
+        if self.harmful:
+            found.append(
+                f"The key may do more than reading: {', '.join(self.harmful)}. "
+                "Make one that may only query."
+            )
+        if self.permissions and QUERY_TRADES not in self.permissions:
+            found.append(
+                "The key may not query closed orders and trades: trades lack their price and order."
+            )
+        if self.from_ms is not None or self.to_ms is not None:
+            since = f" from {iso(self.from_ms)[:10]}" if self.from_ms is not None else ""
+            until = f" until {iso(self.to_ms)[:10]}" if self.to_ms is not None else ""
+            found.append(f"The key shows events only{since}{until}; set no dates for its queries.")
+        if self.valid_until_ms is not None and self.valid_until_ms - now_ms < EXPIRES_SOON_MS:
+            found.append(f"The key expires on {iso(self.valid_until_ms)[:10]}.")
+        return tuple(found)
+
+
+UNKNOWN_KEY: Final = KeyInfo()
+
+
+def key_info(answer: Any) -> KeyInfo:
+    """Read the description of a key.
+
+    Raises:
+        TypeError, ValueError: It does not have the documented form.
+    """
+    if not isinstance(answer, dict):
+        raise TypeError("The description of the key is no object.")
+    permissions = _field(answer, "permissions")
+    if not isinstance(permissions, list):
+        raise TypeError("The description of the key has no permissions.")
+    return KeyInfo(
+        frozenset(str(each) for each in permissions),
+        _time(answer, "query_from"),
+        _time(answer, "query_to"),
+        _time(answer, "valid_until"),
+    )
+
+
+def _time(answer: Row, name: str) -> int | None:
+    seconds = int(_field(answer, name) or 0)
+    return seconds * SECOND_MS if seconds > 0 else None
+
+
+def _field(answer: Row, name: str) -> Any:
+    """A field by either spelling of its name."""
+    first, *others = name.split("_")
+    return answer.get(name, answer.get(first + "".join(each.capitalize() for each in others)))

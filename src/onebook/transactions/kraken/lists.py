@@ -1,0 +1,142 @@
+"""What decorates the ledger: the lists of deposits and withdrawals, and what was taken back.
+
+All are read newest first, and no further than the walk of the ledger has come.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from msgspec import Struct
+
+from onebook.model import DAY_MS, MINUTE_MS
+from onebook.transactions.adapter import FailureReason, SourceFailed
+from onebook.transactions.kraken.funding import RETURN_MS, is_return, takes_back
+from onebook.transactions.kraken.rows import LedgerRow, time_ms
+from onebook.transactions.mapping import Row, text
+
+UNREADABLE_LISTS: Final = frozenset({FailureReason.PERMISSION_DENIED, FailureReason.NOT_OPENED})
+CLOCKS_MS: Final = DAY_MS  # by which a list may date something later than the ledger does
+BOOKED_MS: Final = 60 * MINUTE_MS  # and how much earlier, of what it does not call done
+
+
+class FundPage(Struct, frozen=True):
+    """A page of a list of deposits or withdrawals.
+
+    Args:
+        rows: Its rows, newest first.
+        cursor: Kraken's cursor of the next page; "" at the end.
+        whole: Whether nothing is missing where there is no further page.
+    """
+
+    rows: list[Row]
+    cursor: str
+    whole: bool = True
+
+
+class FundList:
+    """The list of deposits or of withdrawals, looked up for what the ledger books.
+
+    Args:
+        fetch: Fetches the page at a cursor.
+    """
+
+    def __init__(self, fetch: Callable[[str], Awaitable[FundPage]]) -> None:
+        self._fetch = fetch
+        self._by_refid: OrderedDict[str, tuple[int, Row]] = OrderedDict()
+        self._cursor: str | None = ""  # of the next page; None at the end
+        self._oldest_ms = 1 << 62
+        self._turn = asyncio.Lock()
+
+    async def find(self, refid: str, at_ms: int) -> Row | None:
+        """The row of what the ledger books at a time, and that began up to a month before.
+
+        Times of calls fall. None if the list does not have it, or may not be read.
+        """
+        async with self._turn:
+            self._forget(at_ms + CLOCKS_MS)
+            while refid not in self._by_refid and self._cursor is not None:
+                if self._oldest_ms < at_ms - RETURN_MS:
+                    break
+                try:
+                    self._take(await self._fetch(self._cursor))
+                except SourceFailed as failure:
+                    if failure.reason not in UNREADABLE_LISTS:
+                        raise
+                    self._cursor = None
+        found = self._by_refid.get(refid)
+        return None if found is None else found[1]
+
+    def _take(self, page: FundPage) -> None:
+        self._cursor = page.cursor or None
+        for row in page.rows:
+            try:
+                at_ms, refid = time_ms(row["time"]), text(row, "refid")
+            except (LookupError, TypeError, ValueError, ArithmeticError):
+                continue  # the walk of the list says so
+            self._oldest_ms = min(self._oldest_ms, at_ms)
+            if refid is not None:
+                self._by_refid[refid] = (at_ms, row)
+
+    def _forget(self, after_ms: int) -> None:
+        while self._by_refid:
+            refid, (at_ms, _) = next(iter(self._by_refid.items()))
+            if at_ms <= after_ms:
+                return
+            del self._by_refid[refid]
+
+
+class FundLedger:
+    """The ledger of deposits or of withdrawals alone, read where the walk of all does not reach.
+
+    A withdrawal and the row that gives it back can be a month apart, with one of them outside the
+    range of a request, and what an answer says of either may not depend on that. What a list shows
+    as pending or failed may be in the ledger, which then has its record.
+
+    Args:
+        fetch: Fetches the page at an offset, newest first; it ends with an empty one.
+        top_ms: Where the walk of the whole ledger began.
+    """
+
+    def __init__(self, fetch: Callable[[int], Awaitable[list[LedgerRow]]], *, top_ms: int) -> None:
+        self._fetch = fetch
+        self._top_ms = top_ms
+        self._rows: list[LedgerRow] = []
+        self._seen: list[LedgerRow] = []  # returns of the walk
+        self._offset: int | None = 0  # None at the end
+        self._oldest_ms = 1 << 62
+        self._turn = asyncio.Lock()
+
+    def see(self, row: LedgerRow) -> None:
+        """Add a row of the walk that takes something back; times of calls fall."""
+        self._seen = [each for each in self._seen if each.at_ms - row.at_ms <= RETURN_MS]
+        self._seen.append(row)
+
+    async def returned(self, row: LedgerRow) -> LedgerRow | None:
+        """The row that takes a deposit or withdrawal back."""
+        found = next((each for each in self._seen if takes_back(each, row)), None)
+        if found is not None or row.at_ms + RETURN_MS < self._top_ms:
+            return found
+        ahead = await self._down_to(self._top_ms)
+        return next((each for each in ahead if takes_back(each, row)), None)
+
+    async def taken_back(self, row: LedgerRow) -> LedgerRow | None:
+        """What a row takes back."""
+        rows = await self._down_to(row.at_ms - RETURN_MS)
+        return next((each for each in rows if takes_back(row, each)), None)
+
+    async def holds(self, refid: str, at_ms: int) -> bool:
+        """Whether the ledger has what a list dates at a time."""
+        rows = await self._down_to(at_ms - BOOKED_MS)
+        return any(each.refid == refid and not is_return(each) for each in rows)
+
+    async def _down_to(self, at_ms: int) -> list[LedgerRow]:
+        """Every row that is newer than a time, and perhaps some more."""
+        async with self._turn:
+            while self._offset is not None and self._oldest_ms >= at_ms:
+                rows = await self._fetch(self._offset)
+                self._offset = self._offset + len(rows) if rows else None
+                self._rows += rows
+                self._oldest_ms = min([self._oldest_ms, *(row.at_ms for row in rows)])
+        return self._rows

@@ -1,0 +1,218 @@
+"""Rows of Kraken's spot ledger as entries: ids, times, assets and exact amounts; pure.
+
+A row is the value of an object whose key is its ledger id. Amounts are texts, in old recordings
+JSON numbers; the time has up to seven decimals and is read exactly.
+https://docs.kraken.com/api-reference/account-data/get-ledgers-info
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from onebook.core import canonicals, iso, record_id, show
+from onebook.transactions.decimals import subtract
+from onebook.transactions.kraken.assets import CREDITS, asset_of
+from onebook.transactions.kraken.words import TITLES, UNIFIED, Meaning
+from onebook.transactions.mapping import PATTERNS_MAX, Row, require
+from onebook.transactions.markets import Markets
+from onebook.transactions.record import Description, Fee, Holder, Ids, Record, Status
+
+EXCHANGE: Final = "kraken"
+TOKENIZED: Final = "tokenized_asset"
+LINE: Final = "ledger"  # a part of ids: never changes
+
+# What patterns begin with; each row fills in the rest.
+BLANK: Final = Record(
+    transactionId="",
+    timestamp=0,
+    label="Other",
+    description=Description("", ""),
+    datetime="",
+    exchange=EXCHANGE,
+    environment="",
+    type="",
+    kind="other",
+    ids=Ids(),
+)
+
+
+class RowContext(Struct, frozen=True):
+    """What a row does not say itself.
+
+    Args:
+        environment: A part of every id.
+        markets: Kraken's pairs, by our symbols (`BTC/USD`).
+    """
+
+    environment: str
+    markets: Markets
+
+
+class LedgerRow(Struct, frozen=True, gc=False):
+    """One row of the ledger.
+
+    Args:
+        id: Its ledger id.
+        refid: What it belongs to; shared by the rows of one event, and reused by some products.
+        native: The asset id; `currency` and `wallet` are what it stands for.
+        amount: The change without the fee, signed.
+        fee: Above zero it was charged; below zero it came back.
+        change: The amount less the fee.
+        balance: The balance of the asset id after the row; None where absent.
+    """
+
+    id: str
+    refid: str
+    at_ms: int
+    type: str
+    subtype: str
+    native: str
+    currency: str
+    wallet: str
+    amount: str
+    fee: str
+    change: str
+    balance: str | None
+
+    @property
+    def incoming(self) -> bool:
+        """Whether the amount is zero or above."""
+        return self.amount[0] != "-"
+
+    @property
+    def native_type(self) -> str:
+        """Type and subtype in one text."""
+        return f"{self.type}:{self.subtype}" if self.subtype else self.type
+
+
+def entry_of(ledger_id: str, row: Row) -> LedgerRow:
+    """Read a row of the ledger.
+
+    Raises:
+        ValueError, LookupError, TypeError, ArithmeticError: It has no id, type, asset, time or
+            amount.
+    """
+    get = row.get
+    found, fee, balance = canonicals(row["amount"], get("fee"), get("balance"))
+    amount, native = require(found, "amount"), require(row["asset"], "asset")
+    if get("aclass") == TOKENIZED and "." not in native:
+        native += ".T"
+    currency, wallet = asset_of(native)
+    change = amount
+    if fee is None or fee == "0":
+        fee = "0"
+    else:
+        change = show(subtract(Decimal(amount), Decimal(fee)))
+    return LedgerRow(
+        require(ledger_id, "id"),
+        str(get("refid") or ""),
+        time_ms(row["time"]),
+        require(row["type"], "type"),
+        get("subtype") or "",
+        native,
+        currency,
+        wallet,
+        amount,
+        fee,
+        change,
+        balance,
+    )
+
+
+def time_ms(value: Any) -> int:
+    """A time in Unix seconds with decimals, in whole milliseconds.
+
+    Raises:
+        ValueError, ArithmeticError: It is no time.
+    """
+    found = int(Decimal(value) * 1_000)
+    if found <= 0:
+        raise ValueError("The row has no time.")
+    return found
+
+
+def unreadable_row(row_id: str, row: Any, context: RowContext, kind: str, at_ms: int) -> Record:
+    """A record of a row that the mapping cannot read, at its own time or at that of the others.
+
+    Its id is made of all that it says, so equal rows are one record.
+    """
+    with suppress(LookupError, TypeError, ValueError, ArithmeticError):
+        at_ms = time_ms(row["time"])
+    text = json.encode((row_id, row), order="sorted").decode()
+    return replace(
+        BLANK,
+        transactionId=make_id(context, "unreadable", text),
+        timestamp=at_ms,
+        description=Description("Kraken Record", "This record could not be read."),
+        datetime=iso(at_ms),
+        environment=context.environment,
+        type=kind,
+        status=Status.UNKNOWN,
+        ids=Ids(native=row_id or None),
+        incomplete=("timestamp", "amount"),
+    )
+
+
+def make_id(context: RowContext, source: str, native_key: str) -> str:
+    """The id of a Kraken event."""
+    return record_id(EXCHANGE, context.environment, source, native_key)
+
+
+def event_id(context: RowContext, entries: Iterable[LedgerRow]) -> str:
+    """The id of the event that these rows are."""
+    return make_id(context, "event", min(entry.id for entry in entries))
+
+
+def line_id(context: RowContext, entry: LedgerRow) -> str:
+    """The id of a row as a line of the ledger."""
+    return make_id(context, LINE, entry.id)
+
+
+def line_ids(context: RowContext, entries: Iterable[LedgerRow]) -> tuple[str, ...]:
+    """The lines of an event, as `related` takes them."""
+    return tuple(line_id(context, entry) for entry in entries)
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def pattern_of(environment: str, meaning: Meaning, native_type: str) -> Record:
+    """What all events of one meaning have in common."""
+    return replace(
+        BLANK,
+        label=meaning.label,
+        description=Description(TITLES.get(meaning.type, "Kraken Event"), ""),
+        environment=environment,
+        type=meaning.type,
+        unified_type=UNIFIED.get(meaning.type),
+        kind=meaning.kind,
+        native_type=native_type,
+        related_type=LINE,
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def holder_of(wallet: str) -> Holder:
+    """A wallet, as `account` takes it."""
+    return Holder(wallet, None)
+
+
+def fees_of(
+    entries: Iterable[LedgerRow], kind: str, *, credits_pay: bool = False
+) -> tuple[Fee, ...]:
+    """The fees of some rows.
+
+    Args:
+        credits_pay: Whether credits that left are a fee too, as in a trade.
+    """
+    fees = []
+    for entry in entries:
+        charged = entry.fee
+        if credits_pay and entry.currency == CREDITS and entry.amount != "0":
+            charged = show(subtract(Decimal(entry.fee), Decimal(entry.amount)))
+        if charged != "0":
+            fees.append(Fee(entry.currency, charged, None, kind, "fee"))
+    return tuple(fees)

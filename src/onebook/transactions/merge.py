@@ -1,0 +1,469 @@
+"""Records in order as they become final: sorted, joined, deduplicated, merged newest first.
+
+An `Outlet` takes the pages of one walker, or of several whose rows are joined, and emits a record
+once nothing newer can arrive. Its *watermark* says how far it has come: all records with a later
+time have been emitted, so a merge of outlets need not wait for one without records. `merged` makes
+one sequence of all outlets, ties by id.
+
+Rows of one event are *joined* before that (`Joiner`): an event with several rows is complete once
+everything that its group could still contain has been read, whatever page, window or source it is
+in.
+"""
+
+import asyncio
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from onebook.transactions.adapter import EventRow, Page, SourceFailed
+from onebook.transactions.record import FIRST, Record, RecordKey, key_of
+
+BATCH_MAX: Final = 200  # records between two turns of the event loop
+UNPLACED_MAX: Final = 40  # ids in a cursor
+UNPLACED_CHARS: Final = 18  # of an id: 64 bits
+RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
+SMALL_ANSWER: Final = 100  # up to here nothing is read ahead before every source has begun
+DEMAND_MAX: Final = 1_000  # records for which it is worth finding out how far back they reach
+NOTHING_LEFT_MS: Final = -(1 << 61)
+NOT_STARTED_MS: Final = 1 << 61
+READY_MAX: Final = 500
+HELD_MAX: Final = 5_000  # rows of several walkers that wait for the slowest of them
+
+Keyed = tuple[RecordKey, Record]
+Join = Callable[[list[list[EventRow]]], Awaitable[Page]]
+
+
+class Range:
+    """Records a walker has to read.
+
+    Args:
+        from_ms: Oldest record time, inclusive.
+        to_ms: Newest record time, inclusive.
+        after: The place of the last record that was delivered before; only later ones count.
+    """
+
+    __slots__ = ("after", "from_ms", "to_ms")
+
+    def __init__(self, from_ms: int, to_ms: int, *, after: RecordKey = FIRST) -> None:
+        self.from_ms = from_ms
+        self.to_ms = to_ms
+        self.after = after
+
+
+class EventGroup:
+    """Rows of one event, as far as they were read."""
+
+    __slots__ = ("newest_ms", "oldest_ms", "rows")
+
+    def __init__(self, row: EventRow) -> None:
+        self.newest_ms = self.oldest_ms = row.at_ms
+        self.rows = {row.row_id: row}
+
+    def takes(self, row: EventRow, span_ms: int) -> bool:
+        """Add a row, unless that would make the group longer than the span."""
+        newest_ms, oldest_ms = max(self.newest_ms, row.at_ms), min(self.oldest_ms, row.at_ms)
+        if newest_ms - oldest_ms > span_ms:
+            return False
+        self.newest_ms, self.oldest_ms = newest_ms, oldest_ms
+        self.rows[row.row_id] = row
+        return True
+
+
+class Joiner:
+    """Groups rows of one event until every row that could belong to it has been read.
+
+    Args:
+        span_ms: The rows of one event lie within so many ms.
+    """
+
+    def __init__(self, span_ms: int) -> None:
+        self._span_ms = span_ms
+        self._groups: dict[str, list[EventGroup]] = {}
+        self._passed_on: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def held(self) -> int:
+        """Rows of groups that are not complete."""
+        return sum(len(each.rows) for groups in self._groups.values() for each in groups)
+
+    @property
+    def newest_ms(self) -> int:
+        """The time of the newest row of a group that is not complete."""
+        times = (each.newest_ms for groups in self._groups.values() for each in groups)
+        return max(times, default=NOTHING_LEFT_MS)
+
+    def add(self, row: EventRow) -> None:
+        """Add a row; one that was passed on already is dropped."""
+        if row.row_id in self._passed_on:
+            return
+        groups = self._groups.setdefault(row.key, [])
+        if not any(group.takes(row, self._span_ms) for group in groups):
+            groups.append(EventGroup(row))
+
+    def complete(self, watermark_ms: int) -> list[list[EventRow]]:
+        """The groups to which no row can be added any more, newest first."""
+        done: list[EventGroup] = []
+        for key, groups in list(self._groups.items()):
+            done += [each for each in groups if each.newest_ms - self._span_ms > watermark_ms]
+            left = [each for each in groups if each.newest_ms - self._span_ms <= watermark_ms]
+            if left:
+                self._groups[key] = left
+            else:
+                del self._groups[key]
+        done.sort(key=lambda each: -each.newest_ms)
+        for each in done:
+            self._passed_on.update(dict.fromkeys(each.rows))
+        while len(self._passed_on) > RECENT_MAX:
+            self._passed_on.popitem(last=False)
+        return [sorted(each.rows.values(), key=lambda row: -row.at_ms) for each in done]
+
+
+class Sorter:
+    """Sorts and deduplicates the records of one source as they arrive."""
+
+    def __init__(self, wanted: Range) -> None:
+        self._wanted = wanted
+        self._held: list[Keyed] = []
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._last = FIRST
+        self.disordered = 0
+        self.duplicates = 0
+
+    @property
+    def held(self) -> int:
+        """Records that are not final."""
+        return len(self._held)
+
+    def push(self, records: list[Record], *, snapshot: bool) -> None:
+        """Add records; those out of range or already delivered are dropped."""
+        for record in records:
+            key = key_of(record)
+            if not (self._snapshot_wanted(key) if snapshot else self._in_range(key)):
+                continue
+            if record.transactionId in self._seen:
+                self.duplicates += 1
+                continue
+            self._seen[record.transactionId] = None
+            heapq.heappush(self._held, (key, record))
+
+    def _in_range(self, key: RecordKey) -> bool:
+        wanted = self._wanted
+        return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
+
+    def _snapshot_wanted(self, key: RecordKey) -> bool:
+        """Every page takes a snapshot of its own time, so delivered rows are known by id."""
+        return key.record_id > self._wanted.after.record_id
+
+    def release(self, watermark_ms: int) -> Iterator[Keyed]:
+        """Every held record that is later than the watermark, in order."""
+        while self._held and self._held[0][0].negative_ms < -watermark_ms:
+            keyed = heapq.heappop(self._held)
+            if keyed[0] < self._last:
+                self.disordered += 1
+            else:
+                self._last = keyed[0]
+            yield keyed
+        while len(self._seen) - len(self._held) > RECENT_MAX:
+            self._seen.popitem(last=False)
+
+
+class Outlet:
+    """Records of one walker, or of several whose rows are joined, in order as they become final.
+
+    Args:
+        wanted: What is to be read.
+        progress: Set whenever there may be something new.
+        join: Makes records of groups of rows.
+        join_ms: See `Source`.
+        dropped: Types of records that were not requested.
+        held_max: Records and rows of several walkers that may wait for the slowest of them.
+    """
+
+    def __init__(
+        self,
+        wanted: Range,
+        progress: asyncio.Event,
+        *,
+        join: Join | None = None,
+        join_ms: int = 0,
+        dropped: frozenset[str] = frozenset(),
+        held_max: int = HELD_MAX,
+    ) -> None:
+        self.ready: deque[Keyed] = deque()
+        self.watermark_ms = NOT_STARTED_MS
+        self.failure: SourceFailed | None = None
+        self.defect: Exception | None = None
+        self.delivered = wanted.after
+        self._progress = progress
+        self._sorter = Sorter(wanted)
+        self._joiner = Joiner(join_ms)
+        self._join = join
+        self._dropped = dropped
+        self._held_max = held_max
+        self._came: list[int] = []  # the watermark of each walker
+        self._begun: set[int] = set()
+        self._ended: set[int] = set()
+        self._turn = asyncio.Lock()
+        self._room = asyncio.Event()
+        self._moved = asyncio.Event()
+
+    def enter(self) -> int:
+        """Add a walker; returns its number."""
+        self._came.append(NOT_STARTED_MS)
+        return len(self._came) - 1
+
+    @property
+    def shared(self) -> bool:
+        """Whether several walkers enter it."""
+        return len(self._came) > 1
+
+    @property
+    def begun(self) -> bool:
+        """Whether every walker has read a page."""
+        return len(self._begun) == len(self._came)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will be added."""
+        return len(self._ended) == len(self._came) or self.failure is not None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything was read and delivered, without a failure."""
+        return self.finished and not self.ready and self.failure is None
+
+    @property
+    def disordered(self) -> int:
+        """Records that arrived after newer ones: the exchange did not keep its own order."""
+        return self._sorter.disordered
+
+    @property
+    def reached(self) -> RecordKey:
+        """Position up to which all records have been delivered."""
+        if self.ready:
+            return max(self.delivered, RecordKey(self.ready[0][0].negative_ms, ""))
+        if self.watermark_ms == NOT_STARTED_MS:
+            return self.delivered
+        return max(self.delivered, RecordKey(-self.watermark_ms, ""))
+
+    async def accept(
+        self, number: int, page: Page, watermark_ms: int, *, snapshot: bool = False
+    ) -> int:
+        """Add a page of a walker, which has read everything later than a time.
+
+        Returns:
+            How many rows could not be joined.
+
+        Raises:
+            SourceFailed: Another walker of this outlet failed, or the join did.
+        """
+        await self.keep_pace(self._came[number])
+        async with self._turn:
+            self._raise_if_failed()
+            self._begun.add(number)
+            self._push(page.records, snapshot=snapshot)
+            for part in page.parts:
+                self._joiner.add(part)
+            return await self._advance(number, watermark_ms)
+
+    async def end(self, number: int) -> int:
+        """A walker has read everything.
+
+        Returns:
+            How many rows could not be joined.
+        """
+        async with self._turn:
+            self._raise_if_failed()
+            unreadable = await self._advance(number, NOTHING_LEFT_MS)
+            self._ended.add(number)
+            self._begun.add(number)
+            return unreadable
+
+    def fail(self, failure: SourceFailed) -> None:
+        """A walker cannot go on: nothing of what it might have added can be emitted any more."""
+        self.failure = self.failure or failure
+        self._moved.set()
+
+    def _raise_if_failed(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def keep_pace(self, came_ms: int) -> None:
+        """Wait while too much is held for walkers that have not come as far as a time."""
+        while (
+            self.shared
+            and self.failure is None
+            and came_ms < max(self._came)
+            and self._joiner.held + self._sorter.held > self._held_max
+        ):
+            self._moved.clear()
+            await self._moved.wait()
+
+    def _push(self, records: list[Record], *, snapshot: bool = False) -> None:
+        if self._dropped:
+            records = [record for record in records if record.type not in self._dropped]
+        self._sorter.push(records, snapshot=snapshot)
+
+    async def _advance(self, number: int, watermark_ms: int) -> int:
+        """Join what is complete, and emit what is final; block while the output buffer is full."""
+        self._came[number] = min(self._came[number], watermark_ms)
+        watermark_ms, unreadable = max(self._came), 0
+        groups = self._joiner.complete(watermark_ms)
+        if groups:
+            assert self._join is not None
+            joined = await self._join(groups)
+            self._push(joined.records)
+            unreadable = joined.unreadable
+        watermark_ms = max(watermark_ms, self._joiner.newest_ms)
+        self.ready.extend(self._sorter.release(watermark_ms))
+        self.watermark_ms = watermark_ms
+        self._progress.set()
+        self._moved.set()
+        while len(self.ready) >= READY_MAX:
+            self._room.clear()
+            await self._room.wait()
+        return unreadable
+
+    def pop(self) -> Keyed:
+        """The next record and its place; there must be one in `ready`."""
+        keyed = self.ready.popleft()
+        self.delivered = keyed[0]
+        if len(self.ready) < READY_MAX // 2:
+            self._room.set()
+        return keyed
+
+
+class Demand:
+    """Lower time bound of a limited answer, so that older pages are not requested.
+
+    Args:
+        limit: Records of the answer; None for all.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._horizon_ms = NOTHING_LEFT_MS
+        self._bounded = limit is not None and limit <= DEMAND_MAX
+        self._open = limit is None or limit > SMALL_ANSWER
+        self._changed = asyncio.Event()
+
+    def update(self, outlets: Sequence[Outlet], left: int | None) -> None:
+        """Update from the buffered records; `left` more records are needed."""
+        if not self._bounded or left is None:
+            return
+        begun = self._open or all(outlet.begun or outlet.finished for outlet in outlets)
+        horizon_ms = self._horizon_ms
+        if sum(len(outlet.ready) for outlet in outlets) >= left:
+            # Two sources of one event count once.
+            keys = {keyed[0] for outlet in outlets for keyed in outlet.ready}
+            if len(keys) >= left:
+                horizon_ms = -heapq.nsmallest(left, keys)[-1].negative_ms
+        if (begun, horizon_ms) != (self._open, self._horizon_ms):
+            self._open, self._horizon_ms = begun, horizon_ms
+            self._changed.set()
+
+    def needs(self, newest_ms: int) -> bool:
+        """Whether records of this time and older may still be in the answer."""
+        return self._open and newest_ms >= self._horizon_ms
+
+    async def wanted(self, newest_ms: int) -> None:
+        """Wait until records of this time and older are needed."""
+        while not self.needs(newest_ms):
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class Once:
+    """Passes each event once, though two sources return it: a query and the same query filtered.
+
+    One event has one place in both, unless its row has no time: its place is then that of its
+    neighbours, which are others in another list, and in the next answer.
+
+    Args:
+        unplaced: What `unplaced` was at the end of the answer before.
+    """
+
+    def __init__(self, unplaced: Iterable[str] = ()) -> None:
+        self._last_id = ""
+        self._unplaced = dict.fromkeys(unplaced)
+
+    @property
+    def unplaced(self) -> tuple[str, ...]:
+        """The newest ids without a place of their own, as the cursor carries them."""
+        return tuple(self._unplaced)[-UNPLACED_MAX:]
+
+    def passes(self, keyed: Keyed) -> bool:
+        """Whether this is the first time."""
+        record_id = keyed[0].record_id
+        if record_id == self._last_id:
+            return False
+        self._last_id = record_id
+        if "timestamp" not in keyed[1].incomplete:
+            return True
+        begin = record_id[:UNPLACED_CHARS]
+        new = begin not in self._unplaced
+        self._unplaced[begin] = None
+        return new
+
+
+async def merged(
+    outlets: Sequence[Outlet],
+    progress: asyncio.Event,
+    *,
+    limit: int | None,
+    demand: Demand | None = None,
+    once: Once | None = None,
+) -> AsyncGenerator[list[Keyed]]:
+    """Every record of every outlet in order, in small batches as they become certain.
+
+    A record is emitted once no outlet can still return a newer one: those with records ready
+    are compared by their first, those without by their watermark.
+    """
+    left, once = limit, once or Once()
+    while left is None or left > 0:
+        progress.clear()
+        batch = _certain(outlets, BATCH_MAX if left is None else min(left, BATCH_MAX), once)
+        _raise_defects(outlets)
+        if batch:
+            left = None if left is None else left - len(batch)
+            yield batch
+            await asyncio.sleep(0)  # the caller has encoded them: others have their turn
+        elif all(outlet.finished and not outlet.ready for outlet in outlets):
+            return
+        else:
+            if demand is not None:
+                demand.update(outlets, left)
+            await progress.wait()
+
+
+def _certain(outlets: Sequence[Outlet], left: int, once: Once) -> list[Keyed]:
+    """Records whose order is final, at most `left`."""
+    batch: list[Keyed] = []
+    watermark_ms = max((_watermark(outlet) for outlet in outlets), default=NOTHING_LEFT_MS)
+    while len(batch) < left and (outlet := _next(outlets, watermark_ms)):
+        keyed = outlet.pop()
+        if once.passes(keyed):
+            batch.append(keyed)
+        if not outlet.ready:
+            watermark_ms = max(watermark_ms, _watermark(outlet))
+    return batch
+
+
+def _watermark(outlet: Outlet) -> int:
+    """The newest time at which this outlet could still return a record that is not ready."""
+    return NOTHING_LEFT_MS if outlet.ready or outlet.finished else outlet.watermark_ms
+
+
+def _next(outlets: Sequence[Outlet], watermark_ms: int) -> Outlet | None:
+    """The outlet whose first record is the newest of all, if nothing newer can come."""
+    first: Outlet | None = None
+    for outlet in outlets:
+        if outlet.ready and (first is None or outlet.ready[0][0] < first.ready[0][0]):
+            first = outlet
+    return first if first and first.ready[0][0].negative_ms < -watermark_ms else None
+
+
+def _raise_defects(outlets: Sequence[Outlet]) -> None:
+    for outlet in outlets:
+        if outlet.defect is not None:
+            raise outlet.defect

@@ -1,0 +1,432 @@
+"""What Fennec lacks: branches and joins, cut windows, hosts, a second key, demo, weights."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import typer
+from msgspec import json
+from typer.testing import CliRunner
+
+from onebook.cli.credentials import credentials_app
+from onebook.config import TransactionSettings
+from onebook.errors import ExchangeFailed, InvalidRequest
+from onebook.model import DAY_MS
+from onebook.simulator.accounts.serving import LOOPBACK, SimulatedTransport
+from onebook.store import Store
+from onebook.transactions import registry
+from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.request import TransactionsRequest
+from onebook.transactions.service import Transactions
+from transactions.bybit_support import (
+    CLOCK,
+    MASTER_KEY,
+    NOW_MS,
+    MemoryStore,
+    Served,
+    loop_now_ms,
+    loop_s,
+    run,
+)
+from transactions.corsac.account import COINS, KEYS, CorsacAccount, CorsacRefused, SimulatedCorsac
+from transactions.corsac.adapter import CORSAC, TYPES
+
+DAYS = 60
+ACCOUNT = CorsacAccount(NOW_MS, days=DAYS)
+(KEY, SECRET), (VAULT_KEY, VAULT_SECRET) = KEYS.items()
+GOOD = Credentials(KEY, SECRET, host="south")
+WITH_VAULT = Credentials(KEY, SECRET, host="south", vault_key=VAULT_KEY, vault_secret=VAULT_SECRET)
+ROWS = Counter(row["type"] for rows in ACCOUNT.rows.values() for row in rows)
+WALLET_TYPES = ("deposits", "withdrawals", "conversions", "earn")
+
+
+class CorsacWorld:
+    """A service over a simulated Corsac, on virtual time."""
+
+    def __init__(self, exchange: SimulatedCorsac, credentials: Credentials, env: str) -> None:
+        self.exchange = exchange
+        self.vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
+        self.adapter = ExchangeAdapter(
+            CORSAC,
+            TransactionSettings(),
+            clock=CLOCK,
+            transport=SimulatedTransport(exchange, latency_s=0.02),
+            random=Random(1),
+        )
+        self.service = Transactions(
+            [self.adapter], self.vault, cursor_secret=b"c" * 32, clock=CLOCK
+        )
+        self._stored = credentials, env
+
+    async def fetch(self, *types: str, **fields: Any) -> dict[str, Any]:
+        request = TransactionsRequest(
+            exchange="corsac",
+            transaction_types=list(types),
+            **({"start_time": NOW_MS - (DAYS + 1) * DAY_MS, "limit": 10_000} | fields),
+        )
+        query = self.service.plan(request, key_id="key")
+        return json.decode(await self.service.fetch(query, key_id="key"))
+
+    async def __aenter__(self) -> "CorsacWorld":
+        credentials, environment = self._stored
+        await self.vault.put("corsac", environment, credentials, now_ms=0)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.service.close()
+
+
+def simulated(**options: Any) -> SimulatedCorsac:
+    options = {"region": "south.example", "now_ms": loop_now_ms} | options
+    return SimulatedCorsac(ACCOUNT, **options)
+
+
+def fetched(
+    *types: str,
+    exchange: SimulatedCorsac | None = None,
+    credentials: Credentials = GOOD,
+    **fields: Any,
+) -> dict[str, Any]:
+    async def story() -> dict[str, Any]:
+        async with CorsacWorld(exchange or simulated(), credentials, "mainnet") as here:
+            return await here.fetch(*types, **fields)
+
+    return run(story())
+
+
+def by_type(answer: dict[str, Any]) -> Counter[str]:
+    return Counter(record["type"] for record in answer["transactions"])
+
+
+def test_every_wallet_is_read_once_for_all_types_and_conversions_are_whole() -> None:
+    exchange = simulated()
+    answer = fetched(*WALLET_TYPES, exchange=exchange)
+    assert answer["partial"] is False
+    assert by_type(answer) == {
+        "deposits": ROWS["deposit"],
+        "withdrawals": ROWS["withdrawal"],
+        "conversions": ACCOUNT.conversions,
+        "earn": ROWS["reward"] + len(ACCOUNT.grants),
+    }
+    for record in answer["transactions"]:
+        if record["type"] == "conversions":
+            assert {"sentCurrency", "receivedCurrency"} <= record.keys()
+    times = [record["timestamp"] for record in answer["transactions"]]
+    assert times == sorted(times, reverse=True)
+    pages = Counter(path for path in exchange.requests if path.endswith("/rows"))
+    assert len(pages) == len(ACCOUNT.rows)  # the empty wallet too
+    assert all(entry["complete"] for entry in answer["coverage"])
+    assert {entry["transaction_type"] for entry in answer["coverage"]} == set(WALLET_TYPES)
+
+
+def test_the_records_add_up_to_what_is_held() -> None:
+    answer = fetched("holdings", *WALLET_TYPES)
+    totals: Counter[str] = Counter()
+    held = {}
+    for record in answer["transactions"]:
+        if record["kind"] == "balance":
+            held[record["asset"]] = int(Decimal(record["balance"]["total"]) * 10_000)
+        elif not record["ids"]["native"].startswith("G"):
+            for name, sign in (("receivedCurrency", 1), ("sentCurrency", -1)):
+                if money := record.get(name):
+                    totals[money["currency"]] += sign * units_of(money)
+    assert totals == {c: held[c] for c in COINS}
+
+
+def units_of(money: dict[str, str]) -> int:
+    return int(Decimal(money["amount_str"]) * 10_000)
+
+
+def test_a_type_that_was_not_requested_is_read_and_dropped() -> None:
+    answer = fetched("withdrawals")
+    assert by_type(answer) == {"withdrawals": ROWS["withdrawal"]}
+
+
+@pytest.mark.parametrize("limit", [1, 7, 60])
+def test_answers_that_go_on_have_every_record_once(limit: int) -> None:
+    exchange = simulated()
+    recent = NOW_MS - (12 if limit == 1 else DAYS + 1) * DAY_MS
+
+    async def story() -> tuple[list[str], list[str], int]:
+        async with CorsacWorld(exchange, GOOD, "mainnet") as here:
+            whole = await here.fetch(*WALLET_TYPES, start_time=recent)
+            exchange.requests.clear()
+            found: list[str] = []
+            cursor, answers = None, 0
+            while cursor or not answers:
+                answer = await here.fetch(
+                    *WALLET_TYPES, start_time=recent, limit=limit, cursor=cursor,
+                    end_time=None,
+                )  # fmt: skip
+                assert answer["errors"] == []
+                found += [record["transactionId"] for record in answer["transactions"]]
+                cursor, answers = answer["next_cursor"], answers + 1
+            return [r["transactionId"] for r in whole["transactions"]], found, answers
+
+    whole, found, answers = run(story())
+    assert found == whole
+    assert len(set(found)) == len(found)
+    # Wallets go on by their own cursors: no answer reads a wallet from its beginning.
+    assert len([p for p in exchange.requests if p.endswith("/rows")]) <= 4 * answers * len(COINS)
+
+
+def test_a_window_that_shows_five_of_twelve_rows_is_read_in_parts() -> None:
+    exchange = simulated()
+    answer = fetched("earn", exchange=exchange)
+    grants = [r for r in answer["transactions"] if r["ids"]["native"].startswith("G")]
+    assert len(grants) == len(ACCOUNT.grants)
+    assert answer["partial"] is False
+
+
+def test_a_wallet_that_fails_ends_all_wallets_and_nothing_else() -> None:
+    class Broken(SimulatedCorsac):
+        def _data(self, request: Any) -> Any:
+            if request.url.path == "/wallets/w-ETH/rows":
+                raise CorsacRefused("internal")
+            return super()._data(request)
+
+    exchange = Broken(ACCOUNT, region="south.example", now_ms=loop_now_ms)
+    answer = fetched("conversions", "earn", "vault", exchange=exchange, credentials=WITH_VAULT)
+    coverage = {entry["transaction_type"]: entry for entry in answer["coverage"]}
+    assert coverage["vault"]["complete"] is True
+    assert coverage["conversions"]["complete"] is False
+    assert answer["partial"] is True
+    (code,) = {entry["exchange_code"] for entry in answer["errors"]}
+    assert code == "internal"  # a text, as the exchange has it
+
+
+def test_wallets_that_cannot_be_listed_are_a_failure_of_their_types() -> None:
+    class NoList(SimulatedCorsac):
+        def _data(self, request: Any) -> Any:
+            if request.url.path == "/wallets":
+                raise CorsacRefused("internal")
+            return super()._data(request)
+
+    answer = fetched("deposits", "vault", exchange=NoList(ACCOUNT, region="south.example"),
+                     credentials=WITH_VAULT)  # fmt: skip
+    assert by_type(answer) == {"vault": DAYS}
+    assert {e["transaction_type"] for e in answer["errors"]} == {"deposits"}
+    assert {e["transaction_type"]: e["complete"] for e in answer["coverage"]} == {
+        "deposits": False, "vault": True,
+    }  # fmt: skip
+
+
+class TestKeys:
+    """The second key, hosts, demo, and what a key may see."""
+
+    def test_without_the_second_key_its_type_is_left_out_unless_it_is_named(self) -> None:
+        answer = fetched()
+        assert "vault" not in by_type(answer)
+        assert answer["partial"] is False
+        named = fetched("vault", "deposits")
+        (error,) = named["errors"]
+        assert (error["transaction_type"], error["error"]) == ("vault", "no_credentials")
+        assert by_type(named) == {"deposits": ROWS["deposit"]}
+        with pytest.raises(ExchangeFailed, match="has not set the key that Corsac requires"):
+            fetched("vault")
+
+    def test_with_it_another_host_is_asked_with_it(self) -> None:
+        answer = fetched(credentials=WITH_VAULT)
+        assert by_type(answer)["vault"] == DAYS
+
+    def test_the_check_finds_the_region(self) -> None:
+        async def story() -> Any:
+            async with CorsacWorld(simulated(), Credentials(KEY, SECRET), "mainnet") as here:
+                return await here.service.validate("corsac")
+
+        found = run(story())
+        assert found.info is not None
+        assert found.info.found == {"host": "south"}
+
+    def test_a_key_of_no_region_is_refused(self) -> None:
+        async def story() -> Any:
+            exchange = simulated(region="east.example")
+            async with CorsacWorld(exchange, Credentials(KEY, SECRET), "mainnet") as here:
+                return await here.service.validate("corsac")
+
+        found = run(story())
+        assert (found.info, found.message) == (None, "Corsac does not know the key in this region.")
+
+    def test_demo_is_a_header_with_credentials_of_its_own(self) -> None:
+        async def story() -> tuple[dict[str, Any], str]:
+            async with CorsacWorld(simulated(demo=True), GOOD, "demo") as here:
+                answer = await here.fetch("deposits", demo=True)
+                with pytest.raises(InvalidRequest, match="exclude each other"):
+                    await here.fetch("deposits", demo=True, testnet=True)
+                with pytest.raises(InvalidRequest, match="has no testnet"):
+                    await here.fetch("deposits", testnet=True)
+                found = await here.service.validate("corsac", demo=True)
+                return answer, found.message
+
+        answer, message = run(story())
+        assert by_type(answer) == {"deposits": ROWS["deposit"]}
+        assert {record["environment"] for record in answer["transactions"]} == {"demo"}
+        assert message == "The internal credentials are valid."
+
+    def test_a_live_key_is_not_sent_to_the_demo(self) -> None:
+        with pytest.raises(ExchangeFailed, match="another environment"):
+            fetched("deposits", exchange=simulated(demo=True))
+
+    def test_what_the_key_may_not_see_is_not_called_complete(self) -> None:
+        from_ms = NOW_MS - 20 * DAY_MS
+        answer = fetched("conversions", exchange=simulated(visible_from_ms=from_ms))
+        (entry,) = answer["coverage"]
+        assert (entry["complete"], entry["reason"]) == (False, "hidden_from_key")
+        assert entry["from"] == from_ms
+        inside = fetched("conversions", exchange=simulated(visible_from_ms=from_ms),
+                         start_time=from_ms + DAY_MS)  # fmt: skip
+        assert inside["coverage"][0]["complete"] is True
+
+    def test_nor_by_an_answer_that_goes_on(self) -> None:
+        from_ms = NOW_MS - 20 * DAY_MS
+
+        async def story() -> dict[str, Any]:
+            exchange = simulated(visible_from_ms=from_ms)
+            async with CorsacWorld(exchange, GOOD, "mainnet") as here:
+                first = await here.fetch("deposits", "conversions", limit=110)
+                return await here.fetch("deposits", "conversions", cursor=first["next_cursor"])
+
+        entries = run(story())["coverage"]
+        assert {entry["reason"] for entry in entries} == {"hidden_from_key"}
+
+
+def test_a_product_that_was_never_opened_is_empty_and_complete() -> None:
+    answer = fetched("staking", "deposits")
+    entry = {e["transaction_type"]: e for e in answer["coverage"]}["staking"]
+    assert (entry["complete"], entry["reason"]) == (True, "product_not_opened")
+    assert (answer["partial"], answer["errors"]) == (False, [])
+
+
+class TestWeights:
+    """The weight that answers state is the one that counts."""
+
+    def test_nothing_is_refused_and_little_is_left_unused(self) -> None:
+        exchange = simulated()
+
+        async def story() -> float:
+            async with CorsacWorld(exchange, GOOD, "mainnet") as here:
+                await here.fetch(*WALLET_TYPES)
+                await here.fetch(*WALLET_TYPES)
+                return loop_s()
+
+        spent_s = run(story())
+        assert exchange.refusals == []
+        weight = sum(11 if path.endswith("/rows") else 1 for path in exchange.requests)
+        assert spent_s < 2.6 * (weight / 200 + 1)
+
+    def test_what_another_program_uses_is_learnt_from_the_answers(self) -> None:
+        exchange = simulated(others=2)
+        answer = fetched(*WALLET_TYPES, exchange=exchange)
+        assert answer["errors"] == []
+        assert exchange.refusals.count("weight") <= 3
+
+
+MYSTERY = {"id": "R99999", "at": NOW_MS - DAY_MS, "type": "mystery", "amount": "3"}
+
+
+def test_a_word_without_a_meaning_is_counted() -> None:
+    account = CorsacAccount(NOW_MS, days=3)
+    account.rows["BTC"].append(MYSTERY)
+
+    async def story() -> dict[str, Any]:
+        exchange = SimulatedCorsac(account, region="south.example", now_ms=loop_now_ms)
+        async with CorsacWorld(exchange, GOOD, "mainnet") as here:
+            return await here.fetch("deposits", "earn")
+
+    answer = run(story())
+    assert answer["partial"] is False
+    (record,) = [r for r in answer["transactions"] if r["ids"]["native"] == "R99999"]
+    assert (record["kind"], record["native_type"]) == ("other", "mystery")
+    assert answer["summary"]["unknown_kinds"] == 1
+    assert "unknown_kinds" not in fetched("deposits")["summary"]
+
+
+def test_its_types_are_offered_by_name_and_by_default() -> None:
+    entry = CORSAC.entry
+    assert entry.body()["supported_transaction_types"] == list(TYPES)
+    assert entry.body()["demo_available"] is True
+    assert {"conversions", "earn"} <= set(entry.default)
+    summary = fetched("conversions", "earn")["summary"]["by_type"]
+    assert summary.keys() == {"conversion", "earn"}
+
+
+class TestCommands:
+    """Optional fields, choices, what the check finds, and keys that can do too much."""
+
+    @pytest.fixture
+    def exchange(self) -> SimulatedCorsac:
+        return SimulatedCorsac(ACCOUNT, region=LOOPBACK)
+
+    @pytest.fixture
+    def command(
+        self, exchange: SimulatedCorsac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Any]:
+        app = typer.Typer()
+        app.add_typer(credentials_app, name="credentials")
+        monkeypatch.setitem(registry.EXCHANGES, "corsac", CORSAC)
+        with Served(exchange) as url:
+            for name, value in {
+                "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
+                "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
+                "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
+                "TRANSACTIONS__OVERRIDES__CORSAC__MAINNET_URL": url,
+            }.items():
+                monkeypatch.setenv(f"ONEBOOK_{name}", value)
+            yield lambda *words, typed="": CliRunner().invoke(app, words, input=typed)
+
+    def stored(self, tmp_path: Path) -> Credentials:
+        async def story() -> Credentials | None:
+            async with Store(f"sqlite+aiosqlite:///{tmp_path}/onebook.db") as store:
+                masters = MasterKeys(tmp_path / "master_key")
+                return await Vault(store.credentials, masters).get("corsac", "mainnet")
+
+        found = asyncio.run(story())
+        assert found is not None
+        return found
+
+    def test_optional_fields_may_be_empty_and_the_found_region_is_kept(
+        self, command: Any, tmp_path: Path
+    ) -> None:
+        done = command("credentials", "set", "corsac", typed=f"{KEY}\n{SECRET}\n\n\n\n")
+        assert done.exit_code == 0, done.output
+        assert self.stored(tmp_path).fields == {"api_key": KEY, "secret": SECRET, "host": "north"}
+
+    def test_what_the_operator_names_wins(self, command: Any, tmp_path: Path) -> None:
+        typed = f"{KEY}\n{SECRET}\nsouth\n{VAULT_KEY}\n{VAULT_SECRET}\n"
+        assert command("credentials", "set", "corsac", typed=typed).exit_code == 0
+        assert self.stored(tmp_path).fields == WITH_VAULT.fields
+
+    def test_a_region_that_does_not_exist_is_refused(self, command: Any) -> None:
+        refused = command("credentials", "set", "corsac", typed=f"{KEY}\n{SECRET}\nwest\n\n\n")
+        assert (refused.exit_code, refused.stderr) == (2, "error: Invalid Region.\n")
+
+    def test_a_key_that_can_withdraw_is_stored_only_if_told(
+        self, command: Any, exchange: SimulatedCorsac, tmp_path: Path
+    ) -> None:
+        exchange._withdraw = True
+        words, typed = ("credentials", "set", "corsac"), f"{KEY}\n{SECRET}\n\n\n\n"
+        refused = command(*words, typed=typed)
+        assert refused.exit_code == 2
+        assert "The key can withdraw funds" in refused.stderr
+        assert command(*words, "--may-withdraw", typed=typed).exit_code == 0
+        assert self.stored(tmp_path).api_key == KEY
+
+    def test_a_demo_account_has_credentials_of_its_own(
+        self, command: Any, exchange: SimulatedCorsac, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        exchange._demo = True
+        url = os.environ["ONEBOOK_TRANSACTIONS__OVERRIDES__CORSAC__MAINNET_URL"]
+        monkeypatch.setenv("ONEBOOK_TRANSACTIONS__OVERRIDES__CORSAC__DEMO_URL", url)
+        typed = f"{KEY}\n{SECRET}\n\n\n\n"
+        done = command("credentials", "set", "corsac", "--demo", typed=typed)
+        assert done.stdout == "The corsac demo credentials are set.\n"
+        assert command("credentials", "check", "corsac", "--demo").exit_code == 0
+        assert command("credentials", "check", "corsac").exit_code == 1
+        assert command("credentials", "remove", "corsac", "--demo").exit_code == 0

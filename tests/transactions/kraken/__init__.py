@@ -1,0 +1,1 @@
+"""Kraken's half of the transaction interface."""
