@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from client.place import Place
 from clocks import SleepingClock
+from disks import filled, small_disk
 from onebook.cli.fetching import Wanted, fetch_here, fetch_there
 from onebook.client import Unavailable
 from onebook.clock import SYSTEM_CLOCK
@@ -129,6 +130,20 @@ async def test_a_file_that_cannot_be_opened_is_one_warning(
     (said,) = caplog.messages
     assert said.startswith("Other processes of this machine do not share a request limit")
     assert said.endswith("Is a directory.")
+
+
+async def test_a_full_disk_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file in memory would end the process here."""
+    clock = SleepingClock(100.0)
+    with caplog.at_level(logging.WARNING, "onebook"), small_disk(tmp_path / "disk") as disk:
+        (disk / "a").touch()
+        alone = window(disk / "a", clock)
+        with filled(disk):
+            assert await times_of(100, clock, alone) == [100.0] * 100
+            alone.refuse(600)
+            assert alone.refused_s() == 0
+    (said,) = caplog.messages
+    assert said.endswith("No space left on device.")
 
 
 async def test_a_closed_window_shares_nothing(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from onebook.cli.transactions import transactions_app
 from onebook.clock import iso_ms
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit
+from onebook.transactions.export import FORMS
 from onebook.transactions.reconciliation import (
     Break,
     CheckState,
@@ -253,7 +254,7 @@ class TestCredentials:
 class TestFetch:
     """A history into a file, and the word about what is missing."""
 
-    @pytest.mark.parametrize("form", ["jsonl", "csv", "koinly", "cointracking", "parquet", "xlsx"])
+    @pytest.mark.parametrize("form", [*FORMS])
     def test_every_format(self, ready: Run, tmp_path: Path, form: str) -> None:
         if form == "parquet":
             pytest.importorskip("pyarrow")

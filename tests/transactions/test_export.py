@@ -144,7 +144,9 @@ def test_a_form_whose_package_is_missing_says_what_to_install(
 def test_an_unknown_form_names_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="koinly"):
         writer("ods", tmp_path / "out", exchange="Bybit")
-    assert set(FORMS) == {"jsonl", "csv", "koinly", "cointracking", "xlsx", "parquet"}
+    assert set(FORMS) == {
+        "jsonl", "csv", "koinly", "cointracking", "bittytax", "rotki", "xlsx", "parquet"
+    }  # fmt: skip
 
 
 def test_records_are_json(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ The importers here know nothing of how files are written, only what the readers 
   less fees.
 - Koinly, articles 9489976, 9490022: what is received is added, what is sent and the fee taken off.
 - CoinTracking, article 29000007202: amounts are what arrived and left; the fee informs.
+- BittyTax 0.6, `t_row.py`: each type has a buy, a sell or both; a fee is a spend besides.
+- rotki, `data_import/importers`: a trade and its fee are three events; two trades of one instant
+  with equal amounts are one.
 """
 
 import csv
@@ -16,10 +19,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import ZipFile
 
 import httpx
 import pytest
@@ -140,6 +145,78 @@ def _move(balances: Counter[str], currency: str, amount: str, sign: int) -> None
         balances[currency] += sign * Decimal(amount)  # type: ignore[assignment]
 
 
+BITTYTAX_BUYS = {
+    "Deposit", "Mining", "Staking", "Interest", "Dividend", "Income", "Gift-Received", "Fork",
+    "Airdrop", "Referral", "Cashback", "Fee-Rebate", "Loan", "Margin-Gain", "Margin-Fee-Rebate",
+}  # fmt: skip
+BITTYTAX_SELLS = {
+    "Withdrawal", "Spend", "Gift-Sent", "Gift-Spouse", "Charity-Sent", "Lost", "Loan-Repayment",
+    "Loan-Interest", "Margin-Loss", "Margin-Fee",
+}  # fmt: skip
+
+
+def bittytax_rows(path: Path) -> Iterable[Cells]:
+    """Rows by the place of a cell: the names of the first line are not read."""
+    names = (
+        "Type", "Buy Quantity", "Buy Asset", "Buy Value", "Sell Quantity", "Sell Asset",
+        "Sell Value", "Fee Quantity", "Fee Asset", "Fee Value", "Wallet", "Timestamp", "Note",
+    )  # fmt: skip
+    with path.open(newline="") as lines:
+        for row in list(csv.reader(lines))[1:]:
+            yield dict(zip(names, row, strict=True))
+
+
+def add_bittytax(balances: Counter[str], row: Cells) -> None:
+    buys, sells = row["Type"] in BITTYTAX_BUYS, row["Type"] in BITTYTAX_SELLS
+    assert buys or sells or row["Type"] == "Trade", row["Type"]
+    for side, takes in (("Buy", not sells), ("Sell", not buys)):
+        assert bool(row[f"{side} Quantity"]) == bool(row[f"{side} Asset"]) == takes
+    assert bool(row["Fee Quantity"]) == bool(row["Fee Asset"])
+    assert not any(row[name].startswith("-") for name in row if name.endswith("Quantity"))
+    assert datetime.fromisoformat(row["Timestamp"]).tzinfo is not None
+    _move(balances, row["Buy Asset"], row["Buy Quantity"], 1)
+    _move(balances, row["Sell Asset"], row["Sell Quantity"], -1)
+    _move(balances, row["Fee Asset"], row["Fee Quantity"], -1)
+
+
+ROTKI_SIGNS = {
+    "Deposit": 1, "Income": 1, "Staking": 1, "Withdrawal": -1, "Loss": -1, "Spend": -1
+}  # fmt: skip
+
+
+def rotki_rows(path: Path) -> Iterable[Cells]:
+    """Trades, each once by what rotki makes their id of, then events."""
+    with ZipFile(path) as archive:
+        assert archive.namelist() == ["rotki-trades.csv", "rotki-events.csv"]
+        trades, events = (
+            list(csv.DictReader(archive.read(name).decode("utf-8-sig").splitlines()))
+            for name in archive.namelist()
+        )
+    compared = (
+        "Location", "Timestamp", "Spend Currency", "Spend Amount", "Receive Currency",
+        "Receive Amount",
+    )  # fmt: skip
+    yield from {tuple(row[name] for name in compared): row for row in trades}.values()
+    yield from events
+
+
+def add_rotki(balances: Counter[str], row: Cells) -> None:
+    assert row["Location"] == "bybit"
+    assert len(row["Timestamp"]) == 13
+    assert int(row["Timestamp"]) > 0
+    amounts = [row[name] for name in row if name.endswith("Amount") or name == "Fee"]
+    assert not any(amount.startswith("-") for amount in amounts)
+    if "Type" in row:
+        assert row["Amount"]
+        _move(balances, row["Currency"], row["Amount"], ROTKI_SIGNS[row["Type"]])
+    else:
+        assert row["Spend Amount"]
+        assert row["Receive Amount"]
+        _move(balances, row["Spend Currency"], row["Spend Amount"], -1)
+        _move(balances, row["Receive Currency"], row["Receive Amount"], 1)
+    _move(balances, row["Fee Currency"], row["Fee"], -1)
+
+
 def jsonl_rows(path: Path) -> Iterable[Cells]:
     return map(json.loads, path.read_text().splitlines())
 
@@ -162,7 +239,10 @@ FORMS = {
     "xlsx": (xlsx_rows, add_columns),
     "koinly": (csv_rows, add_koinly),
     "cointracking": (csv_rows, add_cointracking),
+    "bittytax": (bittytax_rows, add_bittytax),
+    "rotki": (rotki_rows, add_rotki),
 }
+TAX_TOOLS = ("koinly", "cointracking", "bittytax", "rotki")
 OPTIONAL = {"parquet": "pyarrow", "xlsx": "xlsxwriter"}
 
 
@@ -307,7 +387,7 @@ def test_what_the_command_writes_by_default_adds_up(
     assert summed(form, tmp_path / "file", before) == {c: held for c, held in after.items() if held}
 
 
-@pytest.mark.parametrize("form", ["koinly", "cointracking"])
+@pytest.mark.parametrize("form", TAX_TOOLS)
 async def test_what_a_service_gives_by_default_adds_up(form: str, tmp_path: Path) -> None:
     """Interest, airdrops and conversions are in a file of a request that names no types."""
     async with (

@@ -6,8 +6,9 @@ another seed.
 
 import asyncio
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from decimal import Decimal
+from random import Random
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,16 +16,24 @@ import httpx
 import pytest
 from msgspec import json
 
+from onebook.config import AccountUrls, TransactionSettings
 from onebook.simulator.accounts.admission import wall_ms
-from transactions.bybit_support import NOW_MS
+from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.kraken import KRAKEN
+from onebook.transactions.request import TransactionsRequest
+from onebook.transactions.service import Transactions
+from transactions.bybit_support import CALLER, MASTER_KEY, NOW_MS, MemoryStore
 from transactions.oracle.kraken.account import CONTRACT, RandomKraken
 from transactions.oracle.kraken.exchange import PAGE_ROWS, RandomKrakenExchange, listening
-from transactions.oracle.rows import COMPLETED, DAY_MS
+from transactions.oracle.rows import COMPLETED, DAY_MS, Amount, Expected
+from transactions.test_random_accounts import Answered, fees, money_of, passing
 
 DAYS = 700
 FROM = int(os.environ.get("ONEBOOK_ACCOUNTS_FROM", "0"))
 SEEDS = range(FROM, FROM + int(os.environ.get("ONEBOOK_ACCOUNTS", "12")))
 TRIES = 40
+PAGES_MAX = 2_000
 decoder = json.Decoder(float_hook=Decimal)
 Row = dict[str, Any]
 
@@ -129,3 +138,94 @@ class TestOracle:
             assert len(log) == len(account.lists["log"])
             assert {row["asset"] for row in log} >= {CONTRACT, "usd"}
         assert exchange.violations == []
+
+
+def facts(
+    kind: str, word: str, status: str, sent: Amount | None, received: Amount | None,
+    charged: list[Amount],
+) -> tuple[Any, ...]:  # fmt: skip
+    return kind, word, status, sent, received, tuple(fees(charged))
+
+
+def stated(one: Expected) -> tuple[Any, ...]:
+    return facts(one.type, one.kind, one.status, one.sent, one.received, one.fees)
+
+
+def shown(record: Row) -> tuple[Any, ...]:
+    charged = [(one["currency"], Decimal(one["amount"])) for one in record["fees"]]
+    sent, received = money_of(record, "sentCurrency"), money_of(record, "receivedCurrency")
+    return facts(record["type"], record["kind"], record["status"], sent, received, charged)
+
+
+async def asked(account: RandomKraken, exchange: RandomKrakenExchange, random: Random) -> Answered:
+    """All that the service says of an account, in one answer, a stream or pages."""
+    found, cursor = Answered(), None
+    streamed, limit = random.random() < 0.3, random.choice([13, 60, 400, 10_000])
+    async with listening(exchange) as url:
+        vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
+        key = Credentials("key", "c2VjcmV0", futures_key="key", futures_secret="c2VjcmV0")
+        await vault.put("kraken", "mainnet", key, now_ms=NOW_MS)
+        clock = passing()
+        urls = AccountUrls(hosts={"spot": url, "futures": url})
+        settings = TransactionSettings(
+            overrides={"kraken": urls}, deadline_s=3_600.0, stream_deadline_s=36_000.0
+        )
+        adapter = ExchangeAdapter(KRAKEN, settings, clock=clock, random=Random(7))
+        service = Transactions(
+            [adapter], vault, cursor_secret=b"a secret", clock=clock, settings=settings
+        )
+        try:
+            for _ in range(PAGES_MAX):
+                request = TransactionsRequest(
+                    exchange="kraken", transaction_types=list(KRAKEN.entry.types),
+                    start_time=account.from_ms, end_time=account.to_ms, cursor=cursor,
+                    limit=None if streamed else limit,
+                )  # fmt: skip
+                query = service.plan(request, key_id=CALLER, streamed=streamed)
+                if streamed:
+                    lines = [line async for line in service.stream(query, key_id=CALLER)]
+                    *records, tail = map(decoder.decode, b"".join(lines).splitlines())
+                else:
+                    tail = decoder.decode(await service.fetch(query, key_id=CALLER))
+                    records = tail["transactions"]
+                cursor = found.add(records, tail)
+                if cursor is None:
+                    return found
+        finally:
+            await service.close()
+    raise AssertionError("The cursor leads on without an end.")
+
+
+def check(account: RandomKraken, found: Answered) -> None:
+    """Every event has its record once; what is missing is said to be."""
+    due: Counter[Any] = Counter()
+    late: Counter[Any] = Counter()
+    for rows in account.lists.values():
+        for served in rows:
+            for one in served.expected:
+                (late if served.late else due)[stated(one)] += 1
+    events = [one for one in found.records if one["type"] not in ("ledger", "holdings")]
+    ids = Counter(one["transactionId"] for one in found.records)
+    assert [name for name, count in ids.items() if count > 1] == []
+    got = Counter(shown(one) for one in events if one["view"] == "primary")
+    incomplete = {kind for kind, each in found.coverage.items() if not each["complete"]}
+    assert got - due - late == Counter()
+    missing = due - got
+    assert {one[0] for one in missing} <= incomplete, missing
+    if not incomplete:
+        lines = sum(one["type"] == "ledger" for one in found.records)
+        cash = [each for each in account.lists["log"] if each.row["asset"] != CONTRACT]
+        rows = [*account.lists["ledger"], *cash]
+        assert sum(not each.late for each in rows) <= lines <= len(rows)
+
+
+class TestService:
+    """The service's answer is what happened, or says what it lacks."""
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    async def test_the_answer_is_what_happened(self, seed: int) -> None:
+        account = account_of(seed)
+        exchange = RandomKrakenExchange(account, seed, now_ms=lambda: NOW_MS)
+        found = await asked(account, exchange, Random(f"asked {seed}"))
+        assert exchange.violations == []
+        check(account, found)

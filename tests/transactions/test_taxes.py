@@ -1,13 +1,25 @@
 """The forms that tax tools read."""
 
+import csv
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from msgspec.structs import replace
 
 from onebook.transactions import taxes
 from onebook.transactions.bybit import ledger, trades
-from onebook.transactions.taxes import COINTRACKING, KOINLY
+from onebook.transactions.export import writer
+from onebook.transactions.record import Record
+from onebook.transactions.taxes import (
+    BITTYTAX,
+    COINTRACKING,
+    KOINLY,
+    ROTKI_EVENTS,
+    ROTKI_TRADES,
+)
 from transactions.bybit.native import LINEAR, SPOT, fill, line
 from transactions.exporting import ALL, CONTRACT, LINE, REWARD, closed, written
 
@@ -47,6 +59,70 @@ def test_cointracking_types(tmp_path: Path) -> None:
     assert (rows[5]["Sell Amount"], rows[5]["Fee"]) == ("1.1", "0.1")
 
 
+def test_bittytax_types(tmp_path: Path) -> None:
+    rows = written("bittytax", [*ALL, closed("7"), closed("-9")], tmp_path)
+    assert tuple(rows[0]) == BITTYTAX
+    found = [
+        (row["Type"], row["Buy Quantity"], row["Sell Quantity"], row["Fee Quantity"])
+        for row in rows
+    ]  # fmt: skip
+    assert found == [
+        ("Trade", "2", "200", "0.2"), ("Margin-Fee", "", "0.2", ""), ("Margin-Loss", "", "0.5", ""),
+        ("Margin-Gain", "0.5", "", ""), ("Deposit", "1", "", ""), ("Withdrawal", "", "1", "0.1"),
+        ("Margin-Gain", "10", "", ""), ("Margin-Loss", "", "6", ""),
+    ]  # fmt: skip
+    assert (rows[0]["Wallet"], rows[0]["Timestamp"]) == ("Bybit", "2023-11-14T22:13:20.000Z")
+    assert rows[4]["Note"].endswith("0xabc")
+
+
+def unpacked(records: list[Record], folder: Path) -> tuple[list[dict[str, str]], ...]:
+    """The trades and the events of rotki's archive."""
+    file = writer("rotki", folder / "out.zip", exchange="Bybit")
+    file.write(records)
+    file.close()
+    with ZipFile(folder / "out.zip") as archive:
+        texts = [archive.read(f"rotki-{name}.csv").decode() for name in ("trades", "events")]
+    return tuple(list(csv.DictReader(StringIO(text, newline=""))) for text in texts)
+
+
+def test_rotki_gets_trades_and_events(tmp_path: Path) -> None:
+    traded, events = unpacked([*ALL, closed("7"), closed("-9"), REWARD], tmp_path)
+    (trade,) = traded
+    assert tuple(trade) == ROTKI_TRADES
+    assert [*trade.values()][:7] == ["bybit", "USDT", "BTC", "200", "2", "0.2", "BTC"]
+    assert trade["Timestamp"] == "1700000000000"
+    assert tuple(events[0]) == ROTKI_EVENTS
+    assert [(row["Type"], row["Amount"], row["Fee"]) for row in events] == [
+        ("Spend", "0.2", ""), ("Loss", "0.5", ""), ("Income", "0.5", ""), ("Deposit", "1", ""),
+        ("Withdrawal", "1", "0.1"), ("Income", "10", ""), ("Loss", "6", ""), ("Staking", "1", ""),
+    ]  # fmt: skip
+
+
+def test_equal_trades_of_one_instant_are_apart_for_rotki(tmp_path: Path) -> None:
+    """It would take them for one; a thousandth of a second makes each of them count."""
+    at_ms = 1_700_000_000_000
+    fills = [
+        trades.execution(fill(execId=str(n), execTime=str(at_ms - n // 4), feeCurrency="BTC"), SPOT)
+        for n in range(12)
+    ]
+    rows, _ = unpacked(fills, tmp_path)
+    times = [int(row["Timestamp"]) for row in rows]
+    assert len(set(times)) == 12
+    assert all(0 <= time - record.timestamp < 12 for time, record in zip(times, fills, strict=True))
+    later, _ = unpacked([*fills, *(replace(each, timestamp=5) for each in fills[:2])], tmp_path)
+    assert [int(row["Timestamp"]) for row in later[12:]] == [5, 6]
+
+
+def test_an_archive_is_the_same_for_the_same_records(tmp_path: Path) -> None:
+    made = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        unpacked(ALL, tmp_path / name)
+        made.append((tmp_path / name / "out.zip").read_bytes())
+        assert [each.name for each in (tmp_path / name).iterdir()] == ["out.zip"]
+    assert made[0] == made[1]
+
+
 def test_every_fee_reaches_every_form(tmp_path: Path) -> None:
     extra = [{"feeCoin": "EUR", "subFeeType": "ARE_VAT", "fee": "0.5"},
              {"feeCoin": "BTC", "subFeeType": "IND_GST", "fee": "0.1"}]  # fmt: skip
@@ -71,12 +147,18 @@ def test_a_rebate_is_received(tmp_path: Path) -> None:
         ("0.2", "USDT", "fee refund"), ("0.2", "USDT", "realized gain"),
     ]  # fmt: skip
     assert not any(row["Fee Amount"] for row in rows)
+    rows = written("bittytax", [spot, contract], tmp_path)
+    assert [(row["Type"], row["Buy Quantity"]) for row in rows[1:]] == [
+        ("Fee-Rebate", "0.2"), ("Margin-Fee-Rebate", "0.2"),
+    ]  # fmt: skip
+    _, events = unpacked([spot, contract], tmp_path)
+    assert [(row["Type"], row["Amount"]) for row in events] == [("Income", "0.2")] * 2
     rows = written("cointracking", [spot, contract], tmp_path)
     assert (rows[0]["Sell Amount"], rows[0]["Fee"]) == ("199.8", "")
     assert rows[1]["Type"] == "Derivatives / Futures Profit"
 
 
-@pytest.mark.parametrize("form", ["koinly", "cointracking"])
+@pytest.mark.parametrize("form", ["koinly", "cointracking", "bittytax"])
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_no_digit_of_a_fee_is_lost(form: str, sign: str, tmp_path: Path) -> None:
     """More than the 28 digits of Python's default context."""
@@ -93,22 +175,38 @@ def test_a_fee_larger_than_what_arrived_has_its_own_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("native", "change", "koinly", "cointracking"),
+    ("native", "change", "koinly", "cointracking", "bittytax", "rotki"),
     [
-        ("INTEREST", "-1", "cost", "Borrowing Fee"), ("AIRDROP", "1", "airdrop", "Airdrop"),
-        ("BONUS", "1", "reward", "Reward / Bonus"), ("CURRENCY_SELL", "-1", "", "Withdrawal"),
-        ("CURRENCY_BUY", "1", "", "Deposit"), ("BORROW", "1", "loan", "Receive Loan"),
-        ("FEE_REFUND", "1", "fee refund", "Reward / Bonus"),
-        ("FLEXIBLE_STAKING_REDEMPTION", "1", "", "Deposit"),
+        ("INTEREST", "-1", "cost", "Borrowing Fee", "Loan-Interest", "Spend"),
+        ("AIRDROP", "1", "airdrop", "Airdrop", "Airdrop", "Income"),
+        ("BONUS", "1", "reward", "Reward / Bonus", "Income", "Income"),
+        ("CURRENCY_SELL", "-1", "", "Withdrawal", "Withdrawal", "Withdrawal"),
+        ("CURRENCY_BUY", "1", "", "Deposit", "Deposit", "Deposit"),
+        ("BORROW", "1", "loan", "Receive Loan", "Loan", "Deposit"),
+        ("REPAY", "-1", "", "Repay Loan", "Loan-Repayment", "Withdrawal"),
+        ("FEE_REFUND", "1", "fee refund", "Reward / Bonus", "Fee-Rebate", "Income"),
+        ("FLEXIBLE_STAKING_REDEMPTION", "1", "", "Deposit", "Deposit", "Deposit"),
     ],
-)  # fmt: skip
+)
 def test_what_only_the_ledger_knows_reaches_the_tax_tools(
-    native: str, change: str, koinly: str, cointracking: str, tmp_path: Path
+    native: str,
+    change: str,
+    koinly: str,
+    cointracking: str,
+    bittytax: str,
+    rotki: str,
+    tmp_path: Path,
 ) -> None:
     record = ledger.ledger(line(type=native, change=change, fee="0", category=""), SPOT)
-    for form, name, word in (("koinly", "Label", koinly), ("cointracking", "Type", cointracking)):
+    for form, name, word in (
+        ("koinly", "Label", koinly),
+        ("cointracking", "Type", cointracking),
+        ("bittytax", "Type", bittytax),
+    ):
         (row,) = written(form, [record, LINE], tmp_path)  # the line of a fill is not written
         assert row[name] == word
+    _, (event,) = unpacked([record, LINE], tmp_path)
+    assert event["Type"] == rotki
 
 
 def test_a_premium_of_an_option_is_a_gain_or_loss(tmp_path: Path) -> None:
@@ -130,3 +228,4 @@ def test_what_an_account_gained_is_the_same_in_both_tax_forms(tmp_path: Path) ->
 def test_rewards_have_their_own_word() -> None:
     assert taxes.koinly(REWARD)[0][9] == "reward"
     assert taxes.cointracking(REWARD, "Bybit")[0][0] == "Staking"
+    assert taxes.bittytax(REWARD, "Bybit")[0][0] == "Staking"

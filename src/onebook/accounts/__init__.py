@@ -1,4 +1,4 @@
-"""Access to the service: keys, sessions, limits and usage; the rules."""
+"""Access rules of the service: keys, sessions, limits and usage."""
 
 from onebook.accounts.accounts import Accounts
 from onebook.accounts.admin import Admin, NewKey

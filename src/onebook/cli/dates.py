@@ -34,7 +34,7 @@ def span_ms(text: str) -> int:
     """Read a span such as 30m, 24h or 7d.
 
     Raises:
-        InvalidRequest: It is none.
+        InvalidRequest: The text is not a time span.
     """
     span = _SPAN.fullmatch(text)
     if span is None:
@@ -64,7 +64,7 @@ def until_ms(text: str, now_ms: int) -> int:
     """Parse the end of a validity: a span such as 90d, a date in UTC (inclusive), or a time.
 
     Raises:
-        InvalidRequest: The text is none of these.
+        InvalidRequest: The text has none of these forms.
     """
     if _SPAN.fullmatch(text):
         return now_ms + span_ms(text)
@@ -75,7 +75,7 @@ def past_ms(text: str, now_ms: int, zone: tzinfo = UTC) -> int:
     """Parse the start of a range: now, a span back such as 90d, a date in the zone, or a time.
 
     Raises:
-        InvalidRequest: The text is none of these.
+        InvalidRequest: The text has none of these forms.
     """
     if text == NOW:
         return now_ms
@@ -88,7 +88,7 @@ def past_end_ms(text: str, now_ms: int, zone: tzinfo = UTC) -> int:
     """Parse the inclusive end of a range: like `past_ms`, but a date means its last millisecond.
 
     Raises:
-        InvalidRequest: The text is none of these.
+        InvalidRequest: The text has none of these forms.
     """
     return _last_ms(text, zone) if _is_date(text) else past_ms(text, now_ms, zone)
 
@@ -108,7 +108,7 @@ def zone_of(name: str) -> tzinfo:
     """The time zone of an IANA name such as Europe/Berlin, or of an offset such as +01:00.
 
     Raises:
-        InvalidRequest: There is no such zone; suggests similar names.
+        InvalidRequest: The zone is unknown; the message suggests similar names.
     """
     if name == "UTC":  # also where no list of zones is installed
         return UTC

@@ -40,7 +40,7 @@ _SUMMARY: Final = b'{"type":"summary"'
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What to fetch, and the file for it.
+    """The records to fetch, and the file for them.
 
     Args:
         types: Transaction types; empty for all that move money.

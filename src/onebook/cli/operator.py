@@ -129,7 +129,7 @@ def size_bytes(text: str) -> int:
     """Read a size such as 200GiB, 500MiB or 1000000 (bytes).
 
     Raises:
-        InvalidRequest: It is none.
+        InvalidRequest: The text is not a size.
     """
     size = _SIZE.fullmatch(text)
     if size is None:

@@ -13,7 +13,7 @@ from onebook.cli.options import ConfigFile
 from onebook.client.failures import ServiceError
 from onebook.errors import InvalidRequest
 from onebook.transactions.export import ENDINGS, FORMS, form_of
-from onebook.transactions.reconciliation import CheckState, ProofCheck, Verification
+from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGrade, Verification
 
 ALL: Final = "all"  # that the exchange keeps
 SINCE: Final = "30d"
@@ -198,6 +198,11 @@ def _proof(found: Verification | None) -> list[str]:
         sentences.append(
             "Not proven: no contradiction was found, but not everything could be checked."
         )
+    sentences += [
+        f"{each.transaction_type.replace('_', ' ')}: as answered, not proven. {each.why}"
+        for each in found.grades
+        if each.grade is ProofGrade.AS_ANSWERED
+    ]
     sentences.append("Not provable from the exchange's data:")
     sentences += [f"  {one.what}. {one.why}" for one in found.unproven]
     return sentences

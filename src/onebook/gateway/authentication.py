@@ -136,7 +136,7 @@ class KeyPeers(Protocol):
 
 
 class AloneWithKeys:
-    """Key peers of a single gateway: there are no others."""
+    """`KeyPeers` of a single gateway: no connections elsewhere."""
 
     def elsewhere(self, key_id: str) -> int:
         """None."""

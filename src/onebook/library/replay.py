@@ -299,8 +299,8 @@ class Player:
             yield from self._taken()
         if len(self._unborn) == self._books_wanted:
             raise RecordingError(
-                "No book of the recording became live. Where another program recorded it, "
-                "`onebook replay` may play it: it answers requests as the exchange does."
+                "No book of the recording became live. If another program made the recording, "
+                "try `onebook replay`, which answers requests as the exchange does."
             )
 
     def _taken(self) -> Iterator[BookUpdate]:

@@ -129,6 +129,9 @@ class CheckId(StrEnum):
     WITHDRAWALS = "withdrawals"
     TRANSFERS = "transfers"
     LEVERAGE_TOKENS = "leverage_tokens"
+    EVENTS = "events"
+    SUMS = "sums"
+    READINGS = "readings"
 
 
 class Unproven(Struct, frozen=True):
@@ -153,6 +156,12 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         unheld: Stated as unproven if there are other wallets.
         unproven: What cannot be proven of a type (or `TRADES`, `FUTURES`, `TOKENS`).
         reasons: By check, why unmatched entries need not be lost ones.
+        lines_name_events: Whether each line of its ledger names the event that it belongs to in
+            `related`, and the event's type in `related_type`.
+        sums_from_ms: From when on all changes add up to what is held, Unix ms: the beginning of its
+            history, for an exchange whose records have no balance after them; None: they do not.
+        readings: Whether holdings of several times are known, and changes between them add up.
+        withheld: By type, what the exchange does not give that a proof would need.
     """
 
     trades: str = ""
@@ -165,6 +174,10 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     unheld: Unproven | None = None
     unproven: tuple[tuple[str, Unproven], ...] = ()
     reasons: Mapping[CheckId, str] = {}
+    lines_name_events: bool = False
+    sums_from_ms: int | None = None
+    readings: bool = False
+    withheld: Mapping[str, str] = {}
 
     def types_of(self, name: str) -> frozenset[str]:
         """The types of the exchange behind a name of this module; any of them serves."""

@@ -10,11 +10,9 @@ is taken by the one and freed a period after the other, so that no delay makes t
 """
 
 import asyncio
-import errno
 import logging
-import mmap
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from fcntl import LOCK_UN, flock
 from heapq import nsmallest
@@ -35,7 +33,9 @@ FLIGHT_S: Final = 60.0  # that a request without an answer counts, as of a proce
 REFUSED_S_MAX: Final = 86_400.0  # a longer refusal is of a clock that was wrong
 FILE_MODE: Final = 0o600
 
-_TIME: Final = Struct("<d")  # the file: refused until (Unix time), and a time for each unit
+REFUSED_AT: Final = 0  # where the file has the end of a refusal (Unix time), before the units
+
+_TIME: Final = Struct("<d")
 
 log = logging.getLogger("onebook.transactions")
 
@@ -56,7 +56,7 @@ def windows_of(
 class AddressWindow:
     """A rolling window over the requests of all processes. Close it.
 
-    Where the file cannot be opened, all requests pass: each process has its own limit besides.
+    Where the file cannot be used, all requests pass: each process has its own limit besides.
 
     Args:
         limit: The exchange's rule.
@@ -65,13 +65,12 @@ class AddressWindow:
 
     def __init__(self, limit: CostLimit, clock: Clock, path: Path) -> None:
         self._units = int(limit.units)
-        self._all = Struct(f"<{self._units}d")
+        self._all = Struct(f"<{1 + self._units}d")
         self._period_s = limit.period_s + limit.margin_s
         self._clock = clock
         self._path: Path | None = path
         self._turn = asyncio.Lock()
-        self._file = -1
-        self._times: mmap.mmap | None = None
+        self._file: int | None = None
 
     @asynccontextmanager
     async def request(self, units: float, waits: Waits) -> AsyncIterator[None]:
@@ -86,44 +85,35 @@ class AddressWindow:
         try:
             yield
         finally:
-            if self._times is not None:
-                for place in places:
-                    _TIME.pack_into(self._times, place, self._clock.monotonic())
+            self._write(places, self._clock.monotonic())
 
     def refuse(self, seconds: float) -> None:
         """Note for all processes that the exchange refuses this address for a while."""
-        if (times := self._opened()) is not None:
-            _TIME.pack_into(times, 0, self._clock.wall_ms() / SECOND_MS + seconds)
+        self._write([REFUSED_AT], self._clock.wall_ms() / SECOND_MS + seconds)
 
     def refused_s(self) -> float:
         """Seconds for which the exchange refuses this address."""
-        if (times := self._opened()) is None:
-            return 0.0
-        (until_s,) = _TIME.unpack_from(times)
-        left_s = float(until_s) - self._clock.wall_ms() / SECOND_MS
+        left_s = self._read()[REFUSED_AT] - self._clock.wall_ms() / SECOND_MS
         return left_s if 0 < left_s <= REFUSED_S_MAX else 0.0
 
     def close(self) -> None:
         """Close the file; nothing is shared from now on."""
         self._path = None
-        if self._times is not None:
-            self._times.close()
-            self._times = None
-        if self._file >= 0:
+        if self._file is not None:
             os.close(self._file)
-            self._file = -1
+            self._file = None
 
     def _taken(self, count: int) -> tuple[list[int], float]:
         """Take units: their places in the file, and the seconds to wait if too few are free."""
-        if (times := self._opened()) is None:
+        file = self._opened()
+        if file is None:
             return [], 0.0
-        if not try_lock(self._file):
+        if not try_lock(file):
             return [], BUSY_S
         try:
             now_s = self._clock.monotonic()
             used_s = [
-                at_s if at_s <= now_s + FLIGHT_S else -self._period_s
-                for at_s in self._all.unpack_from(times, _TIME.size)
+                at_s if at_s <= now_s + FLIGHT_S else -self._period_s for at_s in self._read()[1:]
             ]
             oldest = nsmallest(count, range(self._units), key=used_s.__getitem__)
             newest_s = used_s[oldest[-1]]
@@ -131,32 +121,46 @@ class AddressWindow:
                 return [], ALL_SENT_S
             if newest_s + self._period_s > now_s:
                 return [], newest_s + self._period_s - now_s
-            places = [(1 + each) * _TIME.size for each in oldest]
-            for place in places:
-                _TIME.pack_into(times, place, now_s + FLIGHT_S)
+            places = [1 + each for each in oldest]
+            self._write(places, now_s + FLIGHT_S)
             return places, 0.0
         finally:
-            flock(self._file, LOCK_UN)
+            if self._file is not None:
+                flock(file, LOCK_UN)
 
-    def _opened(self) -> mmap.mmap | None:
-        if self._path is not None:
-            path, self._path = self._path, None  # tried once
+    def _read(self) -> tuple[float, ...]:
+        """All times of the file; those that were never written are 0."""
+        file, found = self._opened(), b""
+        if file is not None:
             try:
-                self._open(path)
+                found = os.pread(file, self._all.size, 0)
             except OSError as error:
-                log.warning(
-                    "Other processes of this machine do not share a request limit: %s: %s.",
-                    path, error.strerror,
-                )  # fmt: skip
-        return self._times
+                self._fail(error)
+        return self._all.unpack(found.ljust(self._all.size, b"\0"))
 
-    def _open(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        size = _TIME.size + self._all.size
-        # Written, not only extended: a page that a full disk cannot hold would end the process when
-        # it is first used.
-        missing = max(0, size - os.fstat(self._file).st_size)
-        if os.pwrite(self._file, bytes(missing), size - missing) < missing:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._times = mmap.mmap(self._file, size)
+    def _write(self, places: Iterable[int], time_s: float) -> None:
+        file = self._opened()
+        if file is None:
+            return
+        try:
+            for place in places:
+                os.pwrite(file, _TIME.pack(time_s), place * _TIME.size)
+        except OSError as error:  # such as a full disk
+            self._fail(error)
+
+    def _opened(self) -> int | None:
+        if self._path is not None and self._file is None:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            except OSError as error:
+                self._fail(error)
+        return self._file
+
+    def _fail(self, error: OSError) -> None:
+        """Share nothing from now on."""
+        log.warning(
+            "Other processes of this machine do not share a request limit: %s: %s.",
+            self._path, error.strerror,
+        )  # fmt: skip
+        self.close()

@@ -10,27 +10,38 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple, Protocol
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from msgspec import UNSET, UnsetType
 
 from onebook.errors import InvalidRequest
 from onebook.transactions.record import Fee, Money, Record, encode
 from onebook.transactions.taxes import (
+    BITTYTAX,
     COINTRACKING,
     KOINLY,
     NOTHING,
+    ROTKI_EVENTS,
+    ROTKI_TRADES,
     Amount,
     Row,
+    bittytax,
     cointracking,
     koinly,
+    rotki,
 )
 
 NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
 XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 PARQUET: Final = "application/vnd.apache.parquet"
+ZIP: Final = "application/zip"
 PARQUET_ROWS: Final = 10_000
+ROTKI_FILES: Final = ("rotki-trades.csv", "rotki-events.csv")
+EQUAL_TRADES_MS: Final = 1_000  # within which the trades of rotki's file are kept apart
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _AMOUNT = r"-?[0-9]+(\.[0-9]+)?"
 _AMOUNTS = re.compile(rf"{_AMOUNT}( [A-Za-z0-9?]+(; {_AMOUNT} [A-Za-z0-9?]+)*)?")
@@ -151,6 +162,56 @@ class CsvTable:
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
+
+
+class RotkiArchive:
+    """A ZIP archive of the two CSV files that rotki imports: trades and events."""
+
+    def __init__(self, path: Path) -> None:
+        self._zip = ZipFile(path, "w", ZIP_DEFLATED)
+        self._parts = [TemporaryFile(dir=path.parent) for _ in ROTKI_FILES]  # noqa: SIM115
+        self._texts = [io.TextIOWrapper(each, encoding="utf-8", newline="") for each in self._parts]
+        self._trades, self._events = map(csv.writer, self._texts)
+        self._trades.writerow(ROTKI_TRADES)
+        self._events.writerow(ROTKI_EVENTS)
+        self._recent: set[tuple[Row, int]] = set()  # trades, and when they are said to be
+        self._newest_ms = 0
+        self.rows = self.skipped = 0
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Add records, newest first."""
+        for record in records:
+            rows = rotki(record)
+            for row in rows:
+                if len(row) == len(ROTKI_TRADES):
+                    self._trades.writerow(map(_harmless, self._apart(row, record.timestamp)))
+                else:
+                    self._events.writerow(map(_harmless, row))
+            self.rows += len(rows)
+            self.skipped += not rows
+
+    def _apart(self, row: Row, at_ms: int) -> Row:
+        """Move a trade to the next free millisecond: equal ones of one instant count once."""
+        if abs(self._newest_ms - at_ms) > EQUAL_TRADES_MS:
+            self._newest_ms = at_ms
+            self._recent = {one for one in self._recent if one[1] <= at_ms + EQUAL_TRADES_MS}
+        traded = row[:5]  # what rotki compares
+        while (traded, at_ms) in self._recent:
+            at_ms += 1
+        self._recent.add((traded, at_ms))
+        return (*row[:-1], at_ms)
+
+    def close(self) -> None:
+        """Finish the file."""
+        with self._zip:
+            for name, text, part in zip(ROTKI_FILES, self._texts, self._parts, strict=True):
+                with text:
+                    text.flush()
+                    part.seek(0)
+                    entry = ZipInfo(name)  # without the time: equal records are equal files
+                    entry.compress_type = ZIP_DEFLATED
+                    with self._zip.open(entry, "w", force_zip64=True) as file:
+                        copyfileobj(part, file)
 
 
 class Parquet:
@@ -381,6 +442,12 @@ FORMS: Final = {
             path, COINTRACKING, lambda record: cointracking(record, exchange)
         ),
     ),
+    "bittytax": Form(
+        ".csv",
+        CSV,
+        lambda path, exchange: CsvTable(path, BITTYTAX, lambda record: bittytax(record, exchange)),
+    ),
+    "rotki": Form(".zip", ZIP, lambda path, _: RotkiArchive(path)),
     "xlsx": Form(".xlsx", XLSX, lambda path, _: Workbook(path)),
     "parquet": Form(".parquet", PARQUET, lambda path, _: Parquet(path)),
 }
@@ -390,4 +457,5 @@ ENDINGS: Final = {
     ".csv": "csv",
     ".xlsx": "xlsx",
     ".parquet": "parquet",
+    ".zip": "rotki",
 }

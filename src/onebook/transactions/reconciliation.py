@@ -5,10 +5,12 @@ records each check gets.
 
 - `WalletChains`: each balance of a ledger is the one before plus the change.
 - `Orders`: an order's quantity and value are the sums of its fills.
-- `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved money is
-  reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that agree cancel
-  out once both were read; what remains at the end was lost, or falsified, on one side.
-- `Verification` and `ProofCheck`: the results.
+- `Booked`, `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved
+  money is reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that
+  agree cancel out once both were read; what remains at the end was lost, or falsified, on one side.
+- `Holdings`: where no ledger has balances, all changes add up to what is held, or to the
+  difference between what was held at two times.
+- `Verification`, `ProofCheck` and `TypeGrade`: the results.
 
 Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
 """
@@ -24,9 +26,9 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from onebook.core import show
-from onebook.transactions.adapter import CheckId, EventType, Unproven
+from onebook.transactions.adapter import Bookkeeping, CheckId, EventType, Unproven
 from onebook.transactions.decimals import ZERO, add, negate, subtract
-from onebook.transactions.record import Direction, Fee, Record, Status
+from onebook.transactions.record import Direction, Fee, Record, RecordView, Status
 
 BREAKS_MAX: Final = 100  # named in an answer; the rest is counted
 LEFT_MAX: Final = 100_000  # unmatched entries of one check that are held; more prove nothing
@@ -62,7 +64,16 @@ CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
     CheckId.WITHDRAWALS: (EventType.LEDGER, EventType.WITHDRAWALS),
     CheckId.TRANSFERS: (EventType.LEDGER, EventType.TRANSFERS),
     CheckId.LEVERAGE_TOKENS: (EventType.LEDGER, EventType.TOKENS),
+    CheckId.EVENTS: (EventType.LEDGER,),
+    CheckId.SUMS: (EventType.HOLDINGS,),
+    CheckId.READINGS: (EventType.HOLDINGS,),
 }
+# Checks that compare an event with its ledger entries: they prove it as far as the ledger is.
+OF_EVENTS: Final = frozenset(CHECKS) - {
+    CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN, CheckId.HOLDINGS, CheckId.ORDERS, CheckId.SUMS,
+    CheckId.READINGS,
+}  # fmt: skip
+NOTHING_TO_COMPARE: Final = "The exchange gives nothing that these records could be compared with."
 
 Key = tuple[str, ...]
 
@@ -137,6 +148,27 @@ class ProofCheck(Struct, frozen=True):
     reason: str | None = None
 
 
+class ProofGrade(StrEnum):
+    """How far the records of a type are proven."""
+
+    PROVEN = "proven"
+    PARTLY_PROVEN = "partly_proven"
+    CONTRADICTED = "contradicted"
+    AS_ANSWERED = "as_answered"  # not proven
+
+
+class TypeGrade(Struct, frozen=True):
+    """The grade of one type.
+
+    Args:
+        why: What the exchange does not give, where nothing proves the records.
+    """
+
+    transaction_type: str
+    grade: ProofGrade
+    why: str | None = None
+
+
 class OrderReport(Struct, frozen=True):
     """Orders against their fills."""
 
@@ -159,6 +191,7 @@ class Verification(Struct, frozen=True):
     unproven: tuple[Unproven, ...]
     ledger: tuple[ChainReport, ...]
     orders: OrderReport
+    grades: tuple[TypeGrade, ...] = ()
 
 
 class WalletChains:
@@ -327,6 +360,128 @@ def chained(lines: list[Record], start: Decimal) -> list[Record]:
                 path.append(newer)
     path.reverse()
     return path if len(path) == len(lines) else lines
+
+
+class Booked:
+    """Events of any type, each with the ledger lines that name it.
+
+    Per coin its lines add up to what it moved; one that did not complete moved nothing.
+    """
+
+    def __init__(self) -> None:
+        self.checked = 0
+        self.overflowed = False
+        self._events: dict[str, Record] = {}
+        self._lines: dict[str, list[Record]] = {}
+
+    def event(self, record: Record) -> None:
+        """Add an event."""
+        if record.status is Status.COMPLETED or record.related:
+            self._events[record.transactionId] = record
+            self._match(record.transactionId)
+
+    def line(self, line: Record) -> None:
+        """Add a line that names its event."""
+        self._lines.setdefault(line.related[0], []).append(line)
+        self._match(line.related[0])
+
+    def _match(self, key: str) -> None:
+        event, lines = self._events.get(key), self._lines.get(key, [])
+        whole = event is not None and len(lines) >= max(1, len(event.related))
+        if event is not None and whole and booked_difference(event, lines) is None:
+            del self._events[key], self._lines[key]
+            self.checked += 1
+        self.overflowed |= len(self._events) + len(self._lines) > LEFT_MAX
+        if self.overflowed:
+            self._events.clear()
+            self._lines.clear()
+
+    def left(self) -> Iterator[Left]:
+        """What does not agree."""
+        for key, event in self._events.items():
+            lines = self._lines.pop(key, [])
+            if not lines:
+                sure = bool(event.related)
+                yield Left(event, "no line of the ledger books it", "a line", "none", sure)
+            elif (found := booked_difference(event, lines)) is not None:
+                yield Left(event, *found)
+            else:
+                yield Left(event, "one of its lines is missing", "a line", "none")
+        for lines in self._lines.values():
+            yield Left(lines[0], "the event that it books is missing", "an event", "none")
+
+
+def booked_difference(event: Record, lines: list[Record]) -> tuple[str, str, str] | None:
+    """How an event differs from its lines: what, their figure, its own; None where it does not."""
+    if event.status is not Status.COMPLETED:
+        return _amounts(_changes(lines), [{}])
+    return _amounts(_changes(lines), [_moved(event, taxes=True), _moved(event, taxes=False)])
+
+
+class Holdings:
+    """What was held at one or several times, and what moved since: newest first.
+
+    Args:
+        wallets: The wallets whose holdings are read; empty: all.
+    """
+
+    def __init__(self, wallets: frozenset[str]) -> None:
+        self.readings: list[tuple[int, dict[tuple[str, str], Decimal]]] = []
+        self.moved: list[dict[tuple[str, str], Decimal]] = []  # before each reading
+        self._wallets = wallets
+
+    def holding(self, record: Record) -> None:
+        """Add a holding; those of one time are one reading."""
+        if record.balance is None or record.balance.total is None:
+            return
+        if not self.readings or self.readings[-1][0] != record.timestamp:
+            self.readings.append((record.timestamp, {}))
+            self.moved.append({})
+        self.readings[-1][1][place_of(record)] = Decimal(record.balance.total)
+
+    def event(self, record: Record) -> None:
+        """Add what an event moved."""
+        if not self.moved or record.view is not RecordView.PRIMARY:
+            return
+        if record.status is not Status.COMPLETED:
+            return
+        if record.kind == "transfer" and record.transfer is not None:
+            for wallet, coin, change in legs_of(record):
+                self._move((wallet, coin), Decimal(change))
+            for coin, amount in _charged(record.fees).items():
+                self._move((place_of(record)[0], coin), negate(amount))
+            return
+        wallet = place_of(record)[0]
+        for coin, amount in _moved(record, taxes=True).items():
+            self._move((wallet, coin), amount)
+
+    def _move(self, place: tuple[str, str], amount: Decimal) -> None:
+        if not self._wallets or place[0] in self._wallets:
+            moved = self.moved[-1]
+            moved[place] = add(moved.get(place, ZERO), amount)
+
+    def sums(self) -> Iterator[tuple[str, Decimal, Decimal]]:
+        """Per coin: all that moved before the newest reading, and what it holds."""
+        held: dict[str, Decimal] = defaultdict(lambda: ZERO)
+        moved: dict[str, Decimal] = defaultdict(lambda: ZERO)
+        for (_, coin), amount in self.readings[0][1].items():
+            held[coin] = add(held[coin], amount)
+        for part in self.moved:
+            for (_, coin), amount in part.items():
+                moved[coin] = add(moved[coin], amount)
+        for coin in sorted(held.keys() | moved.keys()):
+            yield coin, moved[coin], held[coin]
+
+    def intervals(self, from_ms: int) -> Iterator[tuple[int, str, Decimal, Decimal]]:
+        """Per pair of readings that are whole, and coin: what moved, and the difference."""
+        for index, (at_ms, newer) in enumerate(self.readings[:-1]):
+            older_ms, older = self.readings[index + 1]
+            if older_ms < from_ms:
+                return
+            moved = self.moved[index]
+            for place in sorted(newer.keys() | older.keys() | moved.keys()):
+                gained = subtract(newer.get(place, ZERO), older.get(place, ZERO))
+                yield at_ms, place[1], moved.get(place, ZERO), gained
 
 
 class Trades:
@@ -661,6 +816,55 @@ def verdict(checks: Iterable[ProofCheck]) -> bool | None:
     if CheckState.BROKEN in states:
         return False
     return True if CheckState.OPEN not in states and CheckState.HOLDS in states else None
+
+
+def grades_of(
+    types: Iterable[str], checks: Iterable[ProofCheck], books: Bookkeeping
+) -> tuple[TypeGrade, ...]:
+    """The grade of each type, from the checks that concern it."""
+    found = {CheckId(check.name): check for check in checks}
+    return tuple(grade_of(kind, found, books) for kind in types)
+
+
+def grade_of(kind: str, checks: Mapping[CheckId, ProofCheck], books: Bookkeeping) -> TypeGrade:
+    """The grade of a type.
+
+    Its records are proven if nothing is open and the sum of all changes, the readings of holdings,
+    or a whole ledger and the comparison with it hold.
+    """
+    of_all = (CheckId.SUMS, CheckId.READINGS)
+    states = {
+        name: check.state
+        for name, check in checks.items()
+        if check.state is not CheckState.NOT_CHECKED
+        and (
+            any(kind in books.types_of(each) for each in CHECKS[name])
+            or (name in of_all and kind not in books.withheld)
+            or (name is CheckId.EVENTS and kind != EventType.HOLDINGS)
+        )
+    }
+    if kind != EventType.LEDGER:  # of a ledger with another event these say nothing of this type
+        other = {CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN}
+        own = {name: state for name, state in states.items() if name not in other}
+    else:
+        ledger = {CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN, CheckId.HOLDINGS, CheckId.EVENTS}
+        own = {name: state for name, state in states.items() if name in ledger | {*of_all}}
+    if CheckState.BROKEN in own.values():
+        return TypeGrade(kind, ProofGrade.CONTRADICTED)
+    holding = {name for name, state in own.items() if state is CheckState.HOLDS}
+    chain = checks.get(CheckId.LEDGER_CHAIN)
+    whole = chain is not None and chain.state is CheckState.HOLDS
+    complete = (
+        bool(holding & {*of_all})
+        or (whole and bool(holding & OF_EVENTS))
+        or (kind == EventType.LEDGER and CheckId.LEDGER_CHAIN in holding)
+        or (kind == EventType.HOLDINGS and CheckId.HOLDINGS in holding)
+    )
+    if complete and CheckState.OPEN not in own.values():
+        return TypeGrade(kind, ProofGrade.PROVEN)
+    if holding:
+        return TypeGrade(kind, ProofGrade.PARTLY_PROVEN)
+    return TypeGrade(kind, ProofGrade.AS_ANSWERED, books.withheld.get(kind, NOTHING_TO_COMPARE))
 
 
 class _Fills:

@@ -21,6 +21,7 @@ from onebook.transactions.adapter import (
     BranchingReader,
     Coverage,
     ErrorEntry,
+    EventType,
     FailureReason,
     JoiningReader,
     Page,
@@ -35,7 +36,7 @@ from onebook.transactions.merge import HELD_MAX, Demand, Once, Outlet, Range, me
 from onebook.transactions.metrics import RECORDS, UNKNOWN, UNREADABLE
 from onebook.transactions.reconciliation import Verification
 from onebook.transactions.record import FIRST, Record, RecordKey
-from onebook.transactions.request import Query, left_out
+from onebook.transactions.request import Query, expand, left_out
 from onebook.transactions.verify import Verifier
 from onebook.transactions.walk import Walker
 from onebook.transactions.windows import Bookmark, fitted
@@ -185,6 +186,7 @@ class Run:
                 adapter.entry,
                 below_ms=self._top_ms if query.state else query.to_ms + 1,
                 asked={source.type for source in sources},
+                moving=self._moving(),
                 orders=adapter.entry.books.trades in query.words,
             )
 
@@ -223,6 +225,14 @@ class Run:
             if self._has_key(each)
             or (self.query.request.transaction_types and each.type not in served)
         ]
+
+    def _moving(self) -> list[str]:
+        """The types whose records add up to every change of what is held."""
+        adapter = self._adapter
+        sources = [adapter.sources[name] for name in expand(adapter.entry.summing, adapter)]
+        apart = (EventType.LEDGER, EventType.HOLDINGS)
+        types = {each.type for each in sources if self._has_key(each)}
+        return sorted(types.difference(apart))
 
     def _has_key(self, source: Source) -> bool:
         return not source.needs or self._account.has(source.needs)

@@ -17,6 +17,18 @@ CoinTracking's CSV import, https://cointracking.freshdesk.com articles 290000072
   the coin that is sold is added; the column of the fee informs and is not summed;
 - a fee in a third coin is a row of its own, "Other Fee";
 - funding is a cost of holding a position, not its P&L: "Other Fee" and "Other Income".
+
+BittyTax's transaction records, https://github.com/BittyTax/BittyTax (`import_records.py`):
+
+- amounts are before fees; the fee of a row is a spend besides, and none is below zero;
+- each type has either a buy, a sell or both, and "Margin-Fee" has no fee of its own.
+
+rotki's generic imports of trades and of events, https://github.com/rotki/rotki
+(`data_import/importers/rotki_trades.py`, `rotki_events.py`):
+
+- what has both sides is a trade, all else an event; times are Unix ms;
+- amounts are before fees; the fee of a row is an expense besides;
+- two trades of one instant with equal amounts count once.
 """
 
 from collections.abc import Callable
@@ -37,6 +49,17 @@ COINTRACKING: Final = (
     "Type", "Buy Amount", "Buy Currency", "Sell Amount", "Sell Currency", "Fee", "Fee Currency",
     "Exchange", "Trade-Group", "Comment", "Date", "Tx-ID",
 )  # fmt: skip
+BITTYTAX: Final = (
+    "Type", "Buy Quantity", "Buy Asset", "Buy Value", "Sell Quantity", "Sell Asset", "Sell Value",
+    "Fee Quantity", "Fee Asset", "Fee Value", "Wallet", "Timestamp", "Note",
+)  # fmt: skip
+ROTKI_TRADES: Final = (
+    "Location", "Spend Currency", "Receive Currency", "Spend Amount", "Receive Amount", "Fee",
+    "Fee Currency", "Description", "Timestamp",
+)  # fmt: skip
+ROTKI_EVENTS: Final = (
+    "Type", "Location", "Currency", "Amount", "Fee", "Fee Currency", "Description", "Timestamp",
+)  # fmt: skip
 
 Row = tuple[str | int | None, ...]
 Amount = tuple[str | None, str | None]  # currency and amount
@@ -52,35 +75,101 @@ class Words(NamedTuple):
     outgoing: str
 
 
-KOINLY_GAIN: Final = Words("realized gain", "realized gain")
-KOINLY_FEE: Final = Words("fee refund", "cost")
-KOINLY_FUTURES_FEE: Final = Words("realized gain", "margin fee")
-KOINLY_WORDS: Final = {
-    "Airdrop": Words("airdrop", "cost"),
-    "Staking Reward": Words("reward", ""),
-    "bonus": Words("reward", "cost"),
-    "interest": Words("income", "cost"),
-    "fee": KOINLY_FEE,
-    "fee_refund": KOINLY_FEE,
-    "borrow": Words("loan", ""),
-    "loan": Words("loan", ""),
-}
-COINTRACKING_GAIN: Final = Words("Derivatives / Futures Profit", "Derivatives / Futures Loss")
-COINTRACKING_FEE: Final = Words("Reward / Bonus", "Other Fee")
-COINTRACKING_FUTURES_FEE: Final = Words("Derivatives / Futures Profit", "Margin Fee")
-COINTRACKING_MOVE: Final = Words("Deposit", "Withdrawal")
-COINTRACKING_WORDS: Final = {
-    "Airdrop": Words("Airdrop", "Other Expense"),
-    "Staking Reward": Words("Staking", "Withdrawal"),
-    "bonus": Words("Reward / Bonus", "Other Expense"),
-    "interest": Words("Interest Income", "Borrowing Fee"),
-    "fee": COINTRACKING_FEE,
-    "fee_refund": COINTRACKING_FEE,
-    "funding": Words("Other Income", "Other Fee"),
-    "borrow": Words("Receive Loan", "Repay Loan"),
-    "repay": Words("Receive Loan", "Repay Loan"),
-    "loan": Words("Receive Loan", "Repay Loan"),
-}
+class Vocabulary(NamedTuple):
+    """A tool's names of rows: by the label or the kind of a record, else by what it is."""
+
+    named: dict[str, Words]
+    trade: str
+    move: Words
+    gain: Words  # of derivatives
+    fee: Words
+    futures_fee: Words
+
+    def word(self, record: Record, found: "Taxed") -> str:
+        """The name of a record's row."""
+        if found.sent[0] and found.received[0]:
+            return self.trade
+        words = self.named.get(record.label) or self.named.get(record.kind)
+        if words is None:
+            words = self.gain if _is_gain(record) else self.move
+        return words.incoming if found.received[0] else words.outgoing
+
+
+_KOINLY_FEE: Final = Words("fee refund", "cost")
+KOINLY_WORDS: Final = Vocabulary(
+    {
+        "Airdrop": Words("airdrop", "cost"),
+        "Staking Reward": Words("reward", ""),
+        "bonus": Words("reward", "cost"),
+        "interest": Words("income", "cost"),
+        "fee": _KOINLY_FEE,
+        "fee_refund": _KOINLY_FEE,
+        "borrow": Words("loan", ""),
+        "loan": Words("loan", ""),
+    },
+    trade="",
+    move=Words("", ""),
+    gain=Words("realized gain", "realized gain"),
+    fee=_KOINLY_FEE,
+    futures_fee=Words("realized gain", "margin fee"),
+)
+_COINTRACKING_FEE: Final = Words("Reward / Bonus", "Other Fee")
+_COINTRACKING_LOAN: Final = Words("Receive Loan", "Repay Loan")
+COINTRACKING_WORDS: Final = Vocabulary(
+    {
+        "Airdrop": Words("Airdrop", "Other Expense"),
+        "Staking Reward": Words("Staking", "Withdrawal"),
+        "bonus": Words("Reward / Bonus", "Other Expense"),
+        "interest": Words("Interest Income", "Borrowing Fee"),
+        "fee": _COINTRACKING_FEE,
+        "fee_refund": _COINTRACKING_FEE,
+        "funding": Words("Other Income", "Other Fee"),
+        "borrow": _COINTRACKING_LOAN,
+        "repay": _COINTRACKING_LOAN,
+        "loan": _COINTRACKING_LOAN,
+    },
+    trade="Trade",
+    move=Words("Deposit", "Withdrawal"),
+    gain=Words("Derivatives / Futures Profit", "Derivatives / Futures Loss"),
+    fee=_COINTRACKING_FEE,
+    futures_fee=Words("Derivatives / Futures Profit", "Margin Fee"),
+)
+_BITTYTAX_FEE: Final = Words("Fee-Rebate", "Spend")
+_BITTYTAX_LOAN: Final = Words("Loan", "Loan-Repayment")
+BITTYTAX_WORDS: Final = Vocabulary(
+    {
+        "Airdrop": Words("Airdrop", "Spend"),
+        "Staking Reward": Words("Staking", "Spend"),
+        "bonus": Words("Income", "Spend"),
+        "interest": Words("Interest", "Loan-Interest"),
+        "fee": _BITTYTAX_FEE,
+        "fee_refund": _BITTYTAX_FEE,
+        "borrow": _BITTYTAX_LOAN,
+        "repay": _BITTYTAX_LOAN,
+        "loan": _BITTYTAX_LOAN,
+    },
+    trade="Trade",
+    move=Words("Deposit", "Withdrawal"),
+    gain=Words("Margin-Gain", "Margin-Loss"),
+    fee=_BITTYTAX_FEE,
+    futures_fee=Words("Margin-Fee-Rebate", "Margin-Fee"),
+)
+_ROTKI_INCOME: Final = Words("Income", "Spend")
+ROTKI_WORDS: Final = Vocabulary(
+    {
+        "Airdrop": _ROTKI_INCOME,
+        "Staking Reward": Words("Staking", "Spend"),
+        "bonus": _ROTKI_INCOME,
+        "interest": _ROTKI_INCOME,
+        "fee": _ROTKI_INCOME,
+        "fee_refund": _ROTKI_INCOME,
+    },
+    trade="",
+    move=Words("Deposit", "Withdrawal"),
+    gain=Words("Income", "Loss"),
+    fee=_ROTKI_INCOME,
+    futures_fee=Words("Income", "Spend"),
+)
 
 
 class Charge(NamedTuple):
@@ -113,63 +202,84 @@ def taxed(record: Record) -> Taxed | None:
     return found if found != (NOTHING, NOTHING, []) else None
 
 
+MakeRow = Callable[[Amount, Amount, Amount, str, str], Row]  # sent, received, fee, word, id suffix
+
+
 def koinly(record: Record) -> list[Row]:
     """A record as rows of Koinly's universal form."""
+
+    def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
+        return (
+            f"{_date(record)} UTC", sent[1], sent[0], received[1], received[0], fee[1], fee[0],
+            None, None, word, record.description.desc, _tx_id(record) + suffix,
+        )  # fmt: skip
+
+    return _before_fees(record, KOINLY_WORDS, row)
+
+
+def bittytax(record: Record, exchange: str) -> list[Row]:
+    """A record as rows of BittyTax's transaction records; `exchange` is the name of the wallet."""
+
+    def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
+        return (
+            word, received[1], received[0], None, sent[1], sent[0], None, fee[1], fee[0], None,
+            exchange, record.datetime, f"{record.description.desc} {_tx_id(record)}{suffix}",
+        )  # fmt: skip
+
+    return _before_fees(record, BITTYTAX_WORDS, row)
+
+
+def rotki(record: Record) -> list[Row]:
+    """A record as rows of rotki's imports: of `ROTKI_TRADES` or, with fewer columns, of events."""
+
+    def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
+        noted = f"{record.description.desc} {_tx_id(record)}{suffix}", record.timestamp
+        if sent[0] and received[0]:
+            return (
+                record.exchange, sent[0], received[0], sent[1], received[1], fee[1], fee[0], *noted
+            )  # fmt: skip
+        return word, record.exchange, *(sent if sent[0] else received), fee[1], fee[0], *noted
+
+    return _before_fees(record, ROTKI_WORDS, row)
+
+
+def _before_fees(record: Record, words: Vocabulary, row: MakeRow) -> list[Row]:
+    """Rows with amounts before fees; what is sent may have one fee, all others are rows."""
     found = taxed(record)
     if found is None:
         return []
     sent, received, charges = found
     if not _moves(found):
-        return _koinly_fees(record, charges, KOINLY_FUTURES_FEE)
+        return _fee_rows(charges, words.futures_fee, row)
     own = next((charge for charge in charges if charge.amount > 0), None) if sent[0] else None
     others = [charge for charge in charges if charge is not own]
     fee = NOTHING if own is None else (own.currency, show(own.amount))
-    row = _koinly_row(record, sent, received, fee, _koinly_label(record, found))
-    return [row, *_koinly_fees(record, others, KOINLY_FEE)]
-
-
-def _koinly_label(record: Record, found: Taxed) -> str:
-    if found.sent[0] and found.received[0]:
-        return ""
-    if _is_gain(record):
-        return KOINLY_GAIN.incoming
-    words = KOINLY_WORDS.get(record.label) or KOINLY_WORDS.get(record.kind)
-    return "" if words is None else words[0 if found.received[0] else 1]
-
-
-def _koinly_fees(record: Record, charges: list[Charge], words: Words) -> list[Row]:
-    def row(sent: Amount, received: Amount, word: str, suffix: str) -> Row:
-        return _koinly_row(record, sent, received, NOTHING, word, suffix)
-
-    return _fee_rows(charges, words, row)
-
-
-def _koinly_row(
-    record: Record, sent: Amount, received: Amount, fee: Amount, label: str, suffix: str = ""
-) -> Row:
-    return (
-        f"{_date(record)} UTC", sent[1], sent[0], received[1], received[0], fee[1], fee[0], None,
-        None, label, record.description.desc, _tx_id(record) + suffix,
-    )  # fmt: skip
+    first = row(sent, received, fee, words.word(record, found), "")
+    return [first, *_fee_rows(others, words.fee, row)]
 
 
 def cointracking(record: Record, exchange: str) -> list[Row]:
     """A record as rows of CoinTracking's CSV import; `exchange` is the name of its exchange."""
-    found = taxed(record)
+
+    def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
+        return (
+            word, received[1], received[0], sent[1], sent[0], fee[1], fee[0], exchange,
+            record.type, record.description.desc, _date(record), _tx_id(record) + suffix,
+        )  # fmt: skip
+
+    words, found = COINTRACKING_WORDS, taxed(record)
     if found is None:
         return []
     if not _moves(found):
-        return _cointracking_fees(record, exchange, found.charges, COINTRACKING_FUTURES_FEE)
+        return _fee_rows(found.charges, words.futures_fee, row)
     sent, received, held, others = net_of_fees(found)
     paid = [charge for charge in held if charge.amount > 0]
     fee = NOTHING
     if paid:
         same = [charge.amount for charge in paid if charge.currency == paid[0].currency]
         fee = (paid[0].currency, show(add(*same)))
-    row = _cointracking_row(
-        record, exchange, sent, received, fee, _cointracking_type(record, found)
-    )
-    return [row, *_cointracking_fees(record, exchange, others, COINTRACKING_FEE)]
+    first = row(sent, received, fee, words.word(record, found), "")
+    return [first, *_fee_rows(others, words.fee, row)]
 
 
 def net_of_fees(found: Taxed) -> tuple[Amount, Amount, list[Charge], list[Charge]]:
@@ -192,51 +302,16 @@ def net_of_fees(found: Taxed) -> tuple[Amount, Amount, list[Charge], list[Charge
     return left, arrived, held, others
 
 
-def _cointracking_type(record: Record, found: Taxed) -> str:
-    if found.sent[0] and found.received[0]:
-        return "Trade"
-    words = COINTRACKING_WORDS.get(record.label) or COINTRACKING_WORDS.get(record.kind)
-    if words is None:
-        words = COINTRACKING_GAIN if _is_gain(record) else COINTRACKING_MOVE
-    return words[0 if found.received[0] else 1]
-
-
-def _cointracking_fees(
-    record: Record, exchange: str, charges: list[Charge], words: Words
-) -> list[Row]:
-    def row(sent: Amount, received: Amount, word: str, suffix: str) -> Row:
-        return _cointracking_row(record, exchange, sent, received, NOTHING, word, suffix)
-
-    return _fee_rows(charges, words, row)
-
-
-def _cointracking_row(
-    record: Record,
-    exchange: str,
-    sent: Amount,
-    received: Amount,
-    fee: Amount,
-    word: str,
-    suffix: str = "",
-) -> Row:
-    return (
-        word, received[1], received[0], sent[1], sent[0], fee[1], fee[0], exchange, record.type,
-        record.description.desc, _date(record), _tx_id(record) + suffix,
-    )  # fmt: skip
-
-
-def _fee_rows(
-    charges: list[Charge], words: Words, row: Callable[[Amount, Amount, str, str], Row]
-) -> list[Row]:
+def _fee_rows(charges: list[Charge], words: Words, row: MakeRow) -> list[Row]:
     """Each fee on a row of its own: a payment of it, or a rebate as received."""
     rows = []
     for number, charge in enumerate(charges, 1):
         moved = (charge.currency, unsigned(show(charge.amount)))
         suffix = f"-fee{number}"
         if charge.amount > ZERO:
-            rows.append(row(moved, NOTHING, words.outgoing, suffix))
+            rows.append(row(moved, NOTHING, NOTHING, words.outgoing, suffix))
         else:
-            rows.append(row(NOTHING, moved, words.incoming, suffix))
+            rows.append(row(NOTHING, moved, NOTHING, words.incoming, suffix))
     return rows
 
 

@@ -23,10 +23,12 @@ from onebook.transactions.reconciliation import (
     BREAKS_MAX,
     CHECKS,
     LEFT_OVER,
+    Booked,
     Break,
     ChainReport,
     CheckState,
     Closings,
+    Holdings,
     Left,
     Moves,
     OrderReport,
@@ -37,6 +39,7 @@ from onebook.transactions.reconciliation import (
     WalletChains,
     check_of_breaks,
     check_of_left,
+    grades_of,
     legs_of,
     net_of,
     opening_unproven,
@@ -51,6 +54,7 @@ EDGE_MS: Final = 10 * SECOND_MS  # two clocks of one event: nearer to an end is 
 TRANSFER_MS: Final = MINUTE_MS  # how far apart the times of one event may be
 DEPOSIT_MS: Final = 60 * MINUTE_MS
 WITHDRAWAL_MS: Final = DAY_MS  # a withdrawal can wait for its approval
+EVENT_MS: Final = 60 * MINUTE_MS  # over which the lines of one event may be spread
 SNAPSHOT_LAG_MS: Final = MINUTE_MS  # a snapshot this much later than the range proves nothing
 CLOSING_LINES: Final = frozenset({"trade", "liquidation", "adl"})
 
@@ -76,6 +80,7 @@ class Verifier:
         entry: The exchange: its types, and how it books them.
         below_ms: Records from here on may have company that an earlier page had.
         asked: The types of the answer.
+        moving: The types whose records add up to every change of what is held.
         orders: Whether the state of spot orders was requested beside their fills.
     """
 
@@ -85,12 +90,14 @@ class Verifier:
         *,
         below_ms: int,
         asked: Iterable[str] = (),
+        moving: Iterable[str] = (),
         orders: bool = True,
     ) -> None:
         self._entry = entry
         self._books = entry.books
         self._below_ms = below_ms
         self._asked = frozenset(asked)
+        self._moving = tuple(moving)
         self._orders_asked = orders
         self._chains = WalletChains(below_ms=below_ms)
         self._orders = Orders(below_ms=below_ms)
@@ -105,6 +112,8 @@ class Verifier:
         self._withdrawals = Moves(WITHDRAWAL_MS)
         self._transfers = Moves(TRANSFER_MS)
         self._tokens = Moves(0)
+        self._booked = Booked()
+        self._readings = Holdings(self._books.held)
         self._given_up: list[tuple[tuple[str, ...], Record]] = []
         self._covered: dict[str, int | None] = {}
 
@@ -115,13 +124,20 @@ class Verifier:
         if record.type == EventType.LEDGER:
             self._arithmetic(record)
             self._chains.add(record)
+            self._booked_line(record)
             self._line(record)
-        elif record.type == self._books.trades:
+            return
+        if record.type == EventType.HOLDINGS:
+            self._readings.holding(record)
+        else:
+            self._readings.event(record)
+            self._booked_event(record)
+        if record.type == self._books.trades:
             self._orders.add(record)
             if record.kind != "order" and self._both(record.type):
                 self._spot.event(record)
         elif record.type == EventType.HOLDINGS:
-            self._holdings[place_of(record)] = record
+            self._holdings.setdefault(place_of(record), record)  # the newest
         elif self._both(record.type):
             self._event(record)
 
@@ -140,6 +156,17 @@ class Verifier:
         if expected != Decimal(balance.change) and len(self._wrong_lines) < WRONG_LINES_MAX:
             what = "its change is not its cash flow, funding and fee"
             self._wrong_lines.append(Left(line, what, show(expected), balance.change))
+
+    def _booked_event(self, record: Record) -> None:
+        named = self._books.lines_name_events and self._both(record.type)
+        if named and record.view is RecordView.PRIMARY:
+            self._booked.event(record)
+
+    def _booked_line(self, line: Record) -> None:
+        if not self._books.lines_name_events or not line.related:
+            return
+        if line.view is RecordView.LEDGER and line.related_type in self._asked:
+            self._booked.line(line)
 
     def _line(self, line: Record) -> None:
         """Give a line to the check that its event belongs to."""
@@ -215,7 +242,9 @@ class Verifier:
         chains = tuple(self._held(found) for found in self._chains.reports(cut=cut))
         orders = self._orders.report(cut=cut)
         checks = tuple(self._results(chains, orders))
-        return Verification(verdict(checks), checks, self._unproven(), chains, orders)
+        types = [kind for kind in self._entry.types if kind in self._asked]
+        grades = grades_of(types, checks, self._books)
+        return Verification(verdict(checks), checks, self._unproven(), chains, orders, grades)
 
     def _results(
         self, chains: tuple[ChainReport, ...], orders: OrderReport
@@ -238,9 +267,13 @@ class Verifier:
             CheckId.LEVERAGE_TOKENS: lambda: self._funds_check(
                 CheckId.LEVERAGE_TOKENS, self._tokens
             ),
+            CheckId.EVENTS: self._events_check,
+            CheckId.SUMS: self._sums_check,
+            CheckId.READINGS: self._readings_check,
         }
+        left_out = self._left_out()
         for name, needed in CHECKS.items():
-            if not all(self._books.types_of(each) & known for each in needed):
+            if name in left_out or not all(self._books.types_of(e) & known for e in needed):
                 continue
             missing = [each for each in needed if not self._has(each)]
             if missing and self._asked:
@@ -249,6 +282,16 @@ class Verifier:
                 yield ProofCheck(name, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
             else:
                 yield makers[name]()
+
+    def _left_out(self) -> frozenset[CheckId]:
+        """Checks that this exchange has no use for."""
+        books = self._books
+        offered = {
+            CheckId.EVENTS: books.lines_name_events,
+            CheckId.SUMS: books.sums_from_ms is not None,
+            CheckId.READINGS: books.readings,
+        }
+        return frozenset(name for name, has in offered.items() if not has)
 
     def _has(self, name: str) -> bool:
         return bool(self._asked & self._books.types_of(name))
@@ -267,7 +310,9 @@ class Verifier:
     def _span_of(self, record: Record) -> Span:
         """Where both the ledger and the type of an event are whole."""
         kind = record.type
-        if kind == EventType.LEDGER:
+        if kind == EventType.LEDGER and self._books.lines_name_events:
+            kind = record.related_type or kind
+        elif kind == EventType.LEDGER:
             market = record.instrument
             kind = (self._books.type_of(market.category) if market else "") or kind
         return self._span(EventType.LEDGER, kind)
@@ -350,6 +395,18 @@ class Verifier:
             CheckId.TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed
         )
 
+    def _events_check(self) -> ProofCheck:
+        booked = self._booked
+        left = [
+            one
+            for one in booked.left()
+            if self._span_of(one.record).holds(one.record.timestamp, EVENT_MS)
+        ]
+        reason = self._reason(CheckId.EVENTS)
+        return check_of_left(
+            CheckId.EVENTS, booked.checked, left, reason, overflowed=booked.overflowed
+        )
+
     def _funds_check(self, name: CheckId, moves: Moves) -> ProofCheck:
         """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
         kind = self._books.word(CHECKS[name][1])
@@ -401,12 +458,61 @@ class Verifier:
                 breaks.append(Break(name, chain.closing, show(total), difference, what))
         return check_of_breaks(CheckId.HOLDINGS, checked, breaks)
 
+    def _sums_check(self) -> ProofCheck:
+        """All that moved, from the beginning on, against what is held."""
+        start_ms = self._books.sums_from_ms
+        assert start_ms is not None
+        why_not = self._no_sums(start_ms) or self._no_snapshot()
+        if why_not is not None:
+            return ProofCheck(CheckId.SUMS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
+        breaks, checked = [], 0
+        for coin, moved, held in self._readings.sums():
+            checked += 1
+            if moved != held:
+                what = f"all changes of {coin} do not add up to what is held"
+                difference = show(subtract(held, moved))
+                breaks.append(Break(coin, show(held), show(moved), difference, what))
+        return check_of_breaks(CheckId.SUMS, checked, breaks)
+
+    def _readings_check(self) -> ProofCheck:
+        """What moved between two readings of the holdings, against their difference."""
+        why_not = self._no_sums(None)
+        if why_not is None and len(self._readings.readings) < 2:
+            why_not = "The holdings of one time alone are known."
+        if why_not is not None:
+            return ProofCheck(CheckId.READINGS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
+        span = self._span(*self._moving)
+        breaks, checked = [], 0
+        for at_ms, coin, moved, gained in self._readings.intervals(span.from_ms):
+            checked += 1
+            if moved != gained:
+                what = f"changes of {coin} before {at_ms} do not add up to what was held"
+                difference = show(subtract(gained, moved))
+                breaks.append(Break(coin, show(gained), show(moved), difference, what))
+        return check_of_breaks(CheckId.READINGS, checked, breaks)
+
+    def _no_sums(self, start_ms: int | None) -> str | None:
+        """Why changes cannot be added up here."""
+        missing = [kind for kind in self._moving if kind not in self._asked]
+        if missing:
+            return f"It needs {', '.join(missing)} too, in one request."
+        covered = [self._covered.get(kind) for kind in self._moving]
+        known = [each for each in covered if each is not None]
+        if len(known) < len(covered):
+            return "Not all types could be read."
+        if start_ms is not None and max(known, default=0) > start_ms:
+            return "It needs the whole history of the account."
+        return None
+
     def _no_holdings(self) -> str | None:
         """Why holdings prove nothing here."""
-        if (
-            self._covered.get(EventType.HOLDINGS) is None
-            or self._covered.get(EventType.LEDGER) is None
-        ):
+        if self._covered.get(EventType.LEDGER) is None:
+            return "They, or the ledger, could not be read."
+        return self._no_snapshot()
+
+    def _no_snapshot(self) -> str | None:
+        """Why the holdings cannot be compared with anything."""
+        if self._covered.get(EventType.HOLDINGS) is None:
             return "They, or the ledger, could not be read."
         seen_ms = max((holding.timestamp for holding in self._holdings.values()), default=None)
         if seen_ms is None:
@@ -418,6 +524,8 @@ class Verifier:
     def _unproven(self) -> tuple[Unproven, ...]:
         own = self._books
         found = [opening_unproven(self._entry.display), *ALWAYS_UNPROVEN]
+        if EventType.LEDGER not in self._entry.types:
+            found = [*ALWAYS_UNPROVEN[1:]]
         if own.unheld is not None and self._chains.wallets - own.held:
             found.append(own.unheld)
         return (*found, *(each for name, each in own.unproven if self._has(name)))

@@ -221,6 +221,7 @@ class TestLimits:
         client = FuturesClient(futures(active=False))
         response = await client.send("/derivatives/api/v3/accounts")
         assert json.decode(response.content)["error"] == "accountInactive"
+        assert (await client.ask(LOG_PATH))["logs"] == []
         await client.http.aclose()
 
     @pytest.mark.parametrize("fault", FUTURES_FAULTS)

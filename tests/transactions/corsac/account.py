@@ -29,6 +29,7 @@ class CorsacAccount:
         self.rows: dict[str, list[dict[str, Any]]] = {coin: [] for coin in (*COINS, "DUST")}
         self.grants: list[dict[str, Any]] = []
         self.vault: list[dict[str, Any]] = []
+        self.snapshots: list[dict[str, Any]] = []
         self.wallet = WalletBalances()
         self.conversions = 0
         self._random = Random(seed)
@@ -45,10 +46,12 @@ class CorsacAccount:
                 self._book(self._random.choice(COINS), day_ms + 21_000_000, "withdrawal", -UNIT)
             for _ in range(self._random.choice((0, 0, 1, 12))):
                 at_ms = day_ms + self._random.randrange(3_600_000)
-                self.grants.append(
-                    {"id": f"G{self._next()}", "at": at_ms, "coin": "ADA", "amount": "1"}
-                )
+                grant = {"id": f"G{self._next()}", "at": at_ms, "coin": "ADA", "amount": "1"}
+                self.grants.append(grant)
+                self.wallet.book("ADA", UNIT)
             self.vault.append({"id": f"V{day}", "at": day_ms, "coin": "EUR", "amount": "2"})
+            held = {coin: shown(amount) for coin, amount in self.wallet.held.items()}
+            self.snapshots.append({"at": day_ms + 80_000_000, "held": held})
 
     def _next(self) -> int:
         self._seq += 1
@@ -98,6 +101,7 @@ class SimulatedCorsac:
         self.faults = AccountFaults()
         self.requests: list[str] = []
         self.refusals: list[str] = []
+        self.lost: set[str] = set()  # rows that it does not show
         self._region = region
         self._visible_from_ms = visible_from_ms
         self._now_ms = now_ms
@@ -153,6 +157,8 @@ class SimulatedCorsac:
             raise CorsacRefused("not_opened")
         if path == "/grants":
             return self._grants(int(query["from"]), int(query["to"]))
+        if path == "/snapshots":
+            return [one for one in self.account.snapshots if one["at"] <= int(query["to"])]
         if path == "/vault/rows":
             return {"rows": self.account.vault[::-1]}
         coin = path.removeprefix("/wallets/w-").removesuffix("/rows")
@@ -181,6 +187,7 @@ class SimulatedCorsac:
     def _page(self, rows: list[dict[str, Any]], limit: int, after: str) -> dict[str, Any]:
         newest = sorted(rows, key=lambda row: (row["at"], int(row["id"][1:])), reverse=True)
         newest = [row for row in newest if row["at"] >= self._visible_from_ms]
+        newest = [row for row in newest if row["id"] not in self.lost]
         ids = [row["id"] for row in newest]
         start = ids.index(after) + 1 if after else 0
         shown_now = newest[start : start + max(1, limit - 1)]  # a page may be shorter than asked

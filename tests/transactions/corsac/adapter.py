@@ -46,21 +46,26 @@ from onebook.transactions.record import (
 VAULT_KEY: Final = CredentialField("vault_key", "Vault key", optional=True)
 VAULT_SECRET: Final = CredentialField("vault_secret", "Vault secret", optional=True)
 TEN_YEARS_MS: Final = 3_650 * DAY_MS
+BEGAN_MS: Final = 1_700_000_000_000
 OF_WALLETS: Final = {
     "walk": "wallets", "branched": True, "ranged": False, "window_ms": TEN_YEARS_MS,
-    "join_ms": 1_000, "cursor_lasts": True, "page_rows": 100,
+    "join_ms": 1_000, "cursor_lasts": True, "page_rows": 100, "begins_ms": BEGAN_MS,
 }  # fmt: skip
 SOURCES: Final = {
     source.name: source
     for source in (
         Source(name="balances", type="holdings", window_ms=0),
+        Source(name="snapshots", type="holdings", window_ms=TEN_YEARS_MS, begins_ms=BEGAN_MS),
         Source(name="wallet_deposits", type="deposits", **OF_WALLETS),
         Source(name="wallet_withdrawals", type="withdrawals", **OF_WALLETS),
         Source(name="wallet_conversions", type="conversions", **OF_WALLETS),
         Source(name="wallet_rewards", type="earn", **OF_WALLETS),
-        Source(name="grants", type="earn", window_ms=30 * DAY_MS),
-        Source(name="staking", type="staking", window_ms=30 * DAY_MS),
-        Source(name="vault", type="vault", window_ms=TEN_YEARS_MS, needs=VAULT_KEY.name),
+        Source(name="grants", type="earn", window_ms=30 * DAY_MS, begins_ms=BEGAN_MS),
+        Source(name="staking", type="staking", window_ms=30 * DAY_MS, begins_ms=BEGAN_MS),
+        Source(
+            name="vault", type="vault", window_ms=TEN_YEARS_MS, begins_ms=BEGAN_MS,
+            needs=VAULT_KEY.name,
+        ),
     )
 }  # fmt: skip
 TYPES: Final = ("holdings", "deposits", "withdrawals", "conversions", "earn", "staking", "vault")
@@ -69,8 +74,13 @@ ENTRY: Final = AdapterEntry(
     display="Corsac",
     types=TYPES,
     words={t: tuple(n for n, s in SOURCES.items() if s.type == t) for t in TYPES},
-    default=TYPES[1:],
-    books=Bookkeeping(held=frozenset({"MAIN"})),
+    default=("deposits", "withdrawals", "conversions", "earn", "vault"),
+    books=Bookkeeping(
+        held=frozenset({"MAIN"}),
+        sums_from_ms=BEGAN_MS,
+        readings=True,
+        withheld={"vault": "Corsac does not show what the vault holds."},
+    ),
     fields=(KEY_FIELD, SECRET_FIELD, replace(HOST_FIELD, choices=("north", "south")),
             VAULT_KEY, VAULT_SECRET),
     hosts={
@@ -149,6 +159,14 @@ class CorsacReader:
         if source.name == "balances":
             rows = await self._get("/wallets")
             return Page([self._balance(row) for row in rows], len(rows), "")
+        if source.name == "snapshots":
+            found = await self._get("/snapshots", f"to={window.to_ms - 1}")
+            records = [
+                self._held_at(one["at"], coin, amount)
+                for one in reversed(found)
+                for coin, amount in one["held"].items()
+            ]
+            return Page(records, len(records), "")
         if source.name == "grants":
             query = f"from={window.from_ms}&to={window.to_ms - 1}"
             said = await self._get("/grants", query)
@@ -219,7 +237,7 @@ class CorsacReader:
             environment=self._account.environment.value,
             type=type_,
             kind=kind,
-            account=Holder("MAIN", None),
+            account=Holder("VAULT" if type_ == "vault" else "MAIN", None),
             **({"ids": Ids(native=native)} | more),
         )
 
@@ -247,9 +265,12 @@ class CorsacReader:
         )
 
     def _balance(self, row: dict[str, Any]) -> Record:
+        return self._held_at(self._account.now_ms(), row["coin"], row["balance"])
+
+    def _held_at(self, at_ms: int, coin: str, amount: str) -> Record:
         return self._record(
-            row["id"], self._account.now_ms(), "holdings", "balance", view=RecordView.SNAPSHOT,
-            asset=row["coin"], balance=Balance(total=canonical(row["balance"])),
+            f"{coin}:{at_ms}", at_ms, "holdings", "balance", view=RecordView.SNAPSHOT,
+            asset=coin, balance=Balance(total=canonical(amount)),
         )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def _read_message(source: Bytes, shape: LevelShape, sides: Sides) -> None:
         if number not in side_fields:
             continue
         if text is None or not left:
-            raise LevelError("A level of the message is not a message, or there are too many.")
+            raise LevelError("A level is not a nested message, or there are too many levels.")
         left -= 1
         found: dict[int | str, Any] = {}
         for cell, value in fields(text):

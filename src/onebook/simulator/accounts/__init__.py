@@ -2,7 +2,8 @@
 
 `history` holds rows, pages, balances and exact amounts, `blocks` histories of any size, `admission`
 checks requests, `serving` connects clients. An exchange adds its history, its rows and its
-envelope; `accounts.bybit` is the model. `DEMO_ACCOUNTS` lists the accounts of `onebook demo`; a new one is one line here.
+envelope; `accounts.bybit` is the model. `DEMO_ACCOUNTS` lists the accounts of `onebook demo`; a new
+one is one line here.
 """
 
 from collections.abc import Callable, Mapping

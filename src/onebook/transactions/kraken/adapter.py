@@ -12,7 +12,7 @@ meanwhile move nothing.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -36,6 +36,7 @@ from onebook.transactions.kraken.api import API, FUTURES_HOST, FUTURES_KEY, SPOT
 from onebook.transactions.kraken.endpoints import (
     ACCOUNT_LOG,
     BALANCES,
+    BEGAN_MS,
     DEPOSIT_LIST,
     DEPOSIT_STATUS,
     ENTRY,
@@ -79,8 +80,10 @@ from onebook.transactions.record import Record
 
 HOUR_MS: Final = 60 * MINUTE_MS
 PAGE_ROWS: Final = 50
+MISCOUNTED: Final = frozenset({"type", "start"})  # fields of queries with a wrong `count`
 LIST_ROWS: Final = 500
 DEFAULT_ROWS: Final = {DEPOSIT: 25, WITHDRAWAL: 500}  # of a list that knows no cursor
+FRESH_MS: Final = MINUTE_MS  # of the end of a range, where two lists may differ
 ACROSS_MS: Final = 5 * MINUTE_MS  # how far apart both sides of a transfer may be booked
 ACROSS_ROWS: Final = 25  # the cheapest page of the log of futures
 PATHS: Final = {DEPOSIT: DEPOSIT_STATUS, WITHDRAWAL: WITHDRAW_STATUS}
@@ -147,21 +150,17 @@ class KrakenReader:
         if len(source.views) == 1 and source.views[0] in FILTERS:
             asked["type"] = FILTERS[source.views[0]]
         result = await self._post(LEDGERS, asked)
-        page = self._rows_page(
-            result, "ledger", cursor, ledger_part, source, window, filtered="type" in asked
-        )
+        page = self._rows_page(result, "ledger", asked, ledger_part, source, window)
         return await self._with_hidden(page)
 
     def _rows_page(
         self,
         result: Any,
         name: str,
-        cursor: str,
+        asked: Mapping[str, str],
         read: Callable[[str, Row], EventRow],
         source: Source,
         window: Window,
-        *,
-        filtered: bool = False,
     ) -> Page:
         """A page of an object of rows by their ids, sorted newest first."""
         rows = rows_of(result, name)
@@ -179,8 +178,7 @@ class KrakenReader:
         records = [
             unreadable_row(row_id, row, self._context, source.type, at_ms) for row_id, row in bad
         ]
-        offset = int(cursor or 0)
-        following = next_offset(result, offset, len(rows), filtered=filtered)
+        following = next_offset(result, asked, len(rows))
         return Page(records, len(rows), following, len(bad), parts=parts)
 
     async def _with_hidden(self, page: Page) -> Page:
@@ -193,7 +191,10 @@ class KrakenReader:
         entries = [row for row in rows if isinstance(row, LedgerRow)]
         trade = next((row for row in rows if isinstance(row, ListedTrade)), None)
         if not entries:
-            return [] if trade is None else [unbooked(trade, self._context)]
+            assert trade is not None
+            # One that happened between two requests is not in the page of the ledger before it.
+            recent = self._range is not None and trade.at_ms > self._range.to_ms - FRESH_MS
+            return [] if recent else [unbooked(trade, self._context)]
         first = entries[0]
         details = NO_DETAILS
         if first.type == "trade" and TRADES in source.views and (trade is None or len(entries) < 2):
@@ -272,7 +273,7 @@ class KrakenReader:
                 raise
             return Page([], 0, "")  # trades lack their price, and say so
         return self._rows_page(
-            result, "trades", cursor, trade_part, SOURCES[f"{TRADE_LIST}_{TRADES}"], window
+            result, "trades", asked, trade_part, SOURCES[f"{TRADE_LIST}_{TRADES}"], window
         )
 
     # The lists of deposits and withdrawals --------------------------------------------------
@@ -437,9 +438,14 @@ class KrakenReader:
 
 
 def span_of(window: Window) -> dict[str, str]:
-    """The bounds of a query in whole seconds: the first is exclusive, the last inclusive."""
-    start = max(0, window.from_ms // SECOND_MS - 1)
-    return {"start": str(start), "end": str(-(-window.to_ms // SECOND_MS))}
+    """The bounds of a query in whole seconds: the first is exclusive, the last inclusive.
+
+    The whole life of an account has no first one: with it, Kraken's `count` is wrong.
+    """
+    end = {"end": str(-(-window.to_ms // SECOND_MS))}
+    if window.from_ms <= BEGAN_MS:
+        return end
+    return end | {"start": str(window.from_ms // SECOND_MS - 1)}
 
 
 def ledger_part(row_id: str, row: Row) -> EventRow:
@@ -468,17 +474,17 @@ def rows_of(result: Any, name: str) -> Row:
     return rows
 
 
-def next_offset(result: Row, offset: int, rows: int, *, filtered: bool) -> str:
+def next_offset(result: Row, asked: Mapping[str, str], rows: int) -> str:
     """Where the next page begins; "" at the end.
 
-    `count` is wrong where a query has a type (https://github.com/rotki/rotki/issues/116); then a
-    page that is not full is the last one.
+    `count` is wrong where a query has a type or a start
+    (https://github.com/rotki/rotki/issues/116); then a page that is not full is the last one.
 
     Raises:
         SourceFailed: Kraken counts more rows than it shows.
     """
-    count = result.get("count")
-    if filtered or not isinstance(count, int):
+    offset, count = int(asked["ofs"]), result.get("count")
+    if not isinstance(count, int) or not asked.keys().isdisjoint(MISCOUNTED):
         return str(offset + rows) if rows >= PAGE_ROWS else ""
     if rows == 0 and offset < count:
         raise SourceFailed(

@@ -62,7 +62,7 @@ class RandomKrakenExchange:
         self._nonce = -1
         self._fault_rate = (0.0, 0.05, 0.12, 0.0)[seed % 4]
         self._late_rate = 0.1 if seed % 5 == 2 else 0.0
-        self._counts_all = seed % 3 == 1  # `count` disregards the filter
+        self._counts_all = seed % 3 == 1  # `count` disregards type and start, as of old
 
     def answer(self, method: str, path: str, query: Query, body: Query) -> Answer:
         """The answer of a request."""
@@ -162,7 +162,8 @@ class RandomKrakenExchange:
         self.random.shuffle(page)
         result: Row = {"ledger" if name == "Ledgers" else "trades": dict(page)}
         if body.get("without_count", "").lower() != "true":
-            result["count"] = len(rows) if self._counts_all else len(found)
+            unfiltered = sum(Decimal(row["time"]) / 1_000 <= end for _, row in rows)
+            result["count"] = unfiltered if self._counts_all else len(found)
         return self._sent({"error": [], "result": result})
 
     def _written(self, row: Row) -> Row:

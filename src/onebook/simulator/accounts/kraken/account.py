@@ -29,6 +29,7 @@ from onebook.simulator.accounts.kraken.facts import (
 )
 from onebook.simulator.accounts.kraken.funds import FundMovements
 from onebook.simulator.accounts.kraken.generator import (
+    ROWS_A_PLAN,
     ROWS_A_STEP,
     AccountState,
     Block,
@@ -83,12 +84,13 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
     """
 
     def __init__(self, history: KrakenHistory) -> None:
-        super().__init__(Block, AccountState(), max(1, round(history.rows / ROWS_A_STEP)))
+        self._plan = planned(history)
+        ordered = history.rows - len(self._plan) * ROWS_A_PLAN
+        super().__init__(Block, AccountState(), max(1, round(ordered / ROWS_A_STEP)))
         self.history = history
         self.until = history.to_ms * MS_TICKS  # the time of the newest thing that happened
         self.movements: list[Movement] = []
         self.closed: dict[int, ClosedPosition] = {}
-        self._plan = planned(history)
         self._generate_all()
 
     def _generate(self, state: AccountState, index: int) -> Block:

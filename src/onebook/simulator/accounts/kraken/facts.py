@@ -23,7 +23,7 @@ class KrakenHistory(Struct, frozen=True):
         rows: Approximate number of ledger rows, up to a million and more: memory does not grow
             with it, as rows are generated again when they are read.
         seed: Random seed.
-        futures: Whether the account uses Kraken Futures, whose log has a third as many rows.
+        futures: Whether the account uses Kraken Futures, whose log has a fifth as many rows.
         log_gaps: Whether ids of the futures log skip numbers.
     """
 

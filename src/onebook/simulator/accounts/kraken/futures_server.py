@@ -250,6 +250,7 @@ class SimulatedKrakenFutures:
             "log", after=after, until=until, wanted=infos.__contains__ if infos else None,
             limit=count, oldest_first=query.get("sort") == "asc", counted=False,
         ).rows  # fmt: skip
+        found = found if self._active else []
         details = query.get("conversion_details") == "true"
         body = {
             "accountUid": rows.ACCOUNT_UID,

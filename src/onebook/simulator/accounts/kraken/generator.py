@@ -42,7 +42,7 @@ from onebook.simulator.accounts.kraken.names import (
     ticks_of,
 )
 
-ROWS_A_STEP: Final = 2.7  # on average: three of four steps are an order
+ROWS_A_STEP, ROWS_A_PLAN = 2.33, 1.6  # ledger rows of a step and of a planned event, on average
 DAY_TICKS: Final = 24 * HOUR_TICKS
 TABLES: Final = ("ledger", "trades", "orders", "log", "fills")
 

@@ -10,6 +10,7 @@ import hashlib
 from base64 import b32decode, b32encode
 from binascii import Error as Base32Error
 from datetime import UTC, datetime
+from itertools import accumulate
 from random import Random
 from typing import Final, NamedTuple
 
@@ -172,7 +173,7 @@ PAIRS: Final = {
     )
 }  # fmt: skip
 LOT_DECIMALS: Final = 8
-MARKETS, WEIGHTS = tuple(PAIRS.values()), tuple(pair.weight for pair in PAIRS.values())
+MARKETS, WEIGHTS = tuple(PAIRS.values()), tuple(accumulate(p.weight for p in PAIRS.values()))
 TOKENS: Final = {"TSLAx.T": 250 * UNIT, "SPYx.T": 560 * UNIT}  # prices in dollars
 
 

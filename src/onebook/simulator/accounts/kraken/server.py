@@ -326,7 +326,7 @@ class SimulatedKraken:
                 continue
             time = _ticks(text)
             if time is not None:
-                place = (float(time), float("inf"))
+                place = (time, float("inf"))
             else:
                 number = number_of(kind, text)
                 row = None if number is None else self.account.numbered(table, number)

@@ -67,7 +67,7 @@ class SpotTrading:
 
     def order(self, at: int) -> None:
         """Place an order of one to three fills, or one that is cancelled."""
-        pair = self._random.choices(MARKETS, WEIGHTS)[0]
+        pair = self._random.choices(MARKETS, cum_weights=WEIGHTS)[0]
         if not pair.open(at):
             return
         price = pair.price_at(at, self._random)
