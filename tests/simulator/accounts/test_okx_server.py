@@ -10,8 +10,8 @@ import pytest
 from msgspec import json
 
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import AccountFaults
-from onebook.simulator.accounts.okx import OkxAccount, OkxHistory, SimulatedOkxKey
+from onebook.simulator.accounts.admission import AccountFaults, wall_ms
+from onebook.simulator.accounts.okx import OkxAccount, OkxHistory, SimulatedOkxKey, demo
 from onebook.simulator.accounts.okx.facts import FUNDING, TRADING
 from onebook.simulator.accounts.okx.keys import okx_signature, stamp_of
 from onebook.simulator.accounts.okx.names import (
@@ -614,4 +614,17 @@ class TestFaults:
         await client.ask("account/bills")
         assert slept == [9.0]
         assert faults.served["/api/v5/account/bills", "reset"] == 1
+        await closing(client)
+
+
+async def test_the_demo_is_served_with_its_files() -> None:
+    async with demo() as served:
+        key, client = served.key, OkxClient(served.url, served.key, wall_ms)
+        assert served.fields == {
+            "api_key": key.api_key, "secret": key.secret, "passphrase": key.passphrase,
+        }  # fmt: skip
+        assert served.hosts.keys() == {"files"}
+        for name in ("account/bills-archive", "asset/bills-history", "account/balance"):
+            assert await client.ask(name)
+        assert (await client.apply("2025", "Q1"))["result"] == "false"
         await closing(client)
