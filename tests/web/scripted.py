@@ -48,7 +48,7 @@ class Market:
         self.heard: list[dict] = []  # but for what names a view
         self.viewed: list[dict] = []  # what names one
         self.views = True  # whether a symbol may have several
-        self.interval_s = 0.1  # between two updates
+        self.interval_s = 0.2  # between two updates
         self.hurry = 1  # times faster than that
         self.frozen = False
         self.deaf = False  # it sends nothing at all
