@@ -22,7 +22,7 @@ BLOCKS_KEPT: Final = 6
 FOREVER: Final = 2**63
 
 Pending = tuple[int, int, str, tuple[Any, ...]]
-Acts = dict[str, Callable[..., None]]
+Acts = dict[str, Callable[..., object]]
 Place = tuple[float, float]  # time and number of a row
 FIRST: Final[Place] = (-1.0, -1.0)
 LAST: Final[Place] = (float("inf"), float("inf"))

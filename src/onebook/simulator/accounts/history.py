@@ -19,13 +19,13 @@ UNIT: Final = 10**SCALE
 CURSORS_MAX: Final = 100_000
 
 
-def shown(units: int) -> str:
-    """Format an amount as exchanges do: plain decimal text."""
+def shown(units: int, decimals: int = SCALE) -> str:
+    """Format an amount of 10^-decimals as exchanges do: plain decimal text."""
     sign = "-" if units < 0 else ""
-    whole, part = divmod(abs(units), UNIT)
+    whole, part = divmod(abs(units), 10**decimals)
     if not part:
         return f"{sign}{whole}"
-    return f"{sign}{whole}." + f"{part:0{SCALE}}".rstrip("0")
+    return f"{sign}{whole}." + f"{part:0{decimals}}".rstrip("0")
 
 
 def product(left: int, right: int) -> int:

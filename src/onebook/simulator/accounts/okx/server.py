@@ -1,0 +1,256 @@
+"""The simulated OKX v5 REST API as an ASGI application: the site of one region.
+
+It checks signatures, limits, permissions, the environment and the mode of the account, and answers
+in OKX's envelope. https://www.okx.com/docs-v5/en/#overview-rest-authentication
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from msgspec import MsgspecError, json
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from onebook.simulator.accounts.admission import AccountFaults, RollingCount, wall_ms
+from onebook.simulator.accounts.okx.account import OkxAccount
+from onebook.simulator.accounts.okx.endpoints import QUARTER_DAYS, OkxEndpoints, OkxQuery
+from onebook.simulator.accounts.okx.exports import SimulatedOkxFiles
+from onebook.simulator.accounts.okx.keys import REFUSALS, OkxGate, OkxRefused, SimulatedOkxKey
+
+JSON: Final = "application/json"
+ROOT: Final = "/api/v5/"
+EXPORT: Final = "account/bills-history-archive"
+DAY_S: Final = 86_400.0
+# Requests in a number of seconds: of a user and endpoint, or of an address for public ones.
+LIMITS: Final = {
+    "public/time": (10, 2.0),
+    "public/instruments": (20, 2.0),
+    "account/config": (5, 2.0),
+    "account/balance": (10, 2.0),
+    "account/bills": (5, 1.0),
+    "account/bills-archive": (5, 2.0),
+    EXPORT: (10, 2.0),
+    "account/subtypes": (20, 2.0),
+    "account/positions": (10, 2.0),
+    "account/positions-history": (10, 2.0),
+    "account/interest-accrued": (5, 2.0),
+    "account/spot-borrow-repay-history": (5, 2.0),
+    "account/instruments": (20, 2.0),
+    "trade/fills": (60, 2.0),
+    "trade/fills-history": (10, 2.0),
+    "trade/orders-history": (40, 2.0),
+    "trade/orders-history-archive": (20, 2.0),
+    "trade/easy-convert-history": (1, 2.0),
+    "trade/one-click-repay-history": (1, 2.0),
+    "trade/one-click-repay-history-v2": (1, 2.0),
+    "asset/bills-history": (1, 1.0),
+    "asset/asset-valuation": (1, 1.0),
+    "asset/transfer-state": (10, 1.0),
+    "fiat/deposit-order-history": (3, 1.0),
+    "fiat/withdrawal-order-history": (3, 1.0),
+    "finance/staking-defi/orders-active": (3, 1.0),
+    "finance/staking-defi/orders-history": (3, 1.0),
+    "finance/flexible-loan/loan-history": (5, 2.0),
+    "users/subaccount/list": (2, 2.0),
+}
+OTHERS: Final = (6, 1.0)
+MARGIN_PATHS: Final = frozenset((
+    "account/positions", "account/positions-history", "account/interest-accrued",
+    "account/spot-borrow-repay-history", "trade/one-click-repay-history",
+    "trade/one-click-repay-history-v2",
+))  # fmt: skip
+DEMO_ASSETS: Final = frozenset(("asset/balances", "asset/currencies"))
+# What a site does not have. OKX documents that sites differ, and of its lists only this difference.
+MISSING: Final = {
+    "global": frozenset[str](),
+    "eea": frozenset(("finance/flexible-loan/loan-history", "trade/easy-convert-history")),
+    "us": frozenset(("fiat/deposit-order-history", "fiat/withdrawal-order-history",
+                     "finance/flexible-loan/loan-history")),
+}  # fmt: skip
+GATEWAY_PAGE: Final = "<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>"
+# Faults that `AccountFaults` draws from; any other that is a number of five digits is that error.
+OKX_FAULTS: Final = (
+    "50001",
+    "50004",
+    "50011",
+    "50013",
+    "50026",
+    "50102",
+    "58007",
+    "502",  # the edge, with an HTML body
+    "520",
+    "truncated",  # half of the body
+    "reset",  # the connection is closed
+    "slow",  # the answer takes its time
+    "no_data",  # success without data
+    "numbers",  # some amounts as JSON numbers
+    "unknown_type",  # bills of a type that is not documented
+)
+
+
+class SimulatedOkx:
+    """The simulated exchange with one account.
+
+    Args:
+        account: Its history.
+        keys: The keys that it accepts, those of other regions and of demo trading among them.
+        demo_account: The account of demo trading; without one, that is not offered.
+        region: Whose site it is: global, eea or us.
+        now_ms: The exchange's clock: rows of later times are not there yet.
+        faults: What goes wrong.
+        files: Exports and their host; by default such that files take half an hour.
+        limited: Whether rate limits hold.
+        archive_days: How far back the archives of the trading account reach.
+        exports_a_day: How many exports can be requested in a day.
+        refresh_s: How often the history of funding bills is refreshed, in seconds.
+    """
+
+    def __init__(
+        self,
+        account: OkxAccount,
+        keys: Iterable[SimulatedOkxKey],
+        *,
+        demo_account: OkxAccount | None = None,
+        region: str = "global",
+        now_ms: Callable[[], int] = wall_ms,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        faults: AccountFaults | None = None,
+        files: SimulatedOkxFiles | None = None,
+        limited: bool = True,
+        archive_days: int = QUARTER_DAYS,
+        exports_a_day: int = 12,
+        refresh_s: float = 30.0,
+    ) -> None:
+        self.account = account
+        self.faults = faults or AccountFaults()
+        self.files = files or SimulatedOkxFiles(account, now_ms=now_ms)
+        self.requests: dict[str, int] = {}
+        self.before_page: Callable[[str], None] | None = None
+        self._now_ms = now_ms
+        self._sleep = sleep
+        self._limited = limited
+        self._missing = MISSING[region]
+        self._gate = OkxGate({key.api_key: key for key in keys}, region)
+        self._windows: dict[str, RollingCount] = {}
+        self._exports = RollingCount(exports_a_day, DAY_S)
+        self._live = OkxEndpoints(
+            account, self.files, archive_days=archive_days, refresh_s=refresh_s
+        )
+        self._demo: OkxEndpoints | None = None
+        if demo_account is not None:
+            self._demo = OkxEndpoints(demo_account, self.files, archive_days=archive_days)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        response = await self._respond(request, await request.body())
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request, body: bytes) -> Response:
+        path = request.url.path
+        self.requests[path] = self.requests.get(path, 0) + 1
+        fault = self.faults.next(path)
+        if fault == "slow":
+            await self._sleep(self.faults.slow_s)
+        if fault == "reset":
+            raise ConnectionResetError("the simulated connection was reset")
+        if fault in ("502", "520"):
+            page = GATEWAY_PAGE.format(f"{fault} cloudflare")
+            return Response(page, int(fault), media_type="text/html")
+        try:
+            if fault in REFUSALS:
+                raise OkxRefused(fault)
+            data = self._data(request, path.removeprefix(ROOT), body, fault)
+        except OkxRefused as refused:
+            return _refusal(refused)
+        if fault == "no_data":
+            return _answer({"code": "0", "msg": ""})
+        if fault == "unknown_type":
+            data = [row | ({"type": "999"} if "type" in row else {}) for row in data]
+        response = _answer({"code": "0", "msg": "", "data": data})
+        if fault == "numbers":
+            response = _answer({"code": "0", "msg": "", "data": [_numbered(row) for row in data]})
+        if fault == "truncated":
+            return Response(response.body[: len(response.body) // 2], media_type=JSON)
+        return response
+
+    def _data(self, request: Request, name: str, body: bytes, fault: str) -> list[dict[str, Any]]:
+        address = request.client.host if request.client else ""
+        now, posted = self._now_ms(), request.method == "POST"
+        if name.startswith("public/"):
+            self._count(f"{address} {name}", name)
+            return self._public(name, dict(request.query_params), now)
+        known = name in self._live.answers or name == EXPORT
+        if not known or name in self._missing or (posted and name != EXPORT):
+            raise OkxRefused("404")
+        query_text = request.url.query
+        target = f"{request.url.path}?{query_text}" if query_text else request.url.path
+        key = self._gate.admit(
+            request.headers, request.method, target, body, now_ms=now, address=address
+        )
+        self._count(f"user {key.demo} {name} {request.method}", name)
+        if "read_only" not in key.permissions:
+            raise OkxRefused("50120")
+        fields = _fields(body) if posted else dict(request.query_params)
+        endpoints = self._endpoints(key, name)
+        if self.before_page is not None:
+            self.before_page(name)
+        query = OkxQuery(fields, key, self._now_ms())
+        if name != EXPORT:
+            return endpoints.answers[name](query)
+        if not posted:
+            return endpoints.export_status(query)
+        if self._limited and not self._exports.count_request(now)[0]:
+            raise OkxRefused("50011")
+        return endpoints.apply_export(query, failed=fault == "failed")
+
+    def _endpoints(self, key: SimulatedOkxKey, name: str) -> OkxEndpoints:
+        """Return the answers of the account of a key."""
+        endpoints = self._live
+        if key.demo:
+            kept = name in DEMO_ASSETS or not name.startswith(("asset/", "finance/", "fiat/"))
+            if self._demo is None or not kept or name == EXPORT:
+                raise OkxRefused("50038")
+            endpoints = self._demo
+        if name in MARGIN_PATHS and not endpoints.account.history.derivatives:
+            raise OkxRefused("51010")
+        return endpoints
+
+    def _count(self, window: str, name: str) -> None:
+        counter = self._windows.setdefault(window, RollingCount(*LIMITS.get(name, OTHERS)))
+        if self._limited and not counter.count_request(self._now_ms())[0]:
+            raise OkxRefused("50011")
+
+    def _public(self, name: str, fields: dict[str, str], now: int) -> list[dict[str, Any]]:
+        if name == "public/time":
+            return [{"ts": str(now)}]
+        if name == "public/instruments":
+            return self._live.instruments(OkxQuery(fields, None, now))
+        raise OkxRefused("404")
+
+
+def _answer(body: dict[str, Any], status: int = 200) -> Response:
+    return Response(json.encode(body), status, media_type=JSON)
+
+
+def _refusal(refused: OkxRefused) -> Response:
+    if refused.bare:
+        return _answer({"msg": str(refused), "code": refused.code}, refused.status)
+    return _answer({"code": refused.code, "data": [], "msg": str(refused)}, refused.status)
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    try:
+        found = json.decode(body, type=dict[str, Any])
+    except MsgspecError:
+        raise OkxRefused("51000", "body") from None
+    return {name: str(value) for name, value in found.items()}
+
+
+def _numbered(row: dict[str, Any]) -> dict[str, Any]:
+    """Write the balance of a row as a JSON number, as old rows have it."""
+    return row | ({"bal": float(row["bal"])} if "bal" in row else {})
