@@ -134,6 +134,10 @@ async def test_the_books_of_all_exchanges_of_a_service_are_apart_too(sources):
             assert sorted(books.exchanges) == names
             assert sorted(each.exchange for each in books.snapshots()) == names
             assert all(each.live for each in books.snapshots())
+    for none in ([], ["all", "-okx", "-kraken"]):
+        with pytest.raises(ValueError, match="exchanges leaves none"):
+            async with client.order_books(SYMBOL, exchanges=none, merged=False):
+                pass
 
 
 async def test_a_symbol_that_one_exchange_does_not_list_is_a_book_that_is_not_live(sources):

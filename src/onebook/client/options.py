@@ -72,6 +72,9 @@ def apart(merged: Iterable[ViewRequest], supported: Sequence[str]) -> list[ViewR
     Args:
         merged: Subscriptions of several exchanges.
         supported: The exchanges that "all" stands for.
+
+    Raises:
+        ValueError: No exchange is left.
     """
     found = []
     for symbol, _, fields in merged:
@@ -80,6 +83,8 @@ def apart(merged: Iterable[ViewRequest], supported: Sequence[str]) -> list[ViewR
         names = [each for each in texts if each != ALL and not each.startswith("-")]
         if len(names) < len(texts):
             names += [each for each in supported if f"-{each}" not in texts]
+        if not names:
+            raise ValueError(f"exchanges leaves none for {symbol}: name at least one.")
         found += [
             ViewRequest(symbol, name, {**fields, "exchanges": [name]})
             for name in dict.fromkeys(names)
