@@ -8,6 +8,7 @@ sent, the book equals the exchange's or is not live.
 import re
 from collections.abc import Collection, Iterator
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import Final, NamedTuple
 
 from google.protobuf import json_format
@@ -22,7 +23,7 @@ from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
 from onebook.simulator.mexc import Push
 
-CHANGES: Final = 4  # of each book before the message, so that it has levels that came and went
+CHANGES: Final = 2  # of each book before the message, so that it has levels that came and went
 NEAR: Final = 4  # numbers between a price and its amount
 FULLWIDTH: Final = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
 TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?')
@@ -186,6 +187,10 @@ def _decimal(payload: bytes, span: tuple[int, int]) -> Decimal:
     return Decimal(payload[slice(*span)].strip(b'"').decode())
 
 
+# Its two hundred counters take longer to make than a conversation to read.
+stats_of = cache(ExchangeStats)
+
+
 class Told:
     """A session that has read what the exchange said."""
 
@@ -195,7 +200,7 @@ class Told:
         for instrument in talk.instruments:
             levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
             self.books.open(instrument, levels_max=levels_max, window=exchange.depth)
-        self.stats = ExchangeStats(exchange.name)
+        self.stats = stats_of(exchange.name)
         self._by_native = {instrument.native: instrument for instrument in talk.instruments}
         self._session = FeedSession(
             exchange,

@@ -120,7 +120,7 @@ def test_an_unknown_name_resolves_to_nothing() -> None:
 def test_the_replayed_book_equals_the_exchanges_book(name: str, seed: int) -> None:
     talk = Talk(name, seed=seed).open()
     talk.check()
-    for _ in range(150):
+    for _ in range(60):
         native = talk.venue.random.choice(talk.instruments).native
         talk.change(native)
         talk.check()
@@ -384,7 +384,7 @@ EVENTS = ("change", "drop", "twice", "swap", "garbage", "resync", "unknown")
     events=st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 1)), max_size=40),
     seed=st.integers(0, 1_000),
 )
-@settings(max_examples=25)
+@settings(max_examples=10)  # the soak of tests/swarm and tests/proofs tells more stories
 def test_a_book_is_equal_or_in_doubt_whatever_happens(
     name: str, events: list[tuple[str, int]], seed: int
 ) -> None:
@@ -490,7 +490,7 @@ def bad_frames(draw: st.DrawFn, name: str) -> bytes:
 
 @every_channel
 @given(data=st.data())
-@settings(max_examples=50)  # `test_fuzz.py` has more of each channel
+@settings(max_examples=20)  # `test_fuzz.py` has more of each channel
 def test_garbage_raises_the_one_declared_error(name: str, data: st.DataObject) -> None:
     talk = opened(name)
     connector = reopened(talk)

@@ -167,6 +167,7 @@ def count_up():
 
 
 def busy(name: str, seconds: float = 60.0, **options) -> World:
+    """A feed whose books are live, by default for so long that their cadence is known."""
     world = World(name, **options)
     world.run(seconds)
     assert world.live(), world.health()
@@ -176,7 +177,7 @@ def busy(name: str, seconds: float = 60.0, **options) -> World:
 
 @every_channel
 def test_b2_an_exchange_that_falls_silent_is_stale_in_time_and_stays_it(name: str) -> None:
-    world = busy(name)
+    world = busy(name, 40.0)
     world.silent = True
     world.run(6.5)
     assert not world.shown()
@@ -203,7 +204,7 @@ def test_b2_frozen_books_are_stale_in_time_though_snapshots_and_heartbeats_go_on
 
 @with_others
 def test_a_book_that_hardly_changes_stays_live_while_its_connection_delivers(name: str) -> None:
-    world = busy(name)
+    world = busy(name, 40.0)
     quiet = world.instruments[1]
     spoken = world.instruments
     world.cadences.of(quiet).learn(25.8, world.now)  # so long it was silent before
@@ -225,7 +226,7 @@ def test_a_book_that_hardly_changes_stays_live_while_its_connection_delivers(nam
 )
 def test_a_busy_book_that_is_out_of_sync_does_not_make_its_connection_silent(name: str) -> None:
     """Its frames are withheld until the answer to its resync, and its neighbour hardly changes."""
-    world = busy(name)
+    world = busy(name, 40.0)
     broken, quiet = world.instruments
     world.cadences.of(quiet).learn(25.8, world.now)
     world.mute = True

@@ -23,9 +23,10 @@ from onebook.simulator.kit import (
 from onebook.simulator.kit.market import MarketBooks, Offer
 
 LISTED = 3
-LEVELS_MAX = 130  # more than any exchange's window that a client must cut
+LEVELS = 24  # of a side, where the window of a client holds more
+WINDOW_MAX = 100  # of the windows that a client must cut
+BEYOND = 12  # levels that such a window does not hold, so that some leave it and some enter
 START = Now(1_000.0, 1_700_000_000_000)
-SMALLER = {"kucoin.classic": 90}  # what a body does not hold is beyond the horizon
 HOST = "127.0.0.1"
 
 # Every book channel of every exchange: the usual one by the exchange's name.
@@ -34,6 +35,11 @@ CHANNELS = dict(EXCHANGES) | {
     for name, exchange in EXCHANGES.items()
     for channel, facts in exchange.channels.items()
 }
+
+
+def levels(exchange: Exchange) -> int:
+    """How many levels a side of its books has."""
+    return exchange.depth + BEYOND if 0 < exchange.depth <= WINDOW_MAX else LEVELS
 
 
 def list_body(exchange: Exchange, dialect: Dialect, now: Now) -> bytes:
@@ -55,8 +61,7 @@ class Venue:
     def __init__(self, name: str, seed: int = 1) -> None:
         self._exchange = CHANNELS[name]
         kind = DIALECTS[self._exchange.name]
-        most = SMALLER.get(name, LEVELS_MAX)
-        profile = kind.profile._replace(depth=min(kind.profile.depth, most))
+        profile = kind.profile._replace(depth=min(kind.profile.depth, levels(self._exchange)))
         offer = Offer(kind.listings[:LISTED], profile)
         self.name = name
         self.random = random.Random(seed)
@@ -68,7 +73,7 @@ class Venue:
         self.instruments = self._exchange.parse_instruments(self.listed)
         self.natives = [each.native for each in self.instruments]
         self.greeting = self.connect()
-        self._keys = self._windows()
+        self._keys: dict[str, ChannelKey] = {}
 
     def connect(self) -> list[bytes]:
         """A client comes, and the last one is gone; returns what it is greeted with."""
@@ -176,18 +181,18 @@ class Venue:
         outputs = greeted(self._exchange.connector(some), self.greeting)
         return [out.at(self.now.ms).decode() for out in outputs if isinstance(out, Send)]
 
-    def _windows(self) -> dict[str, ChannelKey]:
-        """Which window of each book the connector follows."""
-        keys: dict[str, ChannelKey] = {}
-        for native in self.natives:  # each alone: some connections carry one book
+    def _key(self, native: str) -> ChannelKey:
+        """Which window of a book the connector follows."""
+        if native not in self._keys:
             session, _ = self._opened()
             for request in self._requests([native]):
                 self._aside(request, session)
-            keys |= {key.native: key for key in session.topics.values() if key.depth != TOP}
-        return keys
+            topics = {key for key in session.topics.values() if key.depth != TOP}
+            (self._keys[native],) = topics
+        return self._keys[native]
 
     def window(self, native: str) -> PublishedBook:
-        window = self._board.channel(self._keys[native])
+        window = self._board.channel(self._key(native))
         assert window is not None
         return window
 

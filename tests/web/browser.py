@@ -31,6 +31,8 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-default-apps",
+    # What is made in advance for the next page of a person costs more than the page of a test.
+    "--disable-features=PreloadTopChromeWebUI,SpareRendererForSitePerProcess,BackForwardCache",
     "--remote-debugging-port=0",
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -42,7 +44,7 @@ class Page:
 
     socket: ClientConnection
     session: str = ""
-    context: str = ""
+    targets: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     trace: asyncio.Future[str] = field(default_factory=asyncio.Future)  # where it can be read
@@ -85,9 +87,9 @@ class Page:
         return found["result"]
 
     async def open(self, url: str) -> None:
-        target = await self.call(
-            "Target.createTarget", url="about:blank", browserContextId=self.context
-        )
+        self.session = ""
+        target = await self.call("Target.createTarget", url="about:blank")
+        self.targets.append(target["targetId"])
         attached = await self.call(
             "Target.attachToTarget", targetId=target["targetId"], flatten=True
         )
@@ -95,6 +97,14 @@ class Page:
         for domain in ("Network", "Runtime", "Log", "Page"):
             await self.call(f"{domain}.enable")
         await self.go(url)
+
+    async def close(self) -> None:
+        """Close its tabs, and clear what their sites left in the browser."""
+        self.session = ""
+        for target in self.targets:
+            await self.call("Target.closeTarget", targetId=target)
+        await self.call("Storage.clearCookies")
+        await self.call("Browser.resetPermissions")
 
     async def go(self, url: str) -> None:
         await self.call("Page.navigate", url=url)
@@ -142,7 +152,11 @@ def chromium() -> Iterator["Chromium"]:
 
 
 class Chromium:
-    """One process of Chromium; each page has a context (cookies, storage, cache) of its own."""
+    """One process of Chromium, whose tabs share cookies, storage and cache.
+
+    A context for each page would open a window for each, at twice the cost. Nothing is shared where
+    each test serves its pages on a port of its own, which is an origin; cookies are cleared.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -150,16 +164,13 @@ class Chromium:
 
     @asynccontextmanager
     async def page(self) -> AsyncIterator[Page]:
-        """One tab in a context that nothing else uses."""
+        """One tab, or several, that are closed at the end."""
         async with connect(await self._address(), max_size=None) as socket:
             page = Page(socket)
             listening = asyncio.create_task(page.listen())
             try:
-                context = await page.call("Target.createBrowserContext")
-                page.context = context["browserContextId"]
                 yield page
-                page.session = ""
-                await page.call("Target.disposeBrowserContext", browserContextId=page.context)
+                await page.close()
             except BaseException:
                 self.end()  # nothing is known of its state: the next page gets another process
                 raise

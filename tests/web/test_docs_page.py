@@ -73,7 +73,7 @@ async def searched(page):
 
 async def copied(page, base):
     await page.call(
-        "Browser.grantPermissions", origin=base, browserContextId=page.context,
+        "Browser.grantPermissions", origin=base,
         permissions=["clipboardReadWrite", "clipboardSanitizedWrite"],
     )  # fmt: skip
     await page.call("Page.bringToFront")

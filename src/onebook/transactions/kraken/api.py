@@ -19,13 +19,13 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from decimal import Decimal
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from msgspec import MsgspecError, Struct, json
 from msgspec.structs import replace
 
+from onebook.clock import s_of_http_date
 from onebook.transactions.adapter import KEY_FIELD, SECRET_FIELD, FailureReason, SourceFailed
 from onebook.transactions.client import FORM, Call, ExchangeApi, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
@@ -274,8 +274,8 @@ def code_of(said: str) -> str | None:
 def _until_s(unix_s: int, headers: Mapping[str, str]) -> float:
     """Seconds until a time of Kraken's clock, which the answer's own date shows."""
     try:
-        now_s = parsedate_to_datetime(headers.get("date", "")).timestamp()
-    except (TypeError, ValueError):
+        now_s = s_of_http_date(headers.get("date", ""))
+    except ValueError:
         return THROTTLED_S
     return min(max(unix_s - now_s, 1.0), THROTTLED_S_MAX)
 

@@ -5,7 +5,7 @@
 // the visible canvas is a copy of it in at most two pieces. It is repainted only if its prices, colours or
 // size change. Sizes are from observers, so that updates do not read the layout.
 
-import { colour } from "./colour.js";
+import { colour, labels } from "./colour.js";
 import { amountDecimals, decimals, fixed, PRICE_DECIMALS_MAX, sixDigits } from "./format.js";
 import { COLUMN_MS, COLUMNS, CROSSED, Liquidity, LOST, OUTAGE, stepOf } from "./liquidity.js";
 import { Sight } from "./sight.js";
@@ -23,7 +23,6 @@ const LINE = 1.25; // width of the best prices
 const FOOT = 16; // height of the time labels
 const FAR_MS = 6_000; // a book that reaches further is shown for this time without a newer one
 const LABEL_EVERY = 36;
-const LABEL_FONT = 11;
 const SAY_EVERY_MS = 5_000; // interval of the text alternative
 const HINT = "Point at a cell or use the arrow keys; + and − change the time.";
 const KEYS = "Arrow keys move the crosshair, plus and minus change the time shown, Escape removes the crosshair.";
@@ -175,6 +174,7 @@ export class Heat {
       ink: text("--ink"),
       crossed: text("--warn"),
       lost: text("--bad"),
+      label: labels(document.body),
     };
   }
 
@@ -322,7 +322,8 @@ export class Heat {
     context.clearRect(0, 0, this.#canvas.width, this.#canvas.height);
     this.#shown = this.span;
     if (!liquidity.step) return;
-    context.font = `${LABEL_FONT * scale}px system-ui, sans-serif`;
+    const { px, family } = this.#inks.label;
+    context.font = `${px * scale}px ${family}`;
     context.fillStyle = this.#inks.soft;
     const step = stepOf((liquidity.step * LABEL_EVERY * scale) / bin);
     const places = decimals([step], PRICE_DECIMALS_MAX);
@@ -338,7 +339,7 @@ export class Heat {
     prices.forEach((price, at) => {
       const y = height - (price / liquidity.step - this.#lowest) * bin;
       context.fillRect(left, Math.round(y), 3 * scale, Math.max(1, Math.round(scale / 2)));
-      const inside = Math.max(LABEL_FONT * 0.6 * scale, Math.min(height - LABEL_FONT * 0.4 * scale, y));
+      const inside = Math.max(px * 0.6 * scale, Math.min(height - px * 0.4 * scale, y));
       context.fillText(texts[at], left + 5 * scale, inside);
     });
     context.textBaseline = "alphabetic";

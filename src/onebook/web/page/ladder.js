@@ -281,7 +281,7 @@ class Row {
       cell.setAttribute("role", "cell");
       cell.className = COLUMNS[at];
     });
-    this.#held = Array.from({ length: HELD + 1 }, () => {
+    this.#held = Array.from({ length: HELD }, () => {
       const name = document.createElement("span");
       name.className = "held";
       name.dataset.hue = "no";
@@ -321,12 +321,18 @@ class Row {
     this.#shown = shares;
     this.#room = room;
     const { named, more } = holders(shares, room, hueOf);
-    for (let at = 0; at < HELD; at += 1) {
-      const hue = named[at] ? hueOf(named[at].exchange) : null;
-      write(this.#held[at], named[at]?.text ?? "");
-      mark(this.#held[at], "data-hue", hue ? "yes" : "no");
-      if (hue) paint(this.#held[at], hue);
+    const parts = []; // one text for each colour: every text node costs layout
+    for (const { exchange, text } of named) {
+      const hue = hueOf(exchange);
+      if (hue || !parts.length) parts.push({ hue, text });
+      else parts.at(-1).text += text;
     }
-    write(this.#held[HELD], more ? `+${more}` : "");
+    if (more) parts.at(-1).text += `+${more}`;
+    this.#held.forEach((element, at) => {
+      const { hue, text } = parts[at] ?? { hue: null, text: "" };
+      write(element, text);
+      mark(element, "data-hue", hue ? "yes" : "no");
+      if (hue) paint(element, hue);
+    });
   }
 }
