@@ -194,6 +194,10 @@ ERRORS: Final[Mapping[str, Outcome]] = {
 _THROTTLED = re.compile(r"EService: ?Throttled: ?(\d{9,12})")
 
 
+# The last one: exponents beyond what a decimal can have.
+UNDECODABLE: Final = (MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError)
+
+
 class SpotAnswer(Struct, frozen=True):
     """What the answers of spot are wrapped in."""
 
@@ -209,10 +213,10 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
         return _of_status(status)
     try:
         envelope = _decoder.decode(body)
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return _NOT_JSON.reply()
-    said = [envelope.error] if isinstance(envelope.error, str) else envelope.error or []
-    errors = [str(each) for each in said if not str(each).startswith("W")]
+    said = envelope.error if isinstance(envelope.error, list) else [envelope.error or ""]
+    errors = [str(each) for each in said if each and not str(each).startswith("W")]
     if errors:
         return _of_error(errors[0], COUNTER, headers)
     # An account that never held anything is answered without a result.
@@ -232,7 +236,7 @@ def _read_futures(call: Call, status: int, headers: Mapping[str, str], body: byt
         return _of_status(status)
     try:
         answer = _any.decode(body)
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return _NOT_JSON.reply()
     if not isinstance(answer, dict):
         return _NOT_JSON.reply()
