@@ -43,9 +43,10 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """The records to fetch, and the file for them.
 
     Args:
-        types: Transaction types; empty for all that move money.
+        types: Transaction types; empty for all that move money, without a file holdings too.
         start_ms: Oldest time, Unix ms; None for all that the exchange keeps.
         end_ms: Newest time, inclusive.
+        output: The file; None where only the proof is wanted.
     """
 
     exchange: str
@@ -55,8 +56,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     start_ms: int | None
     end_ms: int
     verify: bool
-    output: Path
-    form: str
+    output: Path | None
+    form: str = ""
 
 
 class FetchOutcome(Struct, frozen=True, kw_only=True):
@@ -119,6 +120,9 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
                 # A minute later: the start of what an exchange keeps moves forward while we read.
                 start_ms = service.reach_ms(request) + MINUTE_MS
                 request = request.model_copy(update={"start_time": start_ms})
+            if not wanted.types and wanted.output is None:
+                known = next(each for each in service.exchanges if each.name == request.exchange)
+                request = request.model_copy(update={"transaction_types": list(known.types)})
             query = service.plan(request, key_id=OPERATOR, streamed=True)
             async with service.run(query, key_id=OPERATOR) as run:
                 with _part(wanted, run.display) as file, _progress() as progress:
@@ -178,6 +182,8 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
             raise Refused("not_onebook", f"{url} is not an Onebook service: check the URL.")
         facts = {each["exchange_name"]: each for each in listed}.get(wanted.exchange, {})
         display = str(facts.get("display_name", wanted.exchange))
+        if not wanted.types and wanted.output is None:
+            body["transaction_types"] = facts.get("supported_transaction_types", [])
         with _part(wanted, display) as file, _progress() as progress:
             total = None if wanted.start_ms is None else max(1, wanted.end_ms - wanted.start_ms)
             task = progress.add_task("fetching", total=total, count=0)
@@ -249,9 +255,24 @@ def doing(exchange: str, waiting_s: float) -> str:
     return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"
 
 
+class NoFile:
+    """A writer that keeps nothing: only the proof is wanted."""
+
+    rows = skipped = 0
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Forget records."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 @contextmanager
 def _part(wanted: Wanted, display: str) -> Iterator[Writer]:
     """Write beside the file, and take its place without an exception."""
+    if wanted.output is None:
+        yield NoFile()
+        return
     part = wanted.output.with_name(wanted.output.name + ".part")
     try:
         with naming(part):
