@@ -435,13 +435,13 @@ export class Onebook {
   validateCredentials(exchange: string, options?: { testnet?: boolean; demo?: boolean }): Promise<CredentialsCheck>;
   /** Every record, newest first; throws `Refused` at the end where some are missing, unless `partialAllowed`. */
   transactions(
-    exchange: string,
+    exchange: string | string[],
     types?: string[] | string,
     options?: TransactionOptions & { partialAllowed?: boolean },
   ): AsyncGenerator<TransactionRecord, void, void>;
   /** The same as pages. */
   transactionPages(
-    exchange: string,
+    exchange: string | string[],
     types?: string[] | string,
     options?: TransactionOptions,
   ): AsyncGenerator<TransactionPage, void, void>;

@@ -24,7 +24,12 @@ transactions_app = typer.Typer(
 )
 
 
-Exchange = Annotated[str, typer.Option(help="Exchange.")]
+Exchange = Annotated[
+    str,
+    typer.Option(
+        help="Exchange, or accounts separated by commas such as bybit,bybit:treasury; all."
+    ),
+]
 Since = Annotated[
     str | None,
     typer.Option(
@@ -109,7 +114,7 @@ def fetch(
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; give the path of a file.")
     wanted = Wanted(
-        exchange=exchange,
+        exchange=_accounts(exchange),
         types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
         demo=demo,
@@ -145,7 +150,7 @@ def verify_command(
     zone = zone_of(time_zone)
     start_ms, end_ms = _range_ms(since, until, year, zone)
     wanted = Wanted(
-        exchange=exchange,
+        exchange=_accounts(exchange),
         types=[],
         testnet=testnet,
         demo=demo,
@@ -226,10 +231,21 @@ def _summary(outcome: FetchOutcome, output: Path | None) -> list[str]:
     return [*sentences, sentence]
 
 
+def _accounts(text: str) -> str | list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return names[0] if len(names) == 1 else names
+
+
 def _proof(found: Verification | None) -> list[str]:
     """Print the reconciliation: checks that hold, differences, and what was not checked."""
     if found is None:
         return []
+    if found.accounts:
+        return [
+            f"{name}: {sentence}"
+            for name, proof in found.accounts.items()
+            for sentence in _proof(proof)
+        ]
     sentences = [_sentence(check) for check in found.checks]
     if found.holds is None:
         sentences.append(

@@ -154,7 +154,7 @@ class Onebook:
 
     def transactions(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
@@ -179,7 +179,7 @@ class Onebook:
 
     def transaction_pages(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,

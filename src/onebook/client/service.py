@@ -183,7 +183,7 @@ class AsyncOnebook:
 
     def transactions(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
@@ -199,7 +199,7 @@ class AsyncOnebook:
         iteration continues.
 
         Args:
-            exchange: Such as bybit.
+            exchange: Such as bybit; a named account such as bybit:treasury; several; or all.
             types: Unified or exchange-specific names; default: all but ledger and holdings.
             start: Oldest time, inclusive, with a time zone, or Unix ms; none: 30 days before `end`.
             end: Newest time, inclusive; none: now.
@@ -219,7 +219,7 @@ class AsyncOnebook:
 
     def transaction_pages(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
