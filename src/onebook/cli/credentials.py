@@ -15,6 +15,7 @@ from onebook.clock import iso_ms
 from onebook.errors import ExchangeFailed, InvalidRequest, naming
 from onebook.files import read_bounded
 from onebook.store import Store
+from onebook.transactions.accounts import account_name
 from onebook.transactions.adapter import (
     AccountInfo,
     AdapterEntry,
@@ -137,9 +138,10 @@ async def _accepted(
     Raises:
         InvalidRequest: It rejects them, or is unreachable.
     """
-    adapter = adapter_of(EXCHANGES[exchange], config.load(file).transactions)
+    name = account_name(exchange)
+    adapter = adapter_of(EXCHANGES[name.exchange], config.load(file).transactions)
     try:
-        found = await validated(adapter, environment, credentials)
+        found = await validated(adapter, environment, credentials, name=name)
     except ExchangeFailed as error:
         raise InvalidRequest(f"{error.message} {UNCHECKED}") from None
     finally:
@@ -277,7 +279,7 @@ def _field(field: CredentialField, file: Path | None) -> str:
 
 
 def _known(exchange: str) -> AdapterEntry:
-    found = EXCHANGES.get(exchange)
+    found = EXCHANGES.get(account_name(exchange).exchange)
     if found is None:
         raise InvalidRequest(
             f"Exchange {exchange!r} is not supported; supported: {', '.join(EXCHANGES)}."

@@ -48,7 +48,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
         end_ms: Newest time, inclusive.
     """
 
-    exchange: str
+    exchange: str | list[str]
     types: list[str]
     testnet: bool
     demo: bool = False
@@ -112,16 +112,11 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
     async with safe(config) as opened:
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
         try:
-            if not request.transaction_types:
-                types = service.summing(request.exchange)
-                request = request.model_copy(update={"transaction_types": types})
-            if request.start_time is None:
-                # A minute later: the start of what an exchange keeps moves forward while we read.
-                start_ms = service.reach_ms(request) + MINUTE_MS
-                request = request.model_copy(update={"start_time": start_ms})
-            query = service.plan(request, key_id=OPERATOR, streamed=True)
+            query = await service.prepare(
+                request, key_id=OPERATOR, streamed=True, summing=True, whole=True
+            )
             async with service.run(query, key_id=OPERATOR) as run:
-                with _part(wanted, run.display) as file, _progress() as progress:
+                with _part(wanted, run.wallet) as file, _progress() as progress:
 
                     def show() -> None:
                         progress.update(
@@ -176,8 +171,7 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         listed = await service.get("/exchanges")
         if not isinstance(listed, list):
             raise Refused("not_onebook", f"{url} is not an Onebook service: check the URL.")
-        facts = {each["exchange_name"]: each for each in listed}.get(wanted.exchange, {})
-        display = str(facts.get("display_name", wanted.exchange))
+        display = _display(listed, wanted.exchange)
         with _part(wanted, display) as file, _progress() as progress:
             total = None if wanted.start_ms is None else max(1, wanted.end_ms - wanted.start_ms)
             task = progress.add_task("fetching", total=total, count=0)
@@ -206,9 +200,7 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         count=count,
         rows=file.rows,
         skipped=file.skipped,
-        left_out=tuple(
-            kind for kind in facts.get("supported_transaction_types", ()) if kind not in served
-        ),
+        left_out=tuple(kind for kind in _types(listed, wanted, coverage) if kind not in served),
         coverage=coverage,
         errors=summary.errors,
         verification=summary.verification,
@@ -247,6 +239,29 @@ def doing(exchange: str, waiting_s: float) -> str:
     if waiting_s <= WAIT_SHOWN_S:
         return "fetching"
     return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"
+
+
+def _display(listed: list[dict[str, Any]], exchange: str | list[str]) -> str:
+    """The name of an account for people; of several "", as `writer` takes it."""
+    if not isinstance(exchange, str) or exchange == "all":
+        return ""
+    name, _, label = exchange.partition(":")
+    facts = {each["exchange_name"]: each for each in listed}.get(name, {})
+    display = str(facts.get("display_name", name))
+    return f"{display} ({label})" if label else display
+
+
+def _types(
+    listed: list[dict[str, Any]], wanted: Wanted, coverage: Iterable[Coverage]
+) -> tuple[str, ...]:
+    """The types of the exchanges whose accounts were read."""
+    names = [str(entry.account) for entry in coverage if entry.account]
+    if isinstance(wanted.exchange, str):
+        names.append(wanted.exchange)
+    exchanges = {name.partition(":")[0] for name in names}
+    found = (each for each in listed if each["exchange_name"] in exchanges)
+    types = (kind for each in found for kind in each.get("supported_transaction_types", ()))
+    return tuple(dict.fromkeys(types))
 
 
 @contextmanager

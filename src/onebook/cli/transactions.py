@@ -28,7 +28,12 @@ transactions_app = typer.Typer(
 @reported
 def fetch(
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
-    exchange: Annotated[str, typer.Option(help="Exchange.")] = "bybit",
+    exchange: Annotated[
+        str,
+        typer.Option(
+            help="Exchange, or accounts separated by commas such as bybit,bybit:treasury; all."
+        ),
+    ] = "bybit",
     types: Annotated[
         str,
         typer.Option(
@@ -113,7 +118,7 @@ def fetch(
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; give the path of a file.")
     wanted = Wanted(
-        exchange=exchange,
+        exchange=_accounts(exchange),
         types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
         demo=demo,
@@ -189,10 +194,21 @@ def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
     return [*sentences, sentence]
 
 
+def _accounts(text: str) -> str | list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return names[0] if len(names) == 1 else names
+
+
 def _proof(found: Verification | None) -> list[str]:
     """Print the reconciliation: checks that hold, differences, and what was not checked."""
     if found is None:
         return []
+    if found.accounts:
+        return [
+            f"{name}: {sentence}"
+            for name, proof in found.accounts.items()
+            for sentence in _proof(proof)
+        ]
     sentences = [_sentence(check) for check in found.checks]
     if found.holds is None:
         sentences.append(

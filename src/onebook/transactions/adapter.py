@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from onebook.transactions.record import Record
 
@@ -79,6 +79,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     complete: bool
     reason: str | None
     floor: int | None
+    account: str | UnsetType = UNSET  # in answers of several accounts
 
 
 class ErrorEntry(Struct, frozen=True):
@@ -89,6 +90,7 @@ class ErrorEntry(Struct, frozen=True):
     message: str
     exchange_code: int | str | None
     retryable: bool
+    account: str | UnsetType = UNSET  # in answers of several accounts
 
 
 class CursorGone(Exception):

@@ -22,7 +22,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from onebook.core import show
@@ -184,6 +184,7 @@ class Verification(Struct, frozen=True):
     Args:
         holds: Whether everything that was compared agrees; null where nothing was compared, or
             something stays open.
+        accounts: Of several accounts: the verification of each, instead of the other fields.
     """
 
     holds: bool | None
@@ -192,6 +193,7 @@ class Verification(Struct, frozen=True):
     ledger: tuple[ChainReport, ...]
     orders: OrderReport
     grades: tuple[TypeGrade, ...] = ()
+    accounts: "dict[str, Verification] | UnsetType" = UNSET
 
 
 class WalletChains:
