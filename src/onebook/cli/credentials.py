@@ -6,11 +6,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
+import msgspec
 import typer
 
 from onebook import config
-from onebook.cli.common import print_table, reported, run
+from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, change, print_json, require_database
+from onebook.cli.options import ServiceKey, ServiceUrl, require_service_key
+from onebook.client.addresses import addresses_of
+from onebook.client.failures import ServiceError, Unavailable
+from onebook.client.rest import RestClient
 from onebook.clock import iso_ms
 from onebook.errors import ExchangeFailed, InvalidRequest, naming
 from onebook.files import read_bounded
@@ -154,26 +159,70 @@ async def _accepted(
 @credentials_app.command("check")
 @reported
 def check(
-    exchange: Exchange, testnet: Testnet = False, demo: Demo = False, config: ConfigFile = None
+    exchange: Exchange,
+    testnet: Testnet = False,
+    demo: Demo = False,
+    url: ServiceUrl = "",
+    key: ServiceKey = "",
+    config: ConfigFile = None,
 ) -> None:
     """Verify the credentials with the exchange and show the permissions of the key.
 
+    With --url, a service verifies its own.
+
     Example: onebook credentials check bybit
     """
-
-    async def work() -> Validation:
-        async with safe(config) as opened:
-            service = exchange_service(opened)
-            try:
-                return await service.validate(exchange, testnet=testnet, demo=demo)
-            finally:
-                await service.close()
-
-    found = run(work())
+    require_service_key(url, key)
+    try:
+        found = run(
+            _checked_there(exchange, url, key, testnet=testnet, demo=demo)
+            if url
+            else _checked_here(exchange, config, testnet=testnet, demo=demo)
+        )
+    except ServiceError as error:
+        fail(error.message)
     typer.echo(found.message)
     if found.info is None:
         raise typer.Exit(EXIT_INVALID)
     _show_account(found.info)
+
+
+async def _checked_here(
+    exchange: str, file: Path | None, *, testnet: bool, demo: bool
+) -> Validation:
+    async with safe(file) as opened:
+        service = exchange_service(opened)
+        try:
+            return await service.validate(exchange, testnet=testnet, demo=demo)
+        finally:
+            await service.close()
+
+
+async def _checked_there(
+    exchange: str, url: str, key: str, *, testnet: bool, demo: bool
+) -> Validation:
+    """Let a service verify its credentials.
+
+    Raises:
+        Refused, Unavailable: It refuses the request, or gives no readable answer.
+    """
+    body = {"exchange": exchange, "testnet": testnet} | ({"demo": True} if demo else {})
+    async with RestClient(addresses_of(url).rest, key) as service:
+        answer = await service.post("/transactions/validate-credentials", body)
+    try:
+        found = msgspec.convert(answer, ValidationBody)
+    except msgspec.ValidationError as error:
+        message = f"{url} answers in another form: {error}."
+        raise Unavailable("damaged_answer", message) from None
+    return Validation(exchange, found.message, found.account_info if found.success else None)
+
+
+class ValidationBody(msgspec.Struct, frozen=True):
+    """The answer of a service that verified its credentials."""
+
+    success: bool
+    message: str
+    account_info: AccountInfo | None = None
 
 
 def _show_account(info: AccountInfo) -> None:
