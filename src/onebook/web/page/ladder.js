@@ -55,17 +55,21 @@ export class Ladder {
 
   /** Make room for `count` levels a side and see which rows are in sight: all that reads the layout. */
   place(count) {
-    if (this.#count !== count) {
-      this.#count = count;
-      this.#asks.resize(count);
-      this.#bids.resize(count);
-      this.#centred = true;
-      this.#sweptAt = -Infinity;
-    }
+    this.resize(count);
     if (!this.#room) this.#measure();
     if (this.#centred) this.#centre();
     this.#sight = this.#inSight(count);
     this.#coverShares(...this.#sight);
+  }
+
+  /** Make rows for `count` levels per side; empty ones keep the page in place until the first book. */
+  resize(count) {
+    if (this.#count === count) return;
+    this.#count = count;
+    this.#asks.resize(count);
+    this.#bids.resize(count);
+    this.#centred = true;
+    this.#sweptAt = -Infinity;
   }
 
   /** How wide the names of exchanges may be, and in which font. */

@@ -85,6 +85,7 @@ export class Panel {
       opened: site.readPairs,
       chosen: (name) => this.choose(name),
     });
+    this.ladder.resize(site.options().depth);
     find(".symbol").value = wanted.symbol;
     find(".group").addEventListener("change", (event) => this.#change({ group: event.target.value }));
     find(".remove").addEventListener("click", () => site.remove(this));
