@@ -1,11 +1,18 @@
-"""What an update costs the page's main thread: CPU by kind, and counts of its work.
+"""What an update costs the page's main thread: CPU by kind, and what a slow computer needs for it.
 
     PYTHONPATH=tests:bench python bench/macro/page.py --levels 100 --updates 100
+    PYTHONPATH=tests:bench python bench/macro/page.py --seconds 60 --throttle 4
     PYTHONPATH=tests:bench python bench/macro/page.py --levels 100 --frames 360
 
 A scripted service of 36 exchanges sends an update, waits until it is drawn, and sends the next, so
 that each is drawn and none is queued; Chromium's trace says what its main thread did meanwhile. The
 times are CPU of that thread with the trace's own cost: compare them on a quiet machine only.
+
+With `--seconds` updates come by themselves, `--rate` a second, after ten minutes of the page's
+clock have filled the heat map. The work of a drawing is everything that the main thread did since
+the one before: how long its tasks took, and the CPU in them. `--throttle` makes that thread slower
+(`Emulation.setCPUThrottlingRate`). Where other programs need the machine a task takes longer than
+its work, and so does a throttled one: then the CPU without a throttle, times four, says more.
 
 With `--frames` updates come ten times a second by themselves, nothing is traced, and measured are
 the time between two frames, and how many of the updates were drawn.
@@ -15,25 +22,36 @@ import argparse
 import asyncio
 import json
 import random
-import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from onebook.exchanges import NAMES
-from web.browser import Page, browser, resize
+from web.browser import Chromium, Page, resize
 from web.by_hand import count_drawings, send
 from web.scripted import GOOD_KEY, TICK, Market, make_app, serving
 
 EXCHANGES = [*NAMES, "bitopro", "coinex"][:36]
-MIDDLE = Decimal("97310.4")
+MIDDLE = 973_104  # ticks
 WARM_UP = 20
+ROWS = (8, 10, 12, 14, 16, 18, 20, 22, 25, 50, 100, 200)
 SHARES = (1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 5, 8)  # exchanges at a level, about as in the demo
 CHANGED = 0.25  # of the levels with each update, a third of them gone and new ones in their place
+STEPS = (0, 0, 0, 0, 1, -1, 3, -3)  # ticks that the price moves by with an update
 CATEGORIES = "devtools.timeline,disabled-by-default-devtools.timeline,blink,v8"
+TASKS = "toplevel,devtools.timeline"
+HEAT_S = 600  # that the heat map shows
+HURRY = 20  # times faster than the clock while it is filled
+
+# The page's clock, which may run faster.
+CLOCK = """(() => {
+  const real = performance.now.bind(performance);
+  let [base, since, speed] = [0, 0, 1];
+  performance.now = () => base + (real() - since) * speed;
+  window.hurry = (times) => ([base, since, speed] = [performance.now(), real(), times]);
+})()"""
 
 FRAMES = """new Promise((done) => {
   const gaps = [];
@@ -63,26 +81,38 @@ KINDS = {  # by how the names of trace events begin
 
 
 class BusyMarket(Market):
-    """A book of which each update changes a part, as those of the demo do."""
+    """A book of which each update changes a part, as those of the demo do; its price moves."""
 
     def __init__(self) -> None:
         super().__init__()
         self.random = random.Random(1)
         self.names = self.listed = EXCHANGES
-        self.sides: dict[int, dict[int, list[Any]]] = {-1: {}, 1: {}}
+        self.place = MIDDLE
+        self.sides: dict[tuple[int, int], dict[int, list[Any]]] = {}
+        self.wide = 1  # ticks of a level's step
+
+    def update(self, symbol: str, asked: dict[str, Any]) -> dict[str, Any]:
+        self.wide = int(Decimal(asked["group"]) / TICK) if "view" in asked else 1
+        if "view" not in asked:
+            self.place += self.random.choice(STEPS)
+        return super().update(symbol, asked)
 
     def levels(self, sign: int, depth: int) -> list[Any]:
-        side, draw = self.sides[sign], self.random
+        """Levels of a side by their distance in steps from zero: they stay where they are."""
+        side, draw = self.sides.setdefault((sign, self.wide), {}), self.random
+        best = self.place // self.wide + (sign > 0)
         for place in list(side):
-            if draw.random() < CHANGED:
+            gone = sign * (place - best) < 0
+            if gone or draw.random() < CHANGED:
                 del side[place]
-                if draw.random() < 2 / 3:
+                if not gone and draw.random() < 2 / 3:
                     side[place] = self._shares()
-        while len(side) < depth:
-            side[draw.randint(1, depth * 3)] = self._shares()
+        reach = depth if self.wide > 1 else depth * 3
+        while sum(sign * (place - best) < reach for place in side) < depth * 0.8:
+            side[best + sign * draw.randrange(reach)] = self._shares()
         return [
-            [float(MIDDLE + sign * place * TICK), round(sum(part for _, part in shares), 5), shares]
-            for place, shares in sorted(side.items())[:depth]
+            [float(place * self.wide * TICK), round(sum(part for _, part in shares), 5), shares]
+            for place, shares in sorted(side.items(), key=lambda each: sign * each[0])[:depth]
         ]
 
     def _shares(self) -> list[Any]:
@@ -90,9 +120,11 @@ class BusyMarket(Market):
         return [[name, round(self.random.lognormvariate(-1.5, 1), 5)] for name in sorted(names)]
 
 
-async def traced(page: Page, act: Callable[[], Awaitable[None]]) -> list[dict[str, Any]]:
+async def traced(
+    page: Page, categories: str, act: Callable[[], Awaitable[None]]
+) -> list[dict[str, Any]]:
     """The trace events of what is done meanwhile."""
-    await page.call("Tracing.start", categories=CATEGORIES, transferMode="ReturnAsStream")
+    await page.call("Tracing.start", categories=categories, transferMode="ReturnAsStream")
     await act()
     await page.call("Tracing.end")
     stream = await page.trace
@@ -147,21 +179,51 @@ def summed(events: list[dict[str, Any]], updates: int) -> dict[str, dict[str, fl
     }
 
 
+def works(events: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """The work of each drawing: ms of the tasks since the one before, and of CPU in them."""
+    found: list[tuple[float, float]] = []
+    tasks = [each for each in events if each["name"] == "ThreadControllerImpl::RunTask"]
+    drawings = iter([each["ts"] for each in events if each["name"] == "FireAnimationFrame"])
+    drawing = next(drawings, None)
+    lasted = spent = 0.0
+    for task in tasks:
+        lasted += task["dur"] / 1_000
+        spent += task.get("tdur", 0) / 1_000
+        if drawing is None or task["ts"] + task["dur"] < drawing:
+            continue
+        while drawing is not None and drawing < task["ts"] + task["dur"]:
+            drawing = next(drawings, None)
+        found.append((lasted, spent))
+        lasted = spent = 0.0
+    return found[1:]  # the first began before the trace
+
+
+def quantiles(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    shares = {f"p{each}": ordered[each * len(ordered) // 100] for each in (50, 90, 99)}
+    return {name: round(ms, 1) for name, ms in (shares | {"most": ordered[-1]}).items()}
+
+
 @asynccontextmanager
-async def watching(levels: int) -> AsyncIterator[tuple[Page, BusyMarket]]:
+async def watching(levels: int, rate: int) -> AsyncIterator[tuple[Page, BusyMarket]]:
     """The page in Chromium, showing the market."""
     market = BusyMarket()
-    with tempfile.TemporaryDirectory() as folder:
-        async with serving(make_app(market)) as port, browser(Path(folder)) as page:
+    market.interval_s = 1 / rate
+    chromium = Chromium()
+    try:
+        async with serving(make_app(market)) as port, chromium.page() as page:
             await page.open("about:blank")
-            await resize(page, 1366, 900, mobile=False)
-            await page.go(f"http://127.0.0.1:{port}/#key={GOOD_KEY}&levels={levels}&rate=10")
+            await page.call("Page.addScriptToEvaluateOnNewDocument", source=CLOCK)
+            await resize(page, 1366, 768, mobile=False)
+            await page.go(f"http://127.0.0.1:{port}/#key={GOOD_KEY}&levels={levels}&rate={rate}")
             await page.until("document.querySelector('.depth canvas') !== null")
             yield page, market
+    finally:
+        chromium.end()
 
 
-async def measure(levels: int, updates: int) -> dict[str, dict[str, float]]:
-    async with watching(levels) as (page, market):
+async def measure(levels: int, rate: int, updates: int) -> dict[str, dict[str, float]]:
+    async with watching(levels, rate) as (page, market):
         await count_drawings(page, market)
         for _ in range(WARM_UP):
             await send(page, market)
@@ -170,11 +232,36 @@ async def measure(levels: int, updates: int) -> dict[str, dict[str, float]]:
             for _ in range(updates):
                 await send(page, market)
 
-        return summed(main_thread(await traced(page, act)), updates)
+        return summed(main_thread(await traced(page, CATEGORIES, act)), updates)
 
 
-async def pace(levels: int, frames: int) -> dict[str, float]:
-    async with watching(levels) as (page, market):
+async def slowly(levels: int, rate: int, seconds: float, throttle: float) -> dict[str, Any]:
+    async with watching(levels, rate) as (page, market):
+        market.hurry = HURRY
+        await page.run(f"hurry({HURRY})")
+        await asyncio.sleep(HEAT_S / HURRY)
+        market.hurry = 1
+        await page.run("hurry(1)")
+        await page.call("Emulation.setCPUThrottlingRate", rate=throttle)
+        await asyncio.sleep(2)
+        before = market.updates
+
+        async def act() -> None:
+            await asyncio.sleep(seconds)
+
+        events = main_thread(await traced(page, TASKS, act))
+        found = works(events)
+        return {
+            "updates": market.updates - before,
+            "drawings": len(found),
+            "ms of tasks for a drawing": quantiles([lasted for lasted, _ in found]),
+            "ms of CPU in them": quantiles([spent for _, spent in found]),
+            **summed(events, len(found)),
+        }
+
+
+async def pace(levels: int, rate: int, frames: int) -> dict[str, float]:
+    async with watching(levels, rate) as (page, market):
         await page.run(FRAMES % WARM_UP)
         before = market.updates
         found = await page.run(FRAMES % frames)
@@ -189,13 +276,20 @@ async def pace(levels: int, frames: int) -> dict[str, float]:
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--levels", type=int, default=100, choices=(8, 12, 25, 50, 100, 200))
+    options.add_argument("--levels", type=int, default=14, choices=ROWS)
+    options.add_argument("--rate", type=int, default=5, choices=(1, 2, 5, 10))
     options.add_argument("--updates", type=int, default=100)
+    options.add_argument("--seconds", type=float, help="updates that come by themselves")
+    options.add_argument("--throttle", type=float, default=1, help="of the CPU, with --seconds")
     options.add_argument("--frames", type=int, help="measure the gaps between so many frames")
     given = options.parse_args()
-    work = (
-        pace(given.levels, given.frames) if given.frames else measure(given.levels, given.updates)
-    )
+    work: Coroutine[Any, Any, dict[str, Any]]
+    if given.frames:
+        work = pace(given.levels, given.rate, given.frames)
+    elif given.seconds:
+        work = slowly(given.levels, given.rate, given.seconds, given.throttle)
+    else:
+        work = measure(given.levels, given.rate, given.updates)
     print(json.dumps(asyncio.run(work), indent=2))
 
 

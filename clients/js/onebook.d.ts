@@ -148,6 +148,8 @@ export interface BookOptions {
 export type Symbols = string | Iterable<string> | Record<string, BookOptions | BookOptions[]>;
 
 export interface WatchOptions extends BookOptions {
+  /** false: a view for each exchange of each symbol, which has the exchange's name as `view`; true by default. */
+  merged?: boolean;
   /** Failures in a row after which `Unavailable` is thrown; null, the default, for no end. */
   attemptsMax?: number | null;
   /** Seconds after which a connection that is silent is given up; 10 by default. A ping is sent after half of it. */
@@ -433,13 +435,13 @@ export class Onebook {
   validateCredentials(exchange: string, options?: { testnet?: boolean; demo?: boolean }): Promise<CredentialsCheck>;
   /** Every record, newest first; throws `Refused` at the end where some are missing, unless `partialAllowed`. */
   transactions(
-    exchange: string,
+    exchange: string | string[],
     types?: string[] | string,
     options?: TransactionOptions & { partialAllowed?: boolean },
   ): AsyncGenerator<TransactionRecord, void, void>;
   /** The same as pages. */
   transactionPages(
-    exchange: string,
+    exchange: string | string[],
     types?: string[] | string,
     options?: TransactionOptions,
   ): AsyncGenerator<TransactionPage, void, void>;

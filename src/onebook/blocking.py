@@ -8,9 +8,11 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
+from decimal import Decimal
 from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 
-from onebook.orderbook import OrderBookState
+from onebook.fill import Direction, Fill
+from onebook.orderbook import OrderBookState, require_plain
 
 STOP_TIMEOUT_S = 5.0
 CLOSED: Final = "The order book is not open: use it inside of its `with`."
@@ -48,6 +50,27 @@ class AsyncBooks(Protocol[State]):
 
     def snapshots(self) -> list[State]:
         """Return the current states."""
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The pairs."""
+
+    @property
+    def exchanges(self) -> tuple[str, ...]:
+        """The exchanges."""
+
+
+class AsyncBook(AsyncBooks[State], Protocol[State]):
+    """The order book of one symbol, of the library or of a service."""
+
+    def fill(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+    ) -> Fill:
+        """Return what a size would cost now."""
 
 
 class LoopThread:
@@ -147,7 +170,7 @@ class BlockingIterator(Iterator[T]):
 class BlockingBooks(Generic[State]):
     """Live order books for programs without asyncio, to be used in `with`.
 
-    Iterating, `sampled` and `snapshots` are those of the asynchronous books.
+    All methods are those of the asynchronous books.
     """
 
     def __init__(self, books: AsyncBooks[State], thread: LoopThread | None = None) -> None:
@@ -184,6 +207,26 @@ class BlockingBooks(Generic[State]):
         """Return the current state of every book."""
         return self._called(self._books.snapshots)
 
+    def run(self, callback: Callable[[State], object]) -> None:
+        """Call a function for every update, until it raises an exception or Ctrl-C does.
+
+        Raises:
+            TypeError: The function is a coroutine function.
+        """
+        require_plain(callback)
+        for state in self:
+            callback(state)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The pairs."""
+        return self._books.symbols
+
+    @property
+    def exchanges(self) -> tuple[str, ...]:
+        """The exchanges."""
+        return self._books.exchanges
+
     def _called(self, function: Callable[[], T]) -> T:
         """Call a function on the event loop."""
 
@@ -208,10 +251,30 @@ class BlockingBooks(Generic[State]):
 class BlockingBook(BlockingBooks[State]):
     """The live order book of one symbol; see `BlockingBooks`."""
 
+    def __init__(self, book: AsyncBook[State], thread: LoopThread | None = None) -> None:
+        super().__init__(book, thread)
+        self._book = book
+
+    @property
+    def symbol(self) -> str:
+        """The pair."""
+        (symbol,) = self.symbols
+        return symbol
+
     def snapshot(self) -> State:
         """Return the current book."""
         (book,) = self.snapshots()
         return book
+
+    def fill(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+    ) -> Fill:
+        """Return what buying or selling a size would cost now, over the best 500 levels."""
+        return self._called(lambda: self._book.fill(direction, amount=amount, notional=notional))
 
 
 async def _ended(last: Callable[[], Coroutine[Any, Any, None]] | None) -> None:

@@ -7,7 +7,7 @@ strategy runs on either. Nothing of feeds or of the server is imported.
 import asyncio
 import difflib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onebook.clock import iso_ms
 from onebook.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, FillSide, fills, size_texts
+from onebook.health import Health, Reason
 
 # Wider than any sum of levels, so that results are exact whatever the caller's context.
 EXACT: Final = Context(prec=100)
@@ -57,6 +58,64 @@ class BookProblem:
         return self.message
 
 
+class BookLevels(Sequence[BookLevel]):
+    """The bids or the asks of a book, best first."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def price_scale(self) -> int:
+            """Decimals of the integer prices of `ints`, the same on both sides."""
+            raise NotImplementedError
+
+        @property
+        def amount_scale(self) -> int:
+            """Decimals of the integer amounts of `ints`, the same on both sides."""
+            raise NotImplementedError
+
+        def ints(self) -> list[tuple[int, int]]:
+            """Return (price, amount) as integers at `price_scale` and `amount_scale`."""
+            raise NotImplementedError
+
+        def decimals(self) -> list[list[Decimal]]:
+            """Return `[[price, amount], ...]`, exact."""
+            raise NotImplementedError
+
+        def floats(self) -> list[list[float]]:
+            """Return `[[price, amount], ...]` as ccxt gives it: the nearest floats."""
+            raise NotImplementedError
+
+        def attributions(self) -> list[tuple[str, ...]]:
+            """Return the exchanges at each level."""
+            raise NotImplementedError
+
+
+class Horizon(NamedTuple):
+    """The outermost prices up to which a book is known; None where every level is known."""
+
+    bid: Decimal | None
+    ask: Decimal | None
+
+
+class ExchangeHealth(NamedTuple):
+    """How the book of one exchange is.
+
+    `shown` says whether its levels are in the book. `reason` says why it is not live or not shown,
+    None while it is; `detail` is text for people. `age_s` is how long ago its data last arrived,
+    None where it is not shown. Beyond `horizon` its levels are not known.
+    """
+
+    exchange: str
+    state: Health
+    shown: bool
+    reason: Reason | None
+    detail: str
+    age_s: float | None
+    horizon: Horizon
+
+
 class OrderBookState:
     """A merged order book at one moment, from the library or from a service.
 
@@ -73,17 +132,22 @@ class OrderBookState:
             raise NotImplementedError
 
         @property
+        def number(self) -> int:
+            """The number of the update: each state of a book has a higher one."""
+            raise NotImplementedError
+
+        @property
         def time_us(self) -> int:
             """When the book was merged, or lost, in microseconds since 1970."""
             raise NotImplementedError
 
         @property
-        def bids(self) -> Sequence[BookLevel]:
+        def bids(self) -> BookLevels:
             """The bids, highest price first."""
             raise NotImplementedError
 
         @property
-        def asks(self) -> Sequence[BookLevel]:
+        def asks(self) -> BookLevels:
             """The asks, lowest price first."""
             raise NotImplementedError
 
@@ -111,6 +175,38 @@ class OrderBookState:
         def problem(self) -> BookProblem | None:
             """Why the book is not live; None while it is."""
             raise NotImplementedError
+
+        @property
+        def exchanges(self) -> Mapping[str, ExchangeHealth]:
+            """The health of each exchange, by name."""
+            raise NotImplementedError
+
+        @property
+        def horizon(self) -> Horizon:
+            """The prices within which the levels of all shown exchanges are known.
+
+            Beyond them amounts are lower bounds: an exchange may have levels that it did not send.
+            """
+            raise NotImplementedError
+
+        @property
+        def exchange(self) -> str:
+            """The exchange of a book of one exchange.
+
+            Raises:
+                ValueError: The book is of several.
+            """
+            raise NotImplementedError
+
+    @property
+    def price_scale(self) -> int:
+        """Decimals of the integer prices of `BookLevels.ints`."""
+        return self.bids.price_scale
+
+    @property
+    def amount_scale(self) -> int:
+        """Decimals of the integer amounts of `BookLevels.ints`."""
+        return self.bids.amount_scale
 
     @property
     def mid(self) -> Decimal | None:
@@ -170,8 +266,8 @@ class OrderBookState:
         """Return the dict that ccxt's `fetch_order_book` returns; numbers are floats."""
         return {
             "symbol": self.symbol,
-            "bids": self._pairs(self.bids, exact=False),
-            "asks": self._pairs(self.asks, exact=False),
+            "bids": self.bids.floats(),
+            "asks": self.asks.floats(),
             "timestamp": self.time_us // 1_000,
             "datetime": iso_ms(self.time_us // 1_000),
             "nonce": None,
@@ -202,7 +298,8 @@ class OrderBookState:
             MissingPackage: polars is not installed.
             ValueError: `exact`, and a number has more than the 38 digits of polars' Decimal.
         """
-        return polars_frame(self._columns(exact), self._scales() if exact else None)
+        scales = (self.price_scale, self.amount_scale) if exact else None
+        return polars_frame(self._columns(exact), scales)
 
     # For subclasses to override
 
@@ -218,29 +315,26 @@ class OrderBookState:
         """The horizon of each exchange that is shown."""
         raise NotImplementedError
 
-    def _pairs(self, side: Sequence[BookLevel], *, exact: bool) -> list[list[Any]]:
-        """`[[price, amount], ...]` as decimals or as floats."""
-        if exact:
-            return [[each.price, each.amount] for each in side]
-        return [[float(each.price), float(each.amount)] for each in side]
-
-    def _scales(self) -> tuple[int, int]:
-        """Decimals of prices and of amounts."""
-        levels = (*self.bids, *self.asks)
-        return (
-            max((decimals_of(each.price) for each in levels), default=0),
-            max((decimals_of(each.amount) for each in levels), default=0),
-        )
-
     def _columns(self, exact: bool) -> "BookColumns":
         columns = BookColumns([], [], [], [])
         for name, side in (("bid", self.bids), ("ask", self.asks)):
-            pairs = self._pairs(side, exact=exact)
+            pairs: Sequence[Sequence[Any]] = side.decimals() if exact else side.floats()
             columns.side.extend([name] * len(pairs))
             columns.price.extend(price for price, _ in pairs)
             columns.amount.extend(amount for _, amount in pairs)
-            columns.exchanges.extend([*each.exchanges] for each in side)
+            columns.exchanges.extend(map(list, side.attributions()))
         return columns
+
+
+def only_exchange(names: Sequence[str]) -> str:
+    """Return the exchange of a book of one.
+
+    Raises:
+        ValueError: The book is of several.
+    """
+    if len(names) != 1:
+        raise ValueError(f"This book is of {len(names)} exchanges, not of one.")
+    return names[0]
 
 
 # Conversions

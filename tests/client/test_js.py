@@ -197,6 +197,50 @@ async def test_one_connection_has_several_views_of_a_symbol_which_change_while_i
     }
 
 
+APART = """
+import { Onebook } from "MODULE";
+const client = new Onebook(process.env.ONEBOOK_URL, process.env.ONEBOOK_KEY);
+const seen = [];
+for (const exchanges of [["okx", "kraken"], "all", ["all", "-okx"], undefined]) {
+  const found = {};
+  const count = exchanges?.[1] === "-okx" ? 3 : 5;
+  const symbols = ["BTC/USDT", "ETH/USDT", "BTC/USTD"];
+  for await (const view of client.watch(symbols, { exchanges, merged: false, depth: 2 })) {
+    const names = view.bids.flatMap((level) => level.exchanges);
+    const shown = view.live ? [...new Set(names)].join() : view.problem.code;
+    found[`${view.symbol} ${view.view}`] = shown;
+    if (Object.keys(found).length >= count + (count === 5)) break;
+  }
+  seen.push(found);
+}
+try {
+  const exchanges = ["all", "-okx", "-kraken"];
+  for await (const view of client.watch("BTC/USDT", { exchanges, merged: false })) seen.push(view);
+} catch (error) {
+  seen.push(error.code);
+}
+try {
+  for await (const view of client.watch("BTC/USTD")) seen.push(view);
+} catch (error) {
+  seen.push(error.code);
+}
+console.log(JSON.stringify(seen));
+"""
+
+
+@needs_node
+async def test_each_exchange_may_be_a_view_of_its_own(tmp_path):
+    async with place(tmp_path) as rig:
+        seen = await run(APART, ONEBOOK_URL=rig.url, ONEBOOK_KEY=rig.key)
+    both = {
+        f"{symbol} {name}": name if symbol in ("BTC/USDT", "ETH/USDT") else "invalid_symbol"
+        for symbol in ("BTC/USDT", "ETH/USDT", "BTC/USTD")
+        for name in ("okx", "kraken")
+    }
+    kraken = {name: value for name, value in both.items() if name.endswith("kraken")}
+    assert seen == [both, both, kraken, both, "invalid_parameters", "invalid_symbol"]
+
+
 @needs_node
 async def test_in_node_it_reconnects_resyncs_and_ends_at_a_final_code():
     wrong = {**GAP, "previous_update_number": 5, "checksum": 1}

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from contextlib import aclosing
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from client.place import NAMES, place
 from library.place import SYMBOL, truth
 from onebook import exchanges
 from onebook.client import AsyncOnebook, Onebook, OrderBookState, Refused, Unavailable
-from onebook.library import BookClosed, NoLiveBook, UnknownExchange, UnknownSymbol
+from onebook.library import BookClosed, Health, NoLiveBook, UnknownExchange, UnknownSymbol
 from steady import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +50,35 @@ def seen(book):
     best = book.best_bid, book.best_ask, book.mid, book.spread, book.crossed
     levels = [tuple(level) for level in (*book.bids, *book.asks)]
     ccxt = {name: book.to_ccxt()[name] for name in ("symbol", "bids", "asks", "nonce")}
-    return book.symbol, best, levels, ccxt, book.live, book.stale, book.problem
+    sides = [
+        (each.decimals(), each.floats(), each.attributions(), exact(each), len(each), each[:3])
+        for each in (book.bids, book.asks)
+    ]
+    health = {name: each._replace(age_s=fresh(each)) for name, each in book.exchanges.items()}
+    return (
+        book.symbol, best, levels, ccxt, sides, health, book.horizon, book.live, book.stale,
+        book.problem,
+    )  # fmt: skip
+
+
+def exact(side):
+    """Integers of a side as numbers; the scales of the two may differ."""
+    prices, amounts = Decimal(1).scaleb(-side.price_scale), Decimal(1).scaleb(-side.amount_scale)
+    return [(price * prices, amount * amounts) for price, amount in side.ints()]
+
+
+def fresh(health):
+    """Whether the data of an exchange has an age, as that of a shown one has."""
+    assert health.age_s is None or 0 <= health.age_s < PATIENCE_S
+    return health.age_s is not None
+
+
+async def settled(books, done):
+    """Read on until something is so."""
+    if not done():
+        async for _ in books:
+            if done():
+                return
 
 
 async def until(updates, expected):
@@ -77,6 +106,111 @@ async def test_one_strategy_has_equal_results_on_both(rig, sources):
             assert ours.fill("sell", notional=10**12) == theirs.fill("sell", notional=10**12)
 
 
+async def test_each_exchange_may_have_a_book_of_its_own_on_both(rig, sources):
+    rig.simulated.step()
+    for chosen, names in ((ORDERED, ORDERED), ("okx", ["okx"])):
+        found = []
+        for source in sources:
+            options = {"exchanges": chosen, "merged": False, "depth": 5, "split": True}
+            async with source.order_books([SYMBOL, "ETH/USDT"], **options) as books:
+                assert books.symbols == (SYMBOL, "ETH/USDT")
+                assert [*books.exchanges] == names
+                await settled(books, lambda: all(each.live for each in books.snapshots()))
+                snapshots = books.snapshots()
+                assert [(each.symbol, each.exchange) for each in snapshots] == [
+                    (symbol, name) for symbol in books.symbols for name in names
+                ]
+                for each in snapshots:
+                    sides = [each.exchange] * len(each.bids)
+                    assert [name for (name,) in each.bids.attributions()] == sides
+                found.append([seen(each) for each in snapshots])
+        assert found[0] == found[1]
+
+
+async def test_the_books_of_all_exchanges_of_a_service_are_apart_too(sources):
+    _, client = sources
+    for chosen, names in (("all", ORDERED), (["all", "-okx"], ["kraken"]), (["-kraken"], ["okx"])):
+        async with client.order_books(SYMBOL, exchanges=chosen, merged=False) as books:
+            assert sorted(books.exchanges) == names
+            assert sorted(each.exchange for each in books.snapshots()) == names
+            assert all(each.live for each in books.snapshots())
+    for none in ([], ["all", "-okx", "-kraken"]):
+        with pytest.raises(ValueError, match="exchanges leaves none"):
+            async with client.order_books(SYMBOL, exchanges=none, merged=False):
+                pass
+
+
+async def test_a_symbol_that_one_exchange_does_not_list_is_a_book_that_is_not_live(sources):
+    for source in sources:
+        symbols = [SYMBOL, "BTC/USTD"]
+        async with source.order_books(symbols, exchanges=["okx"], merged=False) as books:
+            good, bad = books.snapshots()
+            assert (good.live, good.exchange) == (True, "okx")
+            assert (bad.live, bad.exchange, bad.problem.code) == (False, "okx", "invalid_symbol")
+            assert bad.stale == ("okx",)
+
+
+async def test_a_book_of_several_exchanges_has_no_single_one(sources):
+    for source in sources:
+        async with source.order_book(SYMBOL, exchanges=ORDERED, depth=3) as book:
+            with pytest.raises(ValueError, match="of 2 exchanges, not of one"):
+                _ = book.snapshot().exchange
+
+
+async def test_the_cost_of_a_size_is_that_of_the_best_500_levels_or_says_what_is_missing(
+    rig, sources
+):
+    rig.simulated.step()
+    deep = {"exchanges": ORDERED, "depth": 500, "split": True, "mode": "delta"}
+    sizes = [{"amount": "3"}, {"notional": 10**15}, {"amount": Decimal("0.001")}]
+    found = []
+    for source in sources:
+        async with source.order_book(SYMBOL, **deep) as book:
+            await settled(book, lambda book=book: not book.snapshot().stale)
+            found.append([book.fill(way, **size) for way in ("buy", "sell") for size in sizes])
+            assert not found[-1][1].complete
+    assert found[0] == found[1]
+    _, client = sources
+    for options, size, missing in (
+        ({"split": False}, "1", "open the book with split"),
+        ({"split": True, "group": "10"}, "1", "open the book without group"),
+        ({"split": True, "depth": 3}, 10**9, "The 3 subscribed levels do not hold this size"),
+    ):
+        async with client.order_book(SYMBOL, exchanges=ORDERED, **options) as book:
+            with pytest.raises(ValueError, match=missing):
+                book.fill("buy", amount=size)
+
+
+async def test_a_view_without_ages_or_coverage_says_so(rig, sources):
+    _, client = sources
+    for options, missing in (
+        ({"ages": False}, "ages=True"),
+        ({"coverage": False}, "coverage=True"),
+    ):
+        async with client.order_book(SYMBOL, exchanges=ORDERED, **options) as book:
+            with pytest.raises(ValueError, match=missing):
+                _ = book.snapshot().exchanges
+    assert (await client.snapshot(SYMBOL, exchanges=ORDERED)).exchanges.keys() == set(ORDERED)
+
+
+async def test_an_exchange_that_stops_is_named_alike(rig, sources):
+    found = []
+    for source in sources:
+        async with source.order_book(SYMBOL, exchanges=ORDERED, depth=3) as book:
+            await rig.simulated["okx"].stop()
+            async for update in book:
+                okx = update.exchanges["okx"]
+                if "okx" in update.stale and okx.reason is not None:
+                    break
+            found.append((update.stale, okx.exchange, okx.shown, okx.age_s, okx.horizon))
+            assert okx.state in (Health.STALE, Health.OFFLINE, Health.SYNCING)
+            assert update.exchanges["kraken"].shown
+        await rig.simulated["okx"].start()
+        async with source.order_book(SYMBOL, exchanges=ORDERED) as book:
+            await settled(book, lambda book=book: not book.snapshot().stale)
+    assert found == [(("okx",), "okx", False, None, (None, None))] * 2
+
+
 async def test_names_are_read_alike(sources):
     for source in sources:
         for chosen in ("okx", [" OKX "], ["all", "-kraken"], ("okx",)):
@@ -84,9 +218,9 @@ async def test_names_are_read_alike(sources):
                 assert book.symbol == SYMBOL
                 snapshot = book.snapshot()
                 assert {name for each in snapshot.bids for name in each.exchanges} == {"okx"}
-        with pytest.raises(TypeError, match="exchanges is text"):
+        with pytest.raises(TypeError, match="exchanges must be text"):
             source.order_book(SYMBOL, exchanges=[3])
-        with pytest.raises(TypeError, match="symbol is text"):
+        with pytest.raises(TypeError, match="symbol must be text"):
             source.order_book([SYMBOL])
         for none in ([], "", ["BTC/USDT", " "]):
             with pytest.raises(ValueError, match="symbols is empty"):
@@ -163,6 +297,7 @@ async def test_without_asyncio_the_same_names_have_the_same_books(rig):
                     first = next(iter(book))
                     sample = next(iter(book.sampled(every_s=0.01)))
                     found.append([seen(each) for each in (first, sample, book.snapshot())])
+                    found[-1].append((book.symbol, book.symbols, [*book.exchanges]))
                 with source.order_books([SYMBOL, "BTC/USTD"], exchanges=ORDERED, depth=3) as books:
                     found[-1] += [(each.symbol, each.live) for each in books.snapshots()]
                 with pytest.raises((UnknownExchange, Refused), match="Did you mean kraken"):
@@ -172,7 +307,9 @@ async def test_without_asyncio_the_same_names_have_the_same_books(rig):
     before = {each.name for each in threading.enumerate()}
     ours, theirs = await asyncio.to_thread(read)
     assert ours == theirs
-    assert ours[3:] == [(SYMBOL, True), ("BTC/USTD", False)]
+    assert ours[3:] == [
+        (SYMBOL, (SYMBOL,), ORDERED), (SYMBOL, True), ("BTC/USTD", False)
+    ]  # fmt: skip
     assert "onebook.client" not in {each.name for each in threading.enumerate()} - before
 
 

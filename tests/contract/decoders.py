@@ -65,8 +65,10 @@ from onebook.simulator.kit.replay import scripts
 from onebook.transactions.adapter import SourceFailed
 from onebook.transactions.bybit.api import API, signature
 from onebook.transactions.bybit.trades import extra_fees
+from onebook.transactions.client import Call
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors
+from onebook.transactions.kraken import api as kraken
 from onebook.transactions.request import TransactionsRequest
 
 MIB: Final = 1 << 20
@@ -352,9 +354,32 @@ DECODERS: Final = (
     Decoder(
         "answer of Bybit",
         ("transactions/bybit/api.py",),
-        lambda content: API.read(200, {"x-bapi-limit": "9" * 99}, content),
+        lambda content: API.read(Call("/"), 200, {"x-bapi-limit": "9" * 99}, content),
         *(None, 8 << 20, "BodyReader"),
         (b'{"retCode":0,"retMsg":"OK","result":{"list":[{"a":"1"}]},"time":1700000000000}',),
+    ),
+    Decoder(
+        "answer of Kraken",
+        ("transactions/kraken/api.py",),
+        lambda content: kraken.read(Call("/", host=kraken.SPOT_HOST), 200, {}, content),
+        *(None, 16 << 20, "BodyReader"),
+        (
+            b'{"error":[],"result":{"count":1,"ledger":{"A":{"time":1.5}}}}',
+            b'{"error":["EService:Throttled: 1700000000"]}',
+        ),
+    ),
+    Decoder(
+        "answer of Kraken Futures",
+        ("transactions/kraken/api.py",),
+        lambda content: kraken.read(Call("/", host=kraken.FUTURES_HOST), 200, {}, content),
+        *(None, 16 << 20, "BodyReader"),
+        (b'{"logs":[{"id":1,"change":0.5}]}', b'{"result":"error","error":"apiLimitExceeded"}'),
+    ),
+    Decoder(
+        "Kraken's private key",
+        ("transactions/kraken/api.py",),
+        text(lambda secret: kraken.spot_signature(secret, "/", "1", b"")),
+        *(SourceFailed, 8_192, "read_bounded", (b"a2V5", b"kQH5HW/8p1uGOVjbgWA7FunAmGO8")),
     ),
     Decoder(
         *("fees of a trade", ("transactions/bybit/trades.py",), text(extra_fees), NumberError),
@@ -457,6 +482,8 @@ OURS: Final = {
     "feeds/ccxt/client.py": "commands of our own connector",
     "web/*.py": "pages of the package",
     "app/workers.py": "the ports file of its own nats-server",
+    "transactions/address.py": "its own file of a fixed size",
+    "transactions/export.py": "writes archives only",
     "transactions/bybit/instruments.py": "eight characters that a pattern matched",
     "client/usage.py": "checked by client/shapes.py before",
     "client/view.py": "checked by client/shapes.py before",

@@ -103,7 +103,7 @@ async def test_a_year_of_transactions(tmp_path, days):
             status, out, errors = await finished("bash", "-ec", command, cwd=tmp_path, **given)
             assert (status, errors) == (0, ""), out
             assert re.search(
-                r"[1-9][\d,]* (rows of [\d,]+ )?records in \w+\.(csv|jsonl|xlsx)", out
+                r"[1-9][\d,]* (rows of [\d,]+ )?records (read|in \w+\.(csv|jsonl|xlsx|zip))\.", out
             ), out
         fees, resumed = blocks(page, "python", "client")
         status, out, errors = await finished(*PYTHON, written(fees), **given)

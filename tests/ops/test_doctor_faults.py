@@ -162,7 +162,7 @@ FAULTS = (
     Planted(usage_of_a_killed_node, "usage", Severity.WARNING, "not billed yet", "Start a node"),
     Planted(damaged_database, "database", Severity.FAULT, "is damaged", "onebook restore"),
     Planted(no_database, "database", Severity.FAULT, "not a database", "onebook restore"),
-    Planted(lost_database, "database", Severity.FAULT, "its pepper is at", "onebook restore"),
+    Planted(lost_database, "database", Severity.FAULT, "although its pepper", "onebook restore"),
     Planted(lost_pepper, "pepper", Severity.FAULT, "is missing", "from the backup"),
     Planted(foreign_pepper, "pepper", Severity.FAULT, "does not belong", "from the backup"),
     Planted(

@@ -1,7 +1,7 @@
 """A node whose Bybit is simulated, and a client of it with a session."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from random import Random
 
@@ -22,7 +22,7 @@ from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY
 
@@ -40,7 +40,12 @@ class Node(World):
 CREDENTIALS = Credentials(KEY.api_key, KEY.secret)
 
 
-def make_node(store: Store, settings: TransactionSettings | None = None, **options: float) -> Node:
+def make_node(
+    store: Store,
+    settings: TransactionSettings | None = None,
+    definitions: Iterable[ExchangeDefinition] = (BYBIT,),
+    **options: float,
+) -> Node:
     clock = Clock()
 
     async def sleep(seconds: float) -> None:
@@ -54,11 +59,12 @@ def make_node(store: Store, settings: TransactionSettings | None = None, **optio
     service = Transactions(
         [
             ExchangeAdapter(
-                BYBIT,
+                definition,
                 clock=made_of(wall_ms=clock.now_ms, monotonic=clock.now_s, sleep=sleep),
                 transport=transport,
                 random=Random(1),
             )
+            for definition in definitions
         ],
         vault,
         cursor_secret=b"c" * 32,

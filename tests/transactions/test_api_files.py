@@ -19,6 +19,7 @@ MEDIA = {
     "csv": "text/csv; charset=utf-8",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     "parquet": "application/vnd.apache.parquet",
+    "rotki": "application/zip",
 }
 FILES = [form for form in FORMS if form != "jsonl"]
 

@@ -1,5 +1,7 @@
 """A history fetched from a service is the one that the operator's host fetches."""
 
+import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -147,3 +149,63 @@ def test_a_service_is_fetched_from_without_the_packages_of_a_server(tmp_path: Pa
     said = run()
     assert 'pip install "onebook[server]"; or use --url to fetch from a service.' in said
     assert "ONEBOOK_KEY" in run("--url", "http://127.0.0.1:9", "--key", "")
+
+
+async def command(*words: str, key: str = "") -> tuple[int | None, str]:
+    """Run a command beside the node of this process; returns its status and what it printed."""
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "onebook", *words,
+        env={**os.environ, "ONEBOOK_KEY": key, "COLUMNS": "200"},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    printed, _ = await running.communicate()
+    return running.returncode, printed.decode()
+
+
+async def test_an_account_is_verified_alike_here_and_by_a_service(
+    rig: Place, tmp_path: Path
+) -> None:
+    """Also what only a reading of the holdings shows, which no file has."""
+    words = "transactions", "verify", "--from", "30d"
+    here = await command(*words)
+    there = await command(*words, "--url", rig.url, key=rig.key)
+    for status, printed in (here, there):
+        assert status == 0, printed
+        assert "ledger chain: holds" in printed
+        assert "holdings: holds" in printed
+        assert printed.splitlines()[-1].endswith(" records read.")
+    assert [line for line in here[1].splitlines() if ": " in line] == [
+        line for line in there[1].splitlines() if ": " in line
+    ]
+    assert not list(tmp_path.glob("*.part"))
+
+
+async def test_a_lost_record_is_found_by_the_command(rig: Place) -> None:
+    lines = rig.bybit.account.ledger.entries
+    del lines[len(lines) // 2]
+    status, printed = await command("transactions", "verify", "--from", "30d")
+    assert status == 1
+    assert "ledger chain: " in printed
+    assert "broken" in printed
+
+
+async def test_credentials_are_checked_alike_here_and_by_a_service(rig: Place) -> None:
+    words = "credentials", "check", "bybit"
+    here = await command(*words)
+    there = await command(*words, "--url", rig.url, key=rig.key)
+    assert here == there
+    assert here[0] == 0
+    assert "The internal credentials are valid." in here[1]
+    rig.bybit._keys[ACCOUNT.api_key] = SimulatedKey(ACCOUNT.api_key, "another secret")
+    here = await command(*words)
+    assert here[0] == 1
+    assert here == await command(*words, "--url", rig.url, key=rig.key)
+    for more, key, says in (
+        (["--url", rig.url], "", "--url needs an API key"),
+        (["--url", rig.url], "ob_live_wrong", "API key"),
+        (["--url", "http://127.0.0.1:9"], rig.key, "refused"),
+        (["--testnet", "--url", rig.url], rig.key, "has set no Bybit testnet credentials"),
+    ):
+        status, printed = await command(*words, *more, key=key)
+        assert status != 0
+        assert says in printed, printed

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from onebook.transactions.accounts import AccountName
 from onebook.transactions.adapter import Environment, FailureReason, SourceFailed
 from onebook.transactions.bybit import ENTRY
 from onebook.transactions.merge import Range
@@ -96,7 +97,8 @@ def test_the_sentence_counts_and_says_when_the_deadline_cut_it() -> None:
 def query(from_ms: int = 0, to_ms: int = 299) -> Query:
     request = TransactionsRequest(exchange="bybit", start_time=from_ms, end_time=to_ms, limit=10)
     return Query(
-        request=request, environment=Environment.MAINNET, words=("t",), sources=("s",),
+        request=request, account=AccountName("bybit", ""), environment=Environment.MAINNET,
+        words=("t",), sources=("s",),
         now_ms=to_ms, from_ms=from_ms, to_ms=to_ms, limit=10, state=None, digest="",
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ async def market() -> Market:
 
 @pytest.fixture
 async def address(market: Market) -> AsyncIterator[str]:
-    async with serving(make_app(market, interval_s=0.2)) as port:
+    async with serving(make_app(market)) as port:
         yield f"http://127.0.0.1:{port}"
 
 

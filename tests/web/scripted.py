@@ -45,7 +45,11 @@ class Market:
         self.lot = 1.0  # what an amount is a multiple of, about
         self.stale: dict[str, str] = {}
         self.sockets: set[WebSocket] = set()
-        self.heard: list[dict] = []
+        self.heard: list[dict] = []  # but for what names a view
+        self.viewed: list[dict] = []  # what names one
+        self.views = True  # whether a symbol may have several
+        self.interval_s = 0.2  # between two updates
+        self.hurry = 1  # times faster than that
         self.frozen = False
         self.deaf = False  # it sends nothing at all
         self.horizons: dict[str, dict] = {}  # where the books of exchanges end, by name
@@ -54,7 +58,7 @@ class Market:
         self.crossed = False
         self.reports = 0  # of usage
         self.updates = 0
-        self.delivered: dict[str, dict] = {}  # the last update of each symbol, whole
+        self.delivered: dict[str, dict] = {}  # the last update of each symbol and view, whole
         self.clock_ahead = timedelta()  # of the service
         self.late = timedelta()  # what updates wait on the line
         self.fills = True  # whether its books hold a size that is asked for
@@ -98,20 +102,25 @@ class Market:
 
     def update(self, symbol: str, asked: dict) -> dict:
         """The next update: whole after a subscribe, then what changed in delta mode."""
-        before = self.delivered.get(symbol)
-        self.updates += 1
-        self.middle += self.tick * self.random.randint(-6, 6)
-        now = self.delivered[symbol] = self.whole(symbol, self.updates, asked)
+        name = name_of(asked)
+        before = self.delivered.get(name)
+        if "view" in asked:
+            now = self.far(symbol, before["update_number"] + 1 if before else 1, asked)
+        else:
+            self.updates += 1
+            self.middle += self.tick * self.random.randint(-6, 6)
+            now = self.whole(symbol, self.updates, asked)
+        self.delivered[name] = now
         return delta(before, now) if before and asked.get("mode") == "delta" else now
 
-    def book(self, asked: dict) -> dict:
-        """The book that was requested once, around the price of now; it moves nothing."""
+    def far(self, symbol: str, number: int, asked: dict) -> dict:
+        """A named view, in bins around the price of now; it moves nothing."""
         state, tick = self.random.getstate(), self.tick
         self.tick = Decimal(asked["group"]) / 5  # about a level in each bin, as far as was asked
-        found = self.whole(asked["symbol"], 0, asked | {"fill": {}})
+        found = self.whole(symbol, number, asked | {"fill": {}})
         self.random.setstate(state)
         self.tick = tick
-        return found | {"type": "aggregated_orderbook_data"}
+        return found | {"view": asked["view"]}
 
     def whole(self, symbol: str, number: int, asked: dict) -> dict:
         depth = asked["depth"]
@@ -173,6 +182,11 @@ class Market:
         await self.publish(status("BTC/USDT", exchange, "stale", reason))
 
 
+def name_of(message: dict) -> str:
+    """The symbol that a message is about, with the view if it names one."""
+    return " ".join(message[part] for part in ("symbol", "view") if part in message)
+
+
 def binned(levels: list, step: Decimal, sign: int) -> list:
     """Levels in bins of a step, bids down and asks up, as the service has them."""
     bins: dict[float, list] = {}
@@ -232,10 +246,12 @@ def reply(message: dict, market: Market) -> dict | None:
             return None
         case "ping":
             return {"type": "pong", "client_time": message["client_time"], "latency_ms": 0.4}
-        case "get_aggregated_orderbook" if market.deaf:
-            return None
-        case "get_aggregated_orderbook":
-            return market.book(message)
+        case "subscribe_aggregated" if "view" in message and not market.views:
+            return {
+                "type": "subscription_error",
+                "error": "subscription_limit_exceeded",
+                "message": "This key may have at most 1 different view at a time.",
+            }
         case "subscribe_aggregated" if message["symbol"] == "NO/PE":
             return {
                 "type": "subscription_error",
@@ -251,6 +267,7 @@ def reply(message: dict, market: Market) -> dict | None:
                 "exchanges": list(market.names) if chosen == "all" else chosen,
                 "requested": chosen,
                 "success": True,
+                **({"view": message["view"]} if "view" in message else {}),
                 "rejected": [{"exchange": "gate", "reason": "symbol_not_traded"}],
             }
     return None
@@ -280,7 +297,7 @@ def site() -> Site:
     )
 
 
-def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
+def make_app(market: Market) -> FastAPI:
     app = FastAPI(docs_url=None, openapi_url=None)
     app.include_router(pages(site()))
 
@@ -302,11 +319,13 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
             "billing_period": {"reset_date": "2126-12-01T00:00:00.000Z"},
         }
 
-    async def books(socket: WebSocket, symbol: str) -> None:
+    async def books(socket: WebSocket, name: str) -> None:
         while True:
+            asked = wanted[name]
             if not market.frozen and not market.deaf:
-                await socket.send_text(json.dumps(market.update(symbol, wanted[symbol])))
-            await asyncio.sleep(interval_s)
+                await socket.send_text(json.dumps(market.update(asked["symbol"], asked)))
+            own_s = asked["interval_ms"] / 1_000 if "view" in asked else 0
+            await asyncio.sleep(max(market.interval_s, own_s) / market.hurry)
 
     @app.websocket("/api/v1/ws")
     async def ws(socket: WebSocket) -> None:
@@ -316,7 +335,7 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
         try:
             while True:
                 message = json.loads(await socket.receive_text())
-                market.heard.append(message)
+                (market.viewed if "view" in message else market.heard).append(message)
                 if message["type"] == "authenticate" and message["api_key"] != GOOD_KEY:
                     error = {"type": "authentication_error", "message": "The API key is not valid."}
                     await socket.send_text(json.dumps(error))
@@ -332,15 +351,15 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
                     message["type"] == "subscribe_aggregated"
                     and answer["type"] != "subscription_error"
                 ):
-                    symbol = message["symbol"]
-                    wanted[symbol] = message
-                    market.delivered.pop(symbol, None)
-                    if symbol not in tasks:
-                        tasks[symbol] = asyncio.create_task(books(socket, symbol))
+                    name = name_of(message)
+                    wanted[name] = message
+                    market.delivered.pop(name, None)
+                    if name not in tasks:
+                        tasks[name] = asyncio.create_task(books(socket, name))
                 if message["type"] == "resync":
-                    market.delivered.pop(message["symbol"], None)
-                if message["type"] == "unsubscribe_aggregated" and message["symbol"] in tasks:
-                    tasks.pop(message["symbol"]).cancel()
+                    market.delivered.pop(name_of(message), None)
+                if message["type"] == "unsubscribe_aggregated" and name_of(message) in tasks:
+                    tasks.pop(name_of(message)).cancel()
         except WebSocketDisconnect:
             pass
         finally:

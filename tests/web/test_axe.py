@@ -59,6 +59,9 @@ async def states(page: Page, address: str, market: Market) -> AsyncIterator[str]
             f" form.elements.symbol.value = '{symbol}'; form.elements.kind.value = 'lost';"
             " form.requestSubmit(); })()"
         )
+    sent = market.updates
+    while market.updates < sent + 4:  # the alerts have seen okx live
+        await page.until("document.querySelector('.panel').dataset.live === 'yes'")
     market.stale["okx"] = "gap"
     await page.until("document.querySelectorAll('.alert-fired li').length")
     del market.stale["okx"]

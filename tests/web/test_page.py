@@ -62,7 +62,7 @@ async def test_an_exchange_that_goes_stale_is_shown_with_its_reason(
     assert await page.run(state_of("gate")) == "offline"
     await market.set_stale("kraken", "gap: a message is missing")
     await page.until(f"{state_of('kraken')} === 'stale'")
-    text = await page.run("document.querySelector('.members [data-exchange=kraken]').innerText")
+    text = await page.run("document.querySelector('.members [data-exchange=kraken]').textContent")
     assert "gap: a message is missing" in text
     await page.until("!/kraken/.test(document.querySelector('.book').innerText)")
     market.stale.clear()
@@ -213,7 +213,7 @@ async def test_a_reason_that_repeats_the_state_is_not_written(
     market.stale["kraken"] = "offline"
     await market.publish(status("BTC/USDT", "kraken", "offline", "offline"))
     await page.until(f"{state_of('kraken')} === 'offline'")
-    row = await page.run("document.querySelector('.members [data-exchange=kraken]').innerText")
+    row = await page.run("document.querySelector('.members [data-exchange=kraken]').textContent")
     assert row.count("offline") == 1
 
 

@@ -46,6 +46,25 @@ async def test_a_file_comes_with_its_type_its_tag_and_the_policy(
     assert again.headers["etag"] == answer.headers["etag"]
 
 
+async def test_a_file_is_packed_for_who_accepts_it(client: httpx.AsyncClient) -> None:
+    path = "/web/page/app.js"
+    plain, packed, refused = [
+        await client.get(path, headers={"Accept-Encoding": accepted})
+        for accepted in ("identity", "br, GZIP;q=0.5", "gzip; q=0.0, br")
+    ]
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    assert not [each for each in (plain, refused) if "content-encoding" in each.headers]
+    assert plain.content == packed.content == refused.content == (HERE / "page/app.js").read_bytes()
+    assert {each.headers["vary"] for each in (plain, packed, refused)} == {"Accept-Encoding"}
+    assert packed.headers["etag"] != plain.headers["etag"] == refused.headers["etag"]
+    again = await client.get(
+        path, headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["etag"]}
+    )
+    assert (again.status_code, again.content) == (304, b"")
+    assert "content-encoding" not in again.headers
+
+
 @pytest.mark.parametrize(
     "path",
     [

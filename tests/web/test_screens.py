@@ -139,6 +139,27 @@ async def test_a_rotated_phone_reaches_every_control(
     assert await page.run(f"[...document.querySelectorAll('.options li')].every({IN_SIGHT})")
 
 
+LEVELS = "document.querySelectorAll('.bids tr').length"
+
+
+async def test_the_ladder_follows_the_height_of_the_window_unless_levels_are_chosen(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open("about:blank")
+    await resize(page, 1366, 768, mobile=False)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{READY} && {LEVELS} === 14")
+    await resize(page, 1920, 1080, mobile=False)
+    await page.until(f"{LEVELS} === 22")
+    assert "levels" not in await page.run("location.hash")
+    assert await page.run("document.querySelector('#rows').value") == "22"
+    await page.run(change("#rows", "16", "change"))
+    await page.until(f"{LEVELS} === 16")
+    await resize(page, 1366, 768, mobile=False)
+    await page.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))")
+    assert await page.run(LEVELS) == 16
+
+
 # The longest figures of the table of exchanges, and those that are wider than their column.
 CUT_FIGURES = """[...document.querySelectorAll('.members tbody tr')].flatMap((row) =>
   ['888 ms', '8.8 %', '100 %'].filter((text, at) => {

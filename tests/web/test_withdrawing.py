@@ -102,7 +102,8 @@ async def test_a_silent_connection_is_not_said_to_be_connected(
 @pytest.fixture
 async def calm(market: Market) -> AsyncIterator[str]:
     """The address of a service whose books change every 2.5 s."""
-    async with serving(make_app(market, interval_s=2.5)) as port:
+    market.interval_s = 2.5
+    async with serving(make_app(market)) as port:
         yield f"http://127.0.0.1:{port}"
 
 

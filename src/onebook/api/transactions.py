@@ -54,6 +54,7 @@ from onebook.model import SECOND_MS
 from onebook.transactions.adapter import Coverage, ErrorEntry
 from onebook.transactions.availability import LOOKUP_INTERVAL_S, Availability
 from onebook.transactions.export import FORMS, NDJSON
+from onebook.transactions.joint import JointQuery
 from onebook.transactions.metrics import UNREAD
 from onebook.transactions.record import Record
 from onebook.transactions.request import ExchangeName, Flag, Query, TransactionsRequest
@@ -287,11 +288,13 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
     asked = await read_body(request, TransactionsBody)
     await _refuse_over(parts, session)
     form = _form_of(request, asked)
-    if (asked.format or form in FILES) and not asked.transaction_types:
-        types = parts.transactions.summing(asked.exchange)
-        asked = asked.model_copy(update={"transaction_types": types})
     key_id = session.key.key_id
-    query = parts.transactions.plan(asked, key_id=key_id, streamed=form != "json")
+    query = await parts.transactions.prepare(
+        asked,
+        key_id=key_id,
+        streamed=form != "json",
+        summing=bool(asked.format) or form in FILES,
+    )
     meter, unread_s = parts.accounts.meter, parts.transactions.unread_s
     if form in FILES:
         work = _file(parts, query, form, key_id)
@@ -307,7 +310,7 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
 
 
 async def _file(
-    parts: Services, query: Query, form: str, key_id: str
+    parts: Services, query: Query | JointQuery, form: str, key_id: str
 ) -> tuple[Path, dict[str, str]]:
     """Write a file; returns it with its headers."""
     ending = FORMS[form].ending
@@ -321,7 +324,8 @@ async def _file(
         raise
     first, last = (iso_ms(at_ms)[:10] for at_ms in (query.from_ms, query.to_ms))
     lacks = "" if made.complete else "-incomplete"  # for users who see no headers
-    file = f"{query.request.exchange}-{form}-{first}-{last}{lacks}{ending}"
+    name = query.name.replace(":", "-")
+    file = f"{name}-{form}-{first}-{last}{lacks}{ending}"
     values = f'attachment; filename="{file}"', str(made.complete).lower(), str(made.rows)
     return path, dict(zip(FILE_HEADERS, values, strict=True))
 

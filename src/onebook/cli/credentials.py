@@ -6,15 +6,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
+import msgspec
 import typer
 
 from onebook import config
-from onebook.cli.common import print_table, reported, run
+from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, change, print_json, require_database
+from onebook.cli.options import ServiceKey, ServiceUrl, require_service_key
+from onebook.client.addresses import addresses_of
+from onebook.client.failures import ServiceError, Unavailable
+from onebook.client.rest import RestClient
 from onebook.clock import iso_ms
 from onebook.errors import ExchangeFailed, InvalidRequest, naming
 from onebook.files import read_bounded
 from onebook.store import Store
+from onebook.transactions.accounts import account_name
 from onebook.transactions.adapter import (
     AccountInfo,
     AdapterEntry,
@@ -83,6 +89,9 @@ def set_credentials(
     may_withdraw: Annotated[
         bool, typer.Option("--may-withdraw", help="Accept a key that can withdraw funds.")
     ] = False,
+    may_trade: Annotated[
+        bool, typer.Option("--may-trade", help="Accept a key that can place or cancel orders.")
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Replace stored credentials without confirmation.")
     ] = False,
@@ -110,11 +119,7 @@ def set_credentials(
         if not no_check:
             info = await _accepted(exchange, environment, credentials, config)
             _show_account(info)
-            if info.may_withdraw and not may_withdraw:
-                raise InvalidRequest(
-                    "The key can withdraw funds, which reading never needs: create a read-only "
-                    "key. Nothing was changed; --may-withdraw stores it nevertheless."
-                )
+            _refuse_powers(info, may_withdraw=may_withdraw, may_trade=may_trade)
             credentials = Credentials(**{**info.found, **fields})
         async with safe(config, create=True) as opened:
             asks = sys.stdin.isatty() and not yes
@@ -129,6 +134,23 @@ def set_credentials(
     typer.echo(f"The {exchange} {environment} credentials are set.")
 
 
+def _refuse_powers(info: AccountInfo, *, may_withdraw: bool, may_trade: bool) -> None:
+    """Refuse a key that can do more than reading, unless the operator accepts it.
+
+    Raises:
+        InvalidRequest: It can.
+    """
+    for able, has, accepted, option in (
+        ("withdraw funds", info.may_withdraw, may_withdraw, "--may-withdraw"),
+        ("place or cancel orders", info.may_trade, may_trade, "--may-trade"),
+    ):
+        if has and not accepted:
+            raise InvalidRequest(
+                f"The key can {able}, which reading never needs: create a read-only "
+                f"key. Nothing was changed; {option} stores it nevertheless."
+            )
+
+
 async def _accepted(
     exchange: str, environment: Environment, credentials: Credentials, file: Path | None
 ) -> AccountInfo:
@@ -137,9 +159,10 @@ async def _accepted(
     Raises:
         InvalidRequest: It rejects them, or is unreachable.
     """
-    adapter = adapter_of(EXCHANGES[exchange], config.load(file).transactions)
+    name = account_name(exchange)
+    adapter = adapter_of(EXCHANGES[name.exchange], config.load(file).transactions)
     try:
-        found = await validated(adapter, environment, credentials)
+        found = await validated(adapter, environment, credentials, name=name)
     except ExchangeFailed as error:
         raise InvalidRequest(f"{error.message} {UNCHECKED}") from None
     finally:
@@ -152,26 +175,70 @@ async def _accepted(
 @credentials_app.command("check")
 @reported
 def check(
-    exchange: Exchange, testnet: Testnet = False, demo: Demo = False, config: ConfigFile = None
+    exchange: Exchange,
+    testnet: Testnet = False,
+    demo: Demo = False,
+    url: ServiceUrl = "",
+    key: ServiceKey = "",
+    config: ConfigFile = None,
 ) -> None:
     """Verify the credentials with the exchange and show the permissions of the key.
 
+    With --url, a service verifies its own.
+
     Example: onebook credentials check bybit
     """
-
-    async def work() -> Validation:
-        async with safe(config) as opened:
-            service = exchange_service(opened)
-            try:
-                return await service.validate(exchange, testnet=testnet, demo=demo)
-            finally:
-                await service.close()
-
-    found = run(work())
+    require_service_key(url, key)
+    try:
+        found = run(
+            _checked_there(exchange, url, key, testnet=testnet, demo=demo)
+            if url
+            else _checked_here(exchange, config, testnet=testnet, demo=demo)
+        )
+    except ServiceError as error:
+        fail(error.message)
     typer.echo(found.message)
     if found.info is None:
         raise typer.Exit(EXIT_INVALID)
     _show_account(found.info)
+
+
+async def _checked_here(
+    exchange: str, file: Path | None, *, testnet: bool, demo: bool
+) -> Validation:
+    async with safe(file) as opened:
+        service = exchange_service(opened)
+        try:
+            return await service.validate(exchange, testnet=testnet, demo=demo)
+        finally:
+            await service.close()
+
+
+async def _checked_there(
+    exchange: str, url: str, key: str, *, testnet: bool, demo: bool
+) -> Validation:
+    """Let a service verify its credentials.
+
+    Raises:
+        Refused, Unavailable: It refuses the request, or gives no readable answer.
+    """
+    body = {"exchange": exchange, "testnet": testnet} | ({"demo": True} if demo else {})
+    async with RestClient(addresses_of(url).rest, key) as service:
+        answer = await service.post("/transactions/validate-credentials", body)
+    try:
+        found = msgspec.convert(answer, ValidationBody)
+    except msgspec.ValidationError as error:
+        message = f"{url} answers in another form: {error}."
+        raise Unavailable("damaged_answer", message) from None
+    return Validation(exchange, found.message, found.account_info if found.success else None)
+
+
+class ValidationBody(msgspec.Struct, frozen=True):
+    """The answer of a service that verified its credentials."""
+
+    success: bool
+    message: str
+    account_info: AccountInfo | None = None
 
 
 def _show_account(info: AccountInfo) -> None:
@@ -277,7 +344,7 @@ def _field(field: CredentialField, file: Path | None) -> str:
 
 
 def _known(exchange: str) -> AdapterEntry:
-    found = EXCHANGES.get(exchange)
+    found = EXCHANGES.get(account_name(exchange).exchange)
     if found is None:
         raise InvalidRequest(
             f"Exchange {exchange!r} is not supported; supported: {', '.join(EXCHANGES)}."

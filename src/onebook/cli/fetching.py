@@ -7,7 +7,7 @@ into the form of the file. From a service needs no server package.
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -43,20 +43,21 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """The records to fetch, and the file for them.
 
     Args:
-        types: Transaction types; empty for all that move money.
+        types: Transaction types; empty for all that move money, without a file holdings too.
         start_ms: Oldest time, Unix ms; None for all that the exchange keeps.
         end_ms: Newest time, inclusive.
+        output: The file; None where only the proof is wanted.
     """
 
-    exchange: str
+    exchange: str | list[str]
     types: list[str]
     testnet: bool
     demo: bool = False
     start_ms: int | None
     end_ms: int
     verify: bool
-    output: Path
-    form: str
+    output: Path | None
+    form: str = ""
 
 
 class FetchOutcome(Struct, frozen=True, kw_only=True):
@@ -112,16 +113,14 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
     async with safe(config) as opened:
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
         try:
-            if not request.transaction_types:
-                types = service.summing(request.exchange)
+            if wanted.output is None:
+                types = every_type(wanted, {each.name: each.types for each in service.exchanges})
                 request = request.model_copy(update={"transaction_types": types})
-            if request.start_time is None:
-                # A minute later: the start of what an exchange keeps moves forward while we read.
-                start_ms = service.reach_ms(request) + MINUTE_MS
-                request = request.model_copy(update={"start_time": start_ms})
-            query = service.plan(request, key_id=OPERATOR, streamed=True)
+            query = await service.prepare(
+                request, key_id=OPERATOR, streamed=True, summing=True, whole=True
+            )
             async with service.run(query, key_id=OPERATOR) as run:
-                with _part(wanted, run.display) as file, _progress() as progress:
+                with _part(wanted, run.wallet) as file, _progress() as progress:
 
                     def show() -> None:
                         progress.update(
@@ -176,8 +175,10 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         listed = await service.get("/exchanges")
         if not isinstance(listed, list):
             raise Refused("not_onebook", f"{url} is not an Onebook service: check the URL.")
-        facts = {each["exchange_name"]: each for each in listed}.get(wanted.exchange, {})
-        display = str(facts.get("display_name", wanted.exchange))
+        display = _display(listed, wanted.exchange)
+        if wanted.output is None:
+            found = ((str(e["exchange_name"]), e["supported_transaction_types"]) for e in listed)
+            body["transaction_types"] = every_type(wanted, dict(found))
         with _part(wanted, display) as file, _progress() as progress:
             total = None if wanted.start_ms is None else max(1, wanted.end_ms - wanted.start_ms)
             task = progress.add_task("fetching", total=total, count=0)
@@ -206,9 +207,7 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         count=count,
         rows=file.rows,
         skipped=file.skipped,
-        left_out=tuple(
-            kind for kind in facts.get("supported_transaction_types", ()) if kind not in served
-        ),
+        left_out=tuple(kind for kind in _types(listed, wanted, coverage) if kind not in served),
         coverage=coverage,
         errors=summary.errors,
         verification=summary.verification,
@@ -249,9 +248,54 @@ def doing(exchange: str, waiting_s: float) -> str:
     return f"waiting for {exchange}'s rate limit, {math.ceil(waiting_s)} s"
 
 
+def every_type(wanted: Wanted, types: Mapping[str, Iterable[str]]) -> list[str]:
+    """The types to verify: of one exchange all that it has, holdings included."""
+    if wanted.types or not isinstance(wanted.exchange, str):
+        return wanted.types
+    return list(types.get(wanted.exchange.partition(":")[0], ()))
+
+
+class NoFile:
+    """A writer that keeps nothing: only the proof is wanted."""
+
+    rows = skipped = 0
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Forget records."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _display(listed: list[dict[str, Any]], exchange: str | list[str]) -> str:
+    """The name of an account for people; of several "", as `writer` takes it."""
+    if not isinstance(exchange, str) or exchange == "all":
+        return ""
+    name, _, label = exchange.partition(":")
+    facts = {each["exchange_name"]: each for each in listed}.get(name, {})
+    display = str(facts.get("display_name", name))
+    return f"{display} ({label})" if label else display
+
+
+def _types(
+    listed: list[dict[str, Any]], wanted: Wanted, coverage: Iterable[Coverage]
+) -> tuple[str, ...]:
+    """The types of the exchanges whose accounts were read."""
+    names = [str(entry.account) for entry in coverage if entry.account]
+    if isinstance(wanted.exchange, str):
+        names.append(wanted.exchange)
+    exchanges = {name.partition(":")[0] for name in names}
+    found = (each for each in listed if each["exchange_name"] in exchanges)
+    types = (kind for each in found for kind in each.get("supported_transaction_types", ()))
+    return tuple(dict.fromkeys(types))
+
+
 @contextmanager
 def _part(wanted: Wanted, display: str) -> Iterator[Writer]:
     """Write beside the file, and take its place without an exception."""
+    if wanted.output is None:
+        yield NoFile()
+        return
     part = wanted.output.with_name(wanted.output.name + ".part")
     try:
         with naming(part):

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from onebook.clock import iso_ms
+from onebook.errors import InvalidRequest
 
 FILE_VARIABLE: Final = "ONEBOOK_CONFIG"
 ConfigFile = Annotated[
@@ -14,7 +15,32 @@ ConfigFile = Annotated[
     typer.Option("--config", envvar=FILE_VARIABLE, help="Settings file; default: onebook.toml."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+ServiceUrl = Annotated[
+    str,
+    typer.Option(
+        help="URL of a service to ask; without it, this host's exchange credentials are used.",
+        show_default=False,
+    ),
+]
+ServiceKey = Annotated[
+    str,
+    typer.Option(
+        envvar="ONEBOOK_KEY",
+        help="API key for --url; preferably set in the variable ONEBOOK_KEY.",
+        show_default=False,
+    ),
+]
 AT_MS: Final = "_at_ms"
+
+
+def require_service_key(url: str, key: str) -> None:
+    """Check that a key is given with the URL of a service.
+
+    Raises:
+        InvalidRequest: It is not.
+    """
+    if url and not key:
+        raise InvalidRequest("--url needs an API key; set the variable ONEBOOK_KEY.")
 
 
 def print_json(value: Any) -> None:

@@ -9,7 +9,7 @@ import typer
 from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
 from onebook.cli.fetching import FetchOutcome, Wanted, fetch_here, fetch_there
-from onebook.cli.options import ConfigFile
+from onebook.cli.options import ConfigFile, ServiceKey, ServiceUrl, require_service_key
 from onebook.client.failures import ServiceError
 from onebook.errors import InvalidRequest
 from onebook.transactions.export import ENDINGS, FORMS, form_of
@@ -20,15 +20,57 @@ SINCE: Final = "30d"
 EXIT_INCOMPLETE: Final = 1
 
 transactions_app = typer.Typer(
-    no_args_is_help=True, help="Transaction history of exchange accounts: fetch."
+    no_args_is_help=True, help="Transaction history of exchange accounts: fetch, verify."
 )
+
+
+Exchange = Annotated[
+    str,
+    typer.Option(
+        help="Exchange, or accounts separated by commas such as bybit,bybit:treasury; all."
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help=(
+            "Start: a day or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a span back, such "
+            "as 90d; or all."
+        ),
+        show_default=SINCE,
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="End: a day, inclusive, such as 2025-12-31; a time, a span back, or now.",
+        show_default=NOW,
+    ),
+]
+Year = Annotated[
+    int | None,
+    typer.Option(help="A calendar year, instead of --from and --to.", show_default=False),
+]
+TimeZone = Annotated[
+    str,
+    typer.Option(
+        help=(
+            "Time zone of days, of the year, and of times without an offset, such as Europe/Berlin "
+            "or +01:00."
+        )
+    ),
+]
+Testnet = Annotated[bool, typer.Option("--testnet", help="Use the testnet.")]
+Demo = Annotated[bool, typer.Option("--demo", help="Use the demo account.")]
 
 
 @transactions_app.command("fetch")
 @reported
 def fetch(
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
-    exchange: Annotated[str, typer.Option(help="Exchange.")] = "bybit",
+    exchange: Exchange = "bybit",
     types: Annotated[
         str,
         typer.Option(
@@ -39,38 +81,10 @@ def fetch(
             show_default="all but holdings",
         ),
     ] = "",
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help=(
-                "Start: a day or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a span back, "
-                "such as 90d; or all."
-            ),
-            show_default=SINCE,
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            help="End: a day, inclusive, such as 2025-12-31; a time, a span back, or now.",
-            show_default=NOW,
-        ),
-    ] = None,
-    year: Annotated[
-        int | None,
-        typer.Option(help="A calendar year, instead of --from and --to.", show_default=False),
-    ] = None,
-    time_zone: Annotated[
-        str,
-        typer.Option(
-            help=(
-                "Time zone of days, of the year, and of times without an offset, such as "
-                "Europe/Berlin or +01:00."
-            )
-        ),
-    ] = "UTC",
+    since: Since = None,
+    until: Until = None,
+    year: Year = None,
+    time_zone: TimeZone = "UTC",
     form: Annotated[
         str,
         typer.Option(
@@ -79,26 +93,13 @@ def fetch(
             show_default=f"from the file extension ({', '.join(filter(None, ENDINGS))})",
         ),
     ] = "",
-    testnet: Annotated[bool, typer.Option("--testnet", help="Use the testnet.")] = False,
-    demo: Annotated[bool, typer.Option("--demo", help="Use the demo account.")] = False,
+    testnet: Testnet = False,
+    demo: Demo = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Reconcile the records with the balances.")
     ] = False,
-    url: Annotated[
-        str,
-        typer.Option(
-            help="URL of a service to fetch from; without it, this host's exchange credentials.",
-            show_default=False,
-        ),
-    ] = "",
-    key: Annotated[
-        str,
-        typer.Option(
-            envvar="ONEBOOK_KEY",
-            help="API key for --url; preferably set in the variable ONEBOOK_KEY.",
-            show_default=False,
-        ),
-    ] = "",
+    url: ServiceUrl = "",
+    key: ServiceKey = "",
     config: ConfigFile = None,
 ) -> None:
     """Export the history of an account to a file and report its coverage.
@@ -113,7 +114,7 @@ def fetch(
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; give the path of a file.")
     wanted = Wanted(
-        exchange=exchange,
+        exchange=_accounts(exchange),
         types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
         demo=demo,
@@ -123,13 +124,51 @@ def fetch(
         output=output,
         form=form_of(output, form),
     )
-    if url and not key:
-        raise InvalidRequest("--url needs an API key; set the variable ONEBOOK_KEY.")
+    _fetch(wanted, url, key, config, zone)
+
+
+@transactions_app.command("verify")
+@reported
+def verify_command(
+    exchange: Exchange = "bybit",
+    since: Since = None,
+    until: Until = None,
+    year: Year = None,
+    time_zone: TimeZone = "UTC",
+    testnet: Testnet = False,
+    demo: Demo = False,
+    url: ServiceUrl = "",
+    key: ServiceKey = "",
+    config: ConfigFile = None,
+) -> None:
+    """Reconcile all records of an account with its balances, without writing a file.
+
+    The exit status is 0 only if nothing is missing and every check that could be made holds.
+
+    Example: onebook transactions verify --from 90d
+    """
+    zone = zone_of(time_zone)
+    start_ms, end_ms = _range_ms(since, until, year, zone)
+    wanted = Wanted(
+        exchange=_accounts(exchange),
+        types=[],
+        testnet=testnet,
+        demo=demo,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        verify=True,
+        output=None,
+    )
+    _fetch(wanted, url, key, config, zone)
+
+
+def _fetch(wanted: Wanted, url: str, key: str, config: Path | None, zone: tzinfo) -> None:
+    require_service_key(url, key)
     try:
         outcome = run(fetch_there(wanted, url, key) if url else fetch_here(wanted, config))
     except ServiceError as error:
         fail(error.message)
-    _show(outcome, output, zone)
+    _show(outcome, wanted.output, zone)
     if not outcome.complete:
         raise typer.Exit(EXIT_INCOMPLETE)
 
@@ -147,7 +186,7 @@ def _range_ms(
     return year_ms(year, zone)
 
 
-def _show(outcome: FetchOutcome, output: Path, zone: tzinfo) -> None:
+def _show(outcome: FetchOutcome, output: Path | None, zone: tzinfo) -> None:
     rows = (
         (
             entry.transaction_type,
@@ -160,7 +199,8 @@ def _show(outcome: FetchOutcome, output: Path, zone: tzinfo) -> None:
     )
     print_table(("transaction_type", "from", "to", "complete", "reason"), rows)
     if zone is not UTC:
-        typer.echo(f"Times of this table are in {zone}; those of the file are in UTC.")
+        rest = "" if output is None else "; those of the file are in UTC"
+        typer.echo(f"Times of this table are in {zone}{rest}.")
     for error in outcome.errors:
         typer.echo(f"{error.transaction_type}: {error.message}")
     for sentence in _proof(outcome.verification):
@@ -169,7 +209,7 @@ def _show(outcome: FetchOutcome, output: Path, zone: tzinfo) -> None:
         typer.echo(sentence)
 
 
-def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
+def _summary(outcome: FetchOutcome, output: Path | None) -> list[str]:
     """Summary of the file: records written and left out."""
     sentences = []
     if outcome.left_out:
@@ -177,6 +217,8 @@ def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
             f"Left out by --types: {', '.join(outcome.left_out)}. Only with all types do the "
             "rows add up to the balance changes."
         )
+    if output is None:
+        return [*sentences, f"{_counted(outcome.count, 'record')} read."]
     if not outcome.skipped and outcome.rows == outcome.count:
         return [*sentences, f"{outcome.count:,} records in {output}."]
     written = outcome.count - outcome.skipped
@@ -189,10 +231,21 @@ def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
     return [*sentences, sentence]
 
 
+def _accounts(text: str) -> str | list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return names[0] if len(names) == 1 else names
+
+
 def _proof(found: Verification | None) -> list[str]:
     """Print the reconciliation: checks that hold, differences, and what was not checked."""
     if found is None:
         return []
+    if found.accounts:
+        return [
+            f"{name}: {sentence}"
+            for name, proof in found.accounts.items()
+            for sentence in _proof(proof)
+        ]
     sentences = [_sentence(check) for check in found.checks]
     if found.holds is None:
         sentences.append(

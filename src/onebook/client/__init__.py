@@ -18,10 +18,17 @@ from onebook.client.books import BookSession, ServiceBook
 from onebook.client.failures import Refused, ServiceError, Unavailable
 from onebook.client.link import ViewUpdates
 from onebook.client.options import FillRequest, SubscribeOptions, SymbolOptions
-from onebook.client.view import BookView
+from onebook.client.view import BookView, ViewSide
 from onebook.client.watch import watch
 from onebook.fill import Fill, FillPart
-from onebook.orderbook import BookLevel, BookProblem, MissingPackage, OrderBookState
+from onebook.orderbook import (
+    BookLevel,
+    BookProblem,
+    ExchangeHealth,
+    Horizon,
+    MissingPackage,
+    OrderBookState,
+)
 
 if TYPE_CHECKING:
     from onebook.client.blocking import Onebook
@@ -45,9 +52,11 @@ __all__ = [
     "BookProblem",
     "BookSession",
     "BookView",
+    "ExchangeHealth",
     "Fill",
     "FillPart",
     "FillRequest",
+    "Horizon",
     "KeyUsage",
     "MissingPackage",
     "Onebook",
@@ -61,6 +70,7 @@ __all__ = [
     "TransactionPages",
     "TransactionRecords",
     "Unavailable",
+    "ViewSide",
     "ViewUpdates",
     "watch",
 ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Self, Unpack
 
 from onebook.blocking import BlockingBook, BlockingBooks, BlockingIterator, LoopThread
-from onebook.client.books import TIMEOUT_S
+from onebook.client.books import TIMEOUT_S, BookSession
 from onebook.client.options import SubscribeOptions, Symbols
 from onebook.client.pages import PAGE_RECORDS, Time, TransactionPage
 from onebook.client.rest import ATTEMPTS_MAX
@@ -74,10 +74,19 @@ class Onebook:
         *,
         exchanges: Names = ALL,
         timeout_s: float = TIMEOUT_S,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
         **options: Unpack[SubscribeOptions],
     ) -> BlockingBook[BookView]:
         """Return the live order book of a symbol, to be used in `with`."""
-        book = self._client.order_book(symbol, exchanges=exchanges, timeout_s=timeout_s, **options)
+        book = self._client.order_book(
+            symbol,
+            exchanges=exchanges,
+            timeout_s=timeout_s,
+            attempts_max=attempts_max,
+            silence_max_s=silence_max_s,
+            **options,
+        )
         return BlockingBook(book, self._thread)
 
     def order_books(
@@ -85,14 +94,33 @@ class Onebook:
         symbols: Symbols,
         *,
         exchanges: Names = ALL,
+        merged: bool = True,
         timeout_s: float = TIMEOUT_S,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
         **options: Unpack[SubscribeOptions],
     ) -> BlockingBooks[BookView]:
         """Return the live order books of several symbols, to be used in `with`."""
         books = self._client.order_books(
-            symbols, exchanges=exchanges, timeout_s=timeout_s, **options
+            symbols,
+            exchanges=exchanges,
+            merged=merged,
+            timeout_s=timeout_s,
+            attempts_max=attempts_max,
+            silence_max_s=silence_max_s,
+            **options,
         )
         return BlockingBooks(books, self._thread)
+
+    def session(
+        self,
+        *,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
+    ) -> "BlockingSession":
+        """Return a connection without subscriptions, to be used in `with`."""
+        books = self._client.session(attempts_max=attempts_max, silence_max_s=silence_max_s)
+        return BlockingSession(books, self._thread)
 
     def snapshot(
         self, symbol: str, *, exchanges: Names = ALL, **options: Unpack[SubscribeOptions]
@@ -126,7 +154,7 @@ class Onebook:
 
     def transactions(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
@@ -151,7 +179,7 @@ class Onebook:
 
     def transaction_pages(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
@@ -166,3 +194,27 @@ class Onebook:
                 exchange, types, start=start, end=end, page_records=page_records, **options
             ),
         )
+
+
+class BlockingSession(BlockingBooks[BookView]):
+    """Books of a service that may change while they are read; see `BookSession`."""
+
+    def __init__(self, session: BookSession, thread: LoopThread) -> None:
+        super().__init__(session, thread)
+        self._session = session
+
+    def subscribe(
+        self,
+        symbol: str,
+        *,
+        view: str = "",
+        exchanges: Names = ALL,
+        **options: Unpack[SubscribeOptions],
+    ) -> None:
+        """Add a symbol, or change exchanges and options of one that is subscribed."""
+        wanted = self._session.subscribe(symbol, view=view, exchanges=exchanges, **options)
+        self._thread.run(wanted)
+
+    def unsubscribe(self, symbol: str, *, view: str = "") -> None:
+        """End a subscription."""
+        self._thread.run(self._session.unsubscribe(symbol, view=view))

@@ -1,15 +1,26 @@
 """Order books of a service as asynchronous context managers, with the methods of the library's."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from decimal import Decimal
 from typing import Final, Self, Unpack
 
-from onebook.client.failures import Refused
+from onebook.client.failures import Refused, Unavailable
 from onebook.client.link import ServiceLink, ViewUpdates
-from onebook.client.options import SubscribeOptions, fields_of
+from onebook.client.options import (
+    SubscribeOptions,
+    ViewRequest,
+    apart,
+    fields_of,
+    named_exchanges,
+)
 from onebook.client.view import BookView
+from onebook.fill import Direction, Fill
 from onebook.orderbook import ALL, Names, require_plain, sampled, symbols_of
 
 TIMEOUT_S: Final = 30.0
+DEPTH: Final = 20  # of a subscription that names none
+LEVELS_MAX: Final = 500  # of a view, a side
 
 
 class BookSession:
@@ -24,13 +35,25 @@ class BookSession:
         Unavailable: No book was live within `timeout_s`, or `attempts_max` attempts failed.
     """
 
-    def __init__(self, link: ServiceLink, timeout_s: float) -> None:
+    def __init__(
+        self,
+        link: ServiceLink,
+        timeout_s: float,
+        subscriptions: Sequence[ViewRequest] = (),
+        *,
+        merged: bool = True,
+    ) -> None:
         self._link = link
         self._timeout_s = timeout_s
         self._open = False
+        self._apart = () if merged else subscriptions
+        if merged:
+            link.hold(subscriptions)
 
     async def __aenter__(self) -> Self:
         try:
+            if self._apart:
+                self._link.hold(apart(self._apart, await self._supported()))
             await self._link.settled(self._timeout_s)
         except BaseException:
             await self._link.close()
@@ -41,6 +64,29 @@ class BookSession:
     async def __aexit__(self, *_: object) -> None:
         self._open = False
         await self._link.close()
+
+    async def _supported(self) -> list[str]:
+        """The exchanges of the service, if a subscription has not named all of its own."""
+        if all(named_exchanges(each.fields["exchanges"]) for each in self._apart):
+            return []
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                listed = await self._link.ask({"type": "get_exchanges"}, "exchanges_data")
+        except TimeoutError:
+            message = f"The service did not list its exchanges within {self._timeout_s:g} s."
+            raise Unavailable("no_answer", message) from None
+        return list(listed["data"].get("supported_exchanges", ()))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The pairs, each once."""
+        return tuple(dict.fromkeys(held.view.symbol for held in self._link.held.values()))
+
+    @property
+    def exchanges(self) -> tuple[str, ...]:
+        """The exchanges of all views, each once; those of "all" from the service's answer on."""
+        views = (held.view for held in self._link.held.values())
+        return tuple(dict.fromkeys(name for each in views for name in each.members))
 
     def __aiter__(self) -> ViewUpdates:
         """Iterate over views: the current state of each, then each change."""
@@ -119,3 +165,38 @@ class ServiceBook(BookSession):
         """Return the current book."""
         (view,) = self.snapshots()
         return view
+
+    def fill(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+    ) -> Fill:
+        """Return what buying or selling a size would cost now, over the best 500 levels.
+
+        The levels are those of the subscription, which needs `split`, no `group`, and enough
+        `depth` for the size. `Fill.complete` says whether 500 levels hold it, `Fill.uncovered`
+        which exchanges may have more than is known.
+
+        Args:
+            direction: "buy" takes the asks, "sell" the bids.
+            amount: The size in the base currency; floats are refused, as they are not exact.
+            notional: The size in the quote currency, instead of `amount`.
+
+        Raises:
+            ValueError: The size is not a positive decimal number, or the subscription lacks levels
+                for it.
+        """
+        view = self.snapshot()
+        (held,) = self._link.held.values()
+        if held.fields.get("group") is not None:
+            raise ValueError("A fill needs exact prices: open the book without group.")
+        found = view.fill(direction, amount=amount, notional=notional)
+        depth = len(view.asks if direction == "buy" else view.bids)
+        if not found.complete and depth >= held.fields.get("depth", DEPTH) and depth < LEVELS_MAX:
+            raise ValueError(
+                f"The {depth} subscribed levels do not hold this size: open the book with a larger "
+                f"depth, at most {LEVELS_MAX}."
+            )
+        return found

@@ -27,6 +27,7 @@ from onebook.client.failures import (
     shown,
 )
 from onebook.client.loops import OneLoop
+from onebook.client.options import ViewRequest
 from onebook.client.session import SILENCE_MAX_S, HeldView, ViewSession, key_of, opening
 from onebook.client.view import BookView
 from onebook.orderbook import BookProblem, near_exchanges
@@ -74,11 +75,20 @@ class ServiceLink:
 
     # Subscriptions
 
-    def hold(self, subscriptions: Mapping[str, Mapping[str, Any]]) -> None:
-        """Hold subscriptions from the first connection on: their fields by symbol."""
-        for symbol, fields in subscriptions.items():
-            held = HeldView(symbol, fields)
+    def hold(self, subscriptions: Iterable[ViewRequest]) -> None:
+        """Hold subscriptions from the first connection on."""
+        for symbol, view, fields in subscriptions:
+            held = HeldView(symbol, fields, view)
             self.held[held.key] = held
+
+    async def ask(self, message: dict[str, Any], reply: str) -> dict[str, Any]:
+        """Return the reply to one message, over a connection of its own.
+
+        Raises:
+            Refused, Unavailable: There is none.
+        """
+        url, context = self._url, self._ssl_context
+        return await ask(url, self._api_key, message, reply, ssl_context=context)
 
     async def subscribe(self, symbol: str, view: str, fields: Mapping[str, Any]) -> BookView:
         """Add or change a subscription, and wait until the service has accepted it.
@@ -264,13 +274,7 @@ class ServiceLink:
         if known is None:
             message = {"type": "get_exchanges"}
             try:
-                listed = await ask(
-                    self._url,
-                    self._api_key,
-                    message,
-                    "exchanges_data",
-                    ssl_context=self._ssl_context,
-                )
+                listed = await self.ask(message, "exchanges_data")
             except ServiceError:
                 return error
             known = listed["data"].get("supported_exchanges", [])

@@ -1,9 +1,11 @@
 """Options of a subscription, as types: what `watch`, `order_book` and sessions accept."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from onebook.orderbook import ALL, Names, exchange_texts, symbols_of
+
+LIBRARY_OPTIONS = ("record", "feeds", "streams")
 
 
 class FillRequest(TypedDict, total=False):
@@ -36,33 +38,86 @@ class SymbolOptions(SubscribeOptions, total=False):
 Symbols = str | Iterable[str] | Mapping[str, SymbolOptions]
 
 
+class ViewRequest(NamedTuple):
+    """A symbol, the client's name of the view, and exchanges and options as fields of a message."""
+
+    symbol: str
+    view: str
+    fields: Mapping[str, Any]
+
+
 def subscriptions_of(
     symbols: Symbols, exchanges: Names, options: SubscribeOptions
-) -> dict[str, dict[str, Any]]:
-    """Return the fields of a subscription by symbol.
+) -> list[ViewRequest]:
+    """Return a subscription for each symbol.
 
     Raises:
         ValueError: There is no symbol, or an empty one.
         TypeError: A symbol or an exchange is not text, or options are not a mapping.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found = {symbol: fields_of(exchanges, options) for symbol in symbols_of(symbols)}
     own = symbols if isinstance(symbols, Mapping) else {}
-    for symbol in symbols_of(symbols):
-        found[symbol] = fields_of(exchanges, options)
     for given, chosen in own.items():
         if not isinstance(chosen, Mapping):
             raise TypeError(f'Options of {given} must be a mapping, such as {{"depth": 5}}.')
         more: dict[str, Any] = {**options, **chosen}
         (symbol,) = symbols_of(given)
         found[symbol] = fields_of(more.pop("exchanges", exchanges), more)
+    return [ViewRequest(symbol, "", fields) for symbol, fields in found.items()]
+
+
+def apart(merged: Iterable[ViewRequest], supported: Sequence[str]) -> list[ViewRequest]:
+    """Return a subscription for each exchange of each symbol; its view has the exchange's name.
+
+    Args:
+        merged: Subscriptions of several exchanges.
+        supported: The exchanges that "all" stands for.
+
+    Raises:
+        ValueError: No exchange is left.
+    """
+    found = []
+    for symbol, _, fields in merged:
+        given = fields["exchanges"]
+        texts = [given] if isinstance(given, str) else [each.strip().lower() for each in given]
+        names = [each for each in texts if each != ALL and not each.startswith("-")]
+        if len(names) < len(texts):
+            names += [each for each in supported if f"-{each}" not in texts]
+        if not names:
+            raise ValueError(f"exchanges leaves none for {symbol}: name at least one.")
+        found += [
+            ViewRequest(symbol, name, {**fields, "exchanges": [name]})
+            for name in dict.fromkeys(names)
+        ]
     return found
+
+
+def named_exchanges(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the exchanges of the field `exchanges`; () if it has "all" or "-name"."""
+    names = [] if isinstance(given, str) else [each.strip().lower() for each in given]
+    return () if any(each == ALL or each.startswith("-") for each in names) else tuple(names)
+
+
+def require_service_options(options: Mapping[str, Any]) -> None:
+    """Refuse the options that only the library has.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for name in LIBRARY_OPTIONS:
+        if name in options:
+            raise TypeError(
+                f"{name} is an option of the library, which connects to exchanges itself; leave it "
+                "out for a service, whose operator sets it."
+            )
 
 
 def fields_of(exchanges: Names, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return exchanges and options as fields of a message.
 
     Raises:
-        TypeError: The name of an exchange is not text.
+        TypeError: The name of an exchange is not text, or an option is one of the library.
     """
+    require_service_options(options)
     names = exchange_texts(exchanges)
     return {"exchanges": ALL if names == [ALL] else names, **options}

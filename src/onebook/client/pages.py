@@ -44,7 +44,7 @@ class TransactionPage:
 
 
 def request_of(
-    exchange: str,
+    exchange: str | Sequence[str],
     types: Sequence[str] | str,
     *,
     start: Time | None,
@@ -53,7 +53,8 @@ def request_of(
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The request body of the first page."""
-    body: dict[str, Any] = {"exchange": exchange, "limit": page_records, **options}
+    account = exchange if isinstance(exchange, str) else list(exchange)
+    body: dict[str, Any] = {"exchange": account, "limit": page_records, **options}
     if types:
         body["transaction_types"] = [types] if isinstance(types, str) else list(types)
     for name, time in (("start_time", start), ("end_time", end)):

@@ -101,22 +101,22 @@ class AsyncOnebook:
             timeout_s: Entering fails if no book is live after this many seconds.
             attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
             silence_max_s: Seconds without an answer to a ping before the connection is closed.
-            options: See `SubscribeOptions`. With `split`, `coverage` is requested too, so that
-                fills know where an exchange may have more.
+            options: See `SubscribeOptions`. `ages` and `coverage` are requested too, which
+                `BookView.exchanges` and fills need; `ages=False, coverage=False` saves their bytes.
         """
         if not isinstance(symbol, str):
             raise TypeError(
                 f"symbol must be text such as BTC/USDT, not {symbol!r}; see order_books."
             )
-        link = self._link(attempts_max, silence_max_s)
-        link.hold(subscriptions_of(symbol, exchanges, _covered(options)))
-        return ServiceBook(link, timeout_s)
+        wanted = subscriptions_of(symbol, exchanges, _complete(options))
+        return ServiceBook(self._link(attempts_max, silence_max_s), timeout_s, wanted)
 
     def order_books(
         self,
         symbols: Symbols,
         *,
         exchanges: Names = ALL,
+        merged: bool = True,
         timeout_s: float = TIMEOUT_S,
         attempts_max: int | None = None,
         silence_max_s: float = SILENCE_MAX_S,
@@ -124,12 +124,13 @@ class AsyncOnebook:
     ) -> BookSession:
         """Return the live order books of several symbols, to be used in `async with`.
 
-        A symbol that no exchange lists is a view that is not live, with the reason. All else is as
+        With `merged=False` each exchange has a view of its own, which `BookView.exchange` names. A
+        symbol that no exchange lists is a view that is not live, with the reason. All else is as
         for `order_book`.
         """
+        wanted = subscriptions_of(symbols, exchanges, _complete(options))
         link = self._link(attempts_max, silence_max_s)
-        link.hold(subscriptions_of(symbols, exchanges, _covered(options)))
-        return BookSession(link, timeout_s)
+        return BookSession(link, timeout_s, wanted, merged=merged)
 
     def session(
         self,
@@ -149,10 +150,11 @@ class AsyncOnebook:
         """Request the merged book of one symbol once; arguments as for `order_book`."""
         (symbol,) = symbols_of(symbol)
         asked = {"type": "get_aggregated_orderbook", "symbol": symbol}
-        fields = fields_of(exchanges, _covered(options))
+        fields = fields_of(exchanges, _complete(options))
         reply = await self._ask({**asked, **fields}, "aggregated_orderbook_data")
         view = BookView(reply["symbol"])
         view.apply({**reply, "type": "aggregated_orderbook_update", "update_number": 0})
+        view.members = (*view.ages, *view.stale_exchanges)
         return view
 
     async def exchanges(self) -> dict[str, Any]:
@@ -181,7 +183,7 @@ class AsyncOnebook:
 
     def transactions(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
@@ -197,7 +199,7 @@ class AsyncOnebook:
         iteration continues.
 
         Args:
-            exchange: Such as bybit.
+            exchange: Such as bybit; a named account such as bybit:treasury; several; or all.
             types: Unified or exchange-specific names; default: all but ledger and holdings.
             start: Oldest time, inclusive, with a time zone, or Unix ms; none: 30 days before `end`.
             end: Newest time, inclusive; none: now.
@@ -217,7 +219,7 @@ class AsyncOnebook:
 
     def transaction_pages(
         self,
-        exchange: str,
+        exchange: str | Sequence[str],
         types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
@@ -259,6 +261,6 @@ class AsyncOnebook:
         return await ask(url, self._api_key, message, reply, ssl_context=context)
 
 
-def _covered(options: SubscribeOptions) -> SubscribeOptions:
-    """Add the options that fills need: the amounts of each exchange."""
-    return {"coverage": True, **options} if options.get("split") else options
+def _complete(options: SubscribeOptions) -> SubscribeOptions:
+    """Add what a book of the library has too: ages and horizons of the exchanges."""
+    return {"ages": True, "coverage": True, **options}

@@ -19,6 +19,7 @@ from onebook.client.failures import (
     Refused,
     Unavailable,
 )
+from onebook.client.options import named_exchanges
 from onebook.client.shapes import exact, require, shapes_of
 from onebook.client.view import BookView
 from onebook.orderbook import BookProblem
@@ -88,7 +89,9 @@ class HeldView:
         self.key = key_of(symbol, view)
         self.named = {"symbol": symbol} | ({"view": view} if view else {})
         self.fields = fields
-        self.view = BookView(symbol, view=view)
+        self.view = BookView(
+            symbol, view=view, members=named_exchanges(fields.get("exchanges", ""))
+        )
         self.shapes = shapes_of(fields)
         self.sent: deque[Mapping[str, Any]] = deque()  # fields without an answer yet
         self.accepted = False
@@ -312,6 +315,7 @@ class ViewSession:
         view.symbol = message["symbol"]
         rejected = message.get("rejected", ())
         view.rejected = {each["exchange"]: each["reason"] for each in rejected}
+        view.members = tuple(message.get("exchanges", view.members))
         self._spelled[key_of(view.symbol, view.view)] = held.key
         if held.key in self._answer_by:  # its book arrives within seconds
             self._answer_by[held.key] = self._now_s() + ANSWER_TIMEOUT_S

@@ -154,9 +154,16 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "aggregated_orderbook_update": update,
         "aggregated_orderbook_delta": {**update, "previous_update_number": int, "checksum": int},
         "aggregated_orderbook_data": book,
-        "exchange_status": {"symbol": str, "exchange": str, "state": str},
+        "exchange_status": {
+            "symbol": str,
+            "exchange": str,
+            "state": str,
+            "reason?": str,
+            "detail?": str,
+        },
         "aggregated_subscription_response": {
             "symbol": str,
+            "exchanges?": [str],
             "rejected?": [{"exchange": str, "reason": str}],
         },
         "server_shutdown": {"reconnect_in_ms": NUMBER},

@@ -9,21 +9,83 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from time import time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from onebook.clock import iso_us
 from onebook.fill import BUY, DECIMALS_MAX, BookEnds, Direction, Fill, FillPart, FillSide
+from onebook.health import Health, Reason
 from onebook.orderbook import (
     EPOCH,
     EXACT,
     NEEDS_SPLIT,
     BookLevel,
+    BookLevels,
     BookProblem,
+    ExchangeHealth,
+    Horizon,
     OrderBookState,
     decimals_of,
+    only_exchange,
 )
 
 CHECKSUM_LEVELS = 25
+NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
+NEEDS_COVERAGE = "How far each exchange's book is known is not in this view: request coverage=True."
+
+
+class ViewSide(list[BookLevel], BookLevels):
+    """The bids or the asks of a view, best first: a list of `BookLevel`."""
+
+    __slots__ = ("_other",)
+
+    def __init__(self, levels: Iterable[BookLevel] = ()) -> None:
+        super().__init__(levels)
+        self._other: Sequence[BookLevel] = ()
+
+    @classmethod
+    def pair(cls, bids: list[BookLevel], asks: list[BookLevel]) -> tuple["ViewSide", "ViewSide"]:
+        """Both sides of a view; they have the same scales."""
+        sides = cls(bids), cls(asks)
+        sides[0]._other, sides[1]._other = asks, bids  # not each other: no cycle to collect
+        return sides
+
+    @property
+    def price_scale(self) -> int:
+        """Decimals of the integer prices of `ints`."""
+        return max((decimals_of(each.price) for each in (*self, *self._other)), default=0)
+
+    @property
+    def amount_scale(self) -> int:
+        """Decimals of the integer amounts of `ints`."""
+        return max((decimals_of(each.amount) for each in (*self, *self._other)), default=0)
+
+    def ints(self) -> list[tuple[int, int]]:
+        """Return (price, amount) as integers at `price_scale` and `amount_scale`."""
+        prices, amounts = self.price_scale, self.amount_scale
+        return [
+            (int(each.price.scaleb(prices, EXACT)), int(each.amount.scaleb(amounts, EXACT)))
+            for each in self
+        ]
+
+    def decimals(self) -> list[list[Decimal]]:
+        """Return `[[price, amount], ...]`, exact."""
+        return [[each.price, each.amount] for each in self]
+
+    def floats(self) -> list[list[float]]:
+        """Return `[[price, amount], ...]` as ccxt gives it: the nearest floats."""
+        return [[float(each.price), float(each.amount)] for each in self]
+
+    def attributions(self) -> list[tuple[str, ...]]:
+        """Return the exchanges at each level."""
+        return [each.exchanges for each in self]
+
+
+class StatusReport(NamedTuple):
+    """What an `exchange_status` says of an exchange."""
+
+    state: Health
+    reason: Reason | None
+    detail: str
 
 
 @dataclass(slots=True)
@@ -37,14 +99,14 @@ class BookView(OrderBookState):
     a completely known side) are by exchange, and empty unless requested; `fills` ({"buy": [...],
     "sell": [...]}) is the cost of each size requested with the option `fill`. `timestamp` is the
     service's time of the update; of a lost view, this machine's time of the loss. `view` is the
-    client's name of a second view of the symbol.
+    client's name of a second view of the symbol. `members` are the exchanges that are merged.
     """
 
     symbol: str
     live: bool = False
     problem: BookProblem | None = None
-    bids: list[BookLevel] = field(default_factory=list)
-    asks: list[BookLevel] = field(default_factory=list)
+    bids: ViewSide = field(default_factory=ViewSide)
+    asks: ViewSide = field(default_factory=ViewSide)
     market_stats: dict[str, Any] = field(default_factory=dict)
     stale_exchanges: list[str] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)
@@ -55,6 +117,13 @@ class BookView(OrderBookState):
     timestamp: str = ""
     update_number: int = 0
     view: str = ""
+    members: tuple[str, ...] = ()
+    reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
+
+    @property
+    def number(self) -> int:
+        """The number of the update: each state of a book has a higher one."""
+        return self.update_number
 
     @property
     def time_us(self) -> int:
@@ -79,11 +148,70 @@ class BookView(OrderBookState):
     @property
     def stale(self) -> tuple[str, ...]:
         """The exchanges whose levels are not in the view."""
-        return tuple(self.stale_exchanges)
+        left_out = self.stale_exchanges if self.live else self.members
+        return (*left_out, *self.rejected)
+
+    @property
+    def exchange(self) -> str:
+        """The exchange of a book of one exchange.
+
+        Raises:
+            ValueError: The book is of several.
+        """
+        return only_exchange([*self.members, *self.rejected])
+
+    @property
+    def exchanges(self) -> Mapping[str, ExchangeHealth]:
+        """The health of each exchange, by name.
+
+        Raises:
+            ValueError: The view has no `ages`, or no `coverage`.
+        """
+        found = {name: self._health(name) for name in self.members}
+        for name, why in self.rejected.items():
+            reason = _REJECTIONS.get(why, Reason.UNAVAILABLE)
+            found[name] = ExchangeHealth(name, Health.OFFLINE, False, reason, "", None, _NOTHING)
+        return found
+
+    @property
+    def horizon(self) -> Horizon:
+        """The prices within which the levels of all shown exchanges are known.
+
+        Beyond them amounts are lower bounds: an exchange may have levels that it did not send.
+
+        Raises:
+            ValueError: The view has no `coverage`.
+        """
+        ends = [self._horizon(name) for name in self.members if self._shows(name)]
+        bids = [end.bid for end in ends if end.bid is not None]
+        asks = [end.ask for end in ends if end.ask is not None]
+        return Horizon(max(bids, default=None), min(asks, default=None))
+
+    def _shows(self, exchange: str) -> bool:
+        return self.live and exchange not in self.stale_exchanges
+
+    def _health(self, exchange: str) -> ExchangeHealth:
+        shown = self._shows(exchange)
+        state, reason, detail = self.reports.get(exchange) or StatusReport(
+            Health.LIVE if shown else Health.SYNCING, None if shown else Reason.SUBSCRIBING, ""
+        )
+        if not shown:
+            return ExchangeHealth(exchange, state, False, reason, detail, None, _NOTHING)
+        age_ms = self.ages.get(exchange)
+        if age_ms is None:
+            raise ValueError(NEEDS_AGES)
+        end = self._horizon(exchange)
+        return ExchangeHealth(exchange, state, True, reason, detail, age_ms / 1_000, end)
+
+    def _horizon(self, exchange: str) -> Horizon:
+        end = self.coverage.get(exchange)
+        if end is None:
+            raise ValueError(NEEDS_COVERAGE)
+        return Horizon(end["bids"], end["asks"])
 
     def copy(self) -> "BookView":
         """Return a copy that later messages do not change."""
-        return replace(self, states=dict(self.states))
+        return replace(self, states=dict(self.states), reports=dict(self.reports))
 
     def apply(self, message: dict[str, Any]) -> bool:
         """Apply an update, delta or status message.
@@ -92,7 +220,13 @@ class BookView(OrderBookState):
             Whether the view is valid; if False, send `resync`.
         """
         if message["type"] == "exchange_status":
-            self.states[message["exchange"]] = message["state"]
+            name, state = message["exchange"], message["state"]
+            self.states[name] = state
+            self.reports[name] = StatusReport(
+                _HEALTHS.get(state, Health.STALE),
+                _REASONS.get(message.get("reason", ""), Reason.UNAVAILABLE),
+                message.get("detail", ""),
+            )
             return True
         if message["type"] == "aggregated_orderbook_delta":
             if message["previous_update_number"] != self.update_number:
@@ -106,8 +240,8 @@ class BookView(OrderBookState):
         """Invalidate the view until the next full update."""
         self.live = False
         self.problem = problem
-        self.bids, self.asks = [], []
-        self.market_stats, self.states = {}, {}
+        self.bids, self.asks = ViewSide.pair([], [])
+        self.market_stats, self.states, self.reports = {}, {}, {}
         self.stale_exchanges = []
         self.ages, self.coverage, self.fills = {}, {}, {}
         self.timestamp = iso_us(time_ns() // 1_000)
@@ -116,8 +250,10 @@ class BookView(OrderBookState):
     def _take(self, message: dict[str, Any], *, changed: bool) -> None:
         data = message["data"]
         bids, asks = map(_level, data["bids"]), map(_level, data["asks"])
-        self.bids = sorted(_joined(self.bids if changed else [], bids), key=_price, reverse=True)
-        self.asks = sorted(_joined(self.asks if changed else [], asks), key=_price)
+        self.bids, self.asks = ViewSide.pair(
+            sorted(_joined(self.bids if changed else [], bids), key=_price, reverse=True),
+            sorted(_joined(self.asks if changed else [], asks), key=_price),
+        )
         self.live = True
         self.problem = None
         self.market_stats = _decimals(data["market_stats"])
@@ -145,6 +281,15 @@ class BookView(OrderBookState):
         best = self.bids[:CHECKSUM_LEVELS] + self.asks[:CHECKSUM_LEVELS]
         text = ":".join(f"{level.price:f}:{level.amount:f}" for level in best)
         return zlib.crc32(text.encode())
+
+
+_NOTHING = Horizon(None, None)
+_HEALTHS = {health.value: health for health in Health}
+_REASONS = {reason.value: reason for reason in Reason} | {"": None}
+_REJECTIONS = {
+    "symbol_not_traded": Reason.NOT_LISTED,
+    "exchange_unavailable": Reason.UNREACHABLE,
+}
 
 
 def _price(level: BookLevel) -> Decimal:

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from onebook.errors import CREDENTIALS_HELD
 from onebook.streams import ViewOptions, about
 from onebook.streams.options import MUST_BE
+from onebook.transactions.accounts import ACCOUNTS_MAX
 from onebook.transactions.request import TransactionsRequest
 
 NAME_SHOWN_MAX: Final = 64
@@ -248,11 +249,16 @@ NAME_CHARACTERS_MAX: Final = 64
 TYPES_MAX: Final = 64
 
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
+_NAMES = f"text of at most {NAME_CHARACTERS_MAX} characters, or a list of it"
+Accounts = Annotated[
+    Name | Annotated[list[Name], Meta(max_length=ACCOUNTS_MAX)], Meta(extra={MUST_BE: _NAMES})
+]
 
 
 def _sent(name: str, field: FieldInfo) -> tuple[Any, ...]:
     """A field of a pydantic model as a message has it: null means absent."""
-    kind = Name if field.annotation is str else field.annotation
+    kind = Accounts if name == "exchange" else field.annotation
+    kind = Name if kind is str else kind
     described = Meta(description=" ".join((field.description or "").split()))
     if field.is_required():
         return name, Annotated[kind, described]

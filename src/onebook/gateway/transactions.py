@@ -34,6 +34,7 @@ from onebook.gateway.replies import (
     TransactionUnsubscribeResponse,
     ValidationResponse,
 )
+from onebook.transactions.joint import JointRun
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.run import Run
 from onebook.transactions.service import Transactions
@@ -46,10 +47,10 @@ Send = Callable[[bytes], None]
 
 
 class _Running(Struct, eq=False):
-    """A running action; `exchange` is set for a transaction subscription."""
+    """A running action; `exchanges` are those of a transaction subscription."""
 
     task: asyncio.Task[None]
-    exchange: str | None
+    exchanges: tuple[str, ...]
 
 
 class ActionRunner:
@@ -78,7 +79,7 @@ class ActionRunner:
         work = self._run(handler, send, key, body)
         one = _Running(
             asyncio.get_running_loop().create_task(work, name=f"action {type(body).__name__}"),
-            body.exchange if isinstance(body, SubscribeTransactionsAction) else None,
+            _exchanges_of(body) if isinstance(body, SubscribeTransactionsAction) else (),
         )
         self._running.setdefault(owner, running).add(one)
         one.task.add_done_callback(lambda _: self._ended(owner, one))
@@ -135,13 +136,13 @@ class ActionRunner:
             return
         sent = {name: value for name, value in asdict(body).items() if name != "id"}
         request = TransactionsRequest.model_validate(sent | {"limit": limit}, strict=True)
-        query = self._transactions.plan(request, key_id=key.key_id)
+        query = await self._transactions.prepare(request, key_id=key.key_id)
         progress = _Progress(self._clock, self._limits.progress_s, send, body)
         answer = await self._transactions.fetch(query, key_id=key.key_id, on_batch=progress)
         send(with_id(b'{"type":"transaction_response",%b' % answer[1:], body.id))
         found = json.decode(answer, type=_Outcome)
         done = TransactionComplete(
-            exchange=request.exchange,
+            exchange=query.name,
             success=True,
             total_transactions=found.total_transactions,
             partial=found.partial,
@@ -155,7 +156,7 @@ class ActionRunner:
         stopped = [
             one
             for one in self._running.get(owner, ())
-            if one.exchange is not None and wanted in (None, one.exchange.strip().lower())
+            if one.exchanges and (wanted is None or wanted in one.exchanges)
         ]
         for one in stopped:
             one.task.cancel()
@@ -172,6 +173,11 @@ class ActionRunner:
 
     def _timestamp(self) -> str:
         return iso(self._clock.wall_us() // 1_000)
+
+
+def _exchanges_of(body: SubscribeTransactionsAction) -> tuple[str, ...]:
+    names = [body.exchange] if isinstance(body.exchange, str) else body.exchange
+    return tuple(name.strip().lower() for name in names) or ("",)
 
 
 Handler = Callable[[ActionRunner, Send, Key, Any], Awaitable[None]]
@@ -204,14 +210,14 @@ class _Progress:
         self._body = body
         self._sent_s = float("-inf")
 
-    def __call__(self, run: Run) -> None:
+    def __call__(self, run: Run | JointRun) -> None:
         now_s = self._clock.monotonic()
         if now_s - self._sent_s < self._interval_s:
             return
         self._sent_s = now_s
         query = run.query
         progress = TransactionProgress(
-            exchange=query.request.exchange,
+            exchange=query.name,
             total_transactions=run.totals.count,
             came_to=run.reached_ms,
             start_time=query.from_ms,

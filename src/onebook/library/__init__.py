@@ -22,9 +22,16 @@ from onebook.library.errors import (
     UnknownSymbol,
 )
 from onebook.library.replay import replay
-from onebook.library.update import BookSide, BookUpdate, ExchangeHealth, Horizon
+from onebook.library.update import BookSide, BookUpdate
 from onebook.model import Health, Reason
-from onebook.orderbook import BookLevel, BookProblem, MissingPackage, OrderBookState
+from onebook.orderbook import (
+    BookLevel,
+    BookProblem,
+    ExchangeHealth,
+    Horizon,
+    MissingPackage,
+    OrderBookState,
+)
 
 __all__ = [
     "BookClosed",

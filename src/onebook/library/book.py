@@ -1,13 +1,13 @@
 """Order books as asynchronous context managers: the public interface of the library."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from onebook.config import FeedSettings, StreamSettings
 from onebook.core import View
@@ -34,6 +34,20 @@ NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
 ReadingT = TypeVar("ReadingT", bound=Reading)
 
 
+class ServiceOptions(TypedDict, total=False):
+    """Options of a client's book that have no effect here, so that a strategy runs on either.
+
+    Nothing is sent, no connection to a service can be lost, and each update has ages and horizons.
+    """
+
+    mode: Literal["full", "delta"]
+    levels: Literal["object", "array"]
+    ages: bool
+    coverage: bool
+    attempts_max: int | None
+    silence_max_s: float
+
+
 def order_book(
     symbol: str,
     *,
@@ -46,6 +60,7 @@ def order_book(
     record: str | PathLike[str] | None = None,
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
+    **service: Unpack[ServiceOptions],
 ) -> "OrderBook":
     """Return the live order book of a symbol, merged over exchanges, to be used in `async with`.
 
@@ -67,8 +82,9 @@ def order_book(
     Raises:
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
-        TypeError: An option has the wrong type.
+        TypeError: An option is unknown or has the wrong type.
     """
+    _require_known(service)
     if not isinstance(symbol, str):
         raise TypeError(f"symbol must be text such as BTC/USDT, not {symbol!r}; see order_books.")
     return OrderBook(
@@ -95,6 +111,7 @@ def order_books(
     record: str | PathLike[str] | None = None,
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
+    **service: Unpack[ServiceOptions],
 ) -> "OrderBooks":
     """Return the live order books of several symbols, to be used in `async with`.
 
@@ -104,9 +121,10 @@ def order_books(
     Raises:
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
-        TypeError: An option has the wrong type.
+        TypeError: An option is unknown or has the wrong type.
         RecordingError: An exchange allows fewer symbols on one connection than are to be recorded.
     """
+    _require_known(service)
     return OrderBooks(
         symbols,
         exchanges,
@@ -135,6 +153,17 @@ def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) 
         raise TypeError(f'group must be decimal text such as "0.5", not {group!r}.')
     View([], depth=depth, group=group)
     return BookOptions(depth, group, split, interval_ms / 1_000)
+
+
+def _require_known(service: Mapping[str, Any]) -> None:
+    """Refuse options that are not `ServiceOptions`.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for name in service.keys() - ServiceOptions.__optional_keys__:
+        hint = "; use update.fill, which prices any size" if name == "fill" else ""
+        raise TypeError(f"An order book of the library has no option {name}{hint}.")
 
 
 def _require_number(name: str, value: object) -> None:

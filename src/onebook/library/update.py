@@ -7,44 +7,30 @@ read costs almost nothing.
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, overload
+from typing import Final, NamedTuple, overload
 
 from msgspec import Struct
 
 from onebook.core.types import LEVEL_FORM, PART_FORM, SCALE_MAX, LevelRow, Levels
 from onebook.fill import BookEnds, Direction, FillSide
 from onebook.model import Health, Reason
-from onebook.orderbook import EXACT, NEEDS_SPLIT, BookLevel, BookProblem, OrderBookState
+from onebook.orderbook import (
+    EXACT,
+    NEEDS_SPLIT,
+    BookLevel,
+    BookLevels,
+    BookProblem,
+    ExchangeHealth,
+    Horizon,
+    OrderBookState,
+    only_exchange,
+)
 from onebook.streams.fill import fill_side
 
 _LEVEL: Final = struct.Struct(LEVEL_FORM)
 ROW_BYTES: Final = _LEVEL.size
 _PART: Final = struct.Struct(PART_FORM)
 NAMINGS_MAX: Final = 4_096  # cached combinations: those of 64 exchanges would not fit in memory
-
-
-class Horizon(NamedTuple):
-    """The outermost known prices of a book; None if all levels are known."""
-
-    bid: Decimal | None
-    ask: Decimal | None
-
-
-class ExchangeHealth(NamedTuple):
-    """The state of one exchange's book.
-
-    `shown` is whether its levels are in the update. `reason` is why it is not live or not
-    shown, None while it is; `detail` is human-readable. `age_s` is how long ago its data last
-    arrived, None if it is not shown. Beyond `horizon` its levels are unknown.
-    """
-
-    exchange: str
-    state: Health
-    shown: bool
-    reason: Reason | None
-    detail: str
-    age_s: float | None
-    horizon: Horizon
 
 
 class ExchangeCondition(NamedTuple):
@@ -107,13 +93,14 @@ class Naming:
         return _made(BookLevel, (exact, _times(amount, UNITS[amount_scale]), names, ()))
 
 
-class BookSide(Sequence[BookLevel]):
+class BookSide(BookLevels):
     """The bids or the asks of an update, best first: a sequence of `BookLevel`.
 
-    `ints`, `floats` and `decimals` give all levels as pairs of price and amount.
+    `ints`, `floats` and `decimals` give all levels as pairs of price and amount; `ints` is the fast
+    form.
     """
 
-    __slots__ = ("_naming", "_parts", "_rows", "amount_scale", "price_scale")
+    __slots__ = ("_amount_scale", "_naming", "_parts", "_price_scale", "_rows")
 
     def __init__(
         self,
@@ -126,8 +113,18 @@ class BookSide(Sequence[BookLevel]):
         self._rows = rows
         self._parts = parts
         self._naming = naming
-        self.price_scale = price_scale
-        self.amount_scale = amount_scale
+        self._price_scale = price_scale
+        self._amount_scale = amount_scale
+
+    @property
+    def price_scale(self) -> int:
+        """Decimals of the integer prices of `ints`."""
+        return self._price_scale
+
+    @property
+    def amount_scale(self) -> int:
+        """Decimals of the integer amounts of `ints`."""
+        return self._amount_scale
 
     def __len__(self) -> int:
         rows = self._rows
@@ -146,14 +143,14 @@ class BookSide(Sequence[BookLevel]):
         row = (
             rows[at] if isinstance(rows, list) else _LEVEL.unpack_from(rows, at % count * ROW_BYTES)
         )
-        return self._naming.level(row, self.price_scale, self.amount_scale)
+        return self._naming.level(row, self._price_scale, self._amount_scale)
 
     def __iter__(self) -> Iterator[BookLevel]:
         parts = self._amounts()
         for row in self._ints():
-            level = self._naming.level(row, self.price_scale, self.amount_scale)
+            level = self._naming.level(row, self._price_scale, self._amount_scale)
             if self._parts:
-                amounts = tuple(decimal(next(parts), self.amount_scale) for _ in level.exchanges)
+                amounts = tuple(decimal(next(parts), self._amount_scale) for _ in level.exchanges)
                 level = level._replace(amounts=amounts)
             yield level
 
@@ -166,17 +163,17 @@ class BookSide(Sequence[BookLevel]):
         return f"<{len(self)} levels, best {self[0].price:f}>" if len(self) else "<no levels>"
 
     def ints(self) -> list[tuple[int, int]]:
-        """Return (price, amount) as integers at `price_scale` and `amount_scale`: the fast form."""
+        """Return (price, amount) as integers at `price_scale` and `amount_scale`."""
         return [(price, amount) for price, amount, _ in self._ints()]
 
     def decimals(self) -> list[list[Decimal]]:
         """Return `[[price, amount], ...]`, exact."""
-        prices, amounts = self.price_scale, self.amount_scale
+        prices, amounts = self._price_scale, self._amount_scale
         return [[decimal(p, prices), decimal(a, amounts)] for p, a, _ in self._ints()]
 
     def floats(self) -> list[list[float]]:
         """Return `[[price, amount], ...]` in ccxt's form: the nearest floats."""
-        prices, amounts = 10**self.price_scale, 10**self.amount_scale
+        prices, amounts = 10**self._price_scale, 10**self._amount_scale
         return [[price / prices, amount / amounts] for price, amount, _ in self._ints()]
 
     def attributions(self) -> list[tuple[str, ...]]:
@@ -277,16 +274,6 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
         return BookSide(levels.asks, levels.ask_parts, *scales, self._naming)
 
     @property
-    def price_scale(self) -> int:
-        """Decimals of the integer prices of `BookSide.ints`."""
-        return self._levels.price_scale
-
-    @property
-    def amount_scale(self) -> int:
-        """Decimals of the integer amounts of `BookSide.ints`."""
-        return self._levels.amount_scale
-
-    @property
     def live(self) -> bool:
         """Whether any exchange is live; if not, both sides are empty."""
         return bool(self._moments)
@@ -319,9 +306,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
         Raises:
             ValueError: The book is of several exchanges.
         """
-        if len(self._conditions) != 1:
-            raise ValueError(f"This book is of {len(self._conditions)} exchanges, not of one.")
-        return self._conditions[0].exchange
+        return only_exchange([each.exchange for each in self._conditions])
 
     @property
     def exchanges(self) -> Mapping[str, ExchangeHealth]:
@@ -354,15 +339,6 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
         shown = (each.exchange for each in self._conditions if each.shown)
         for name, (_, (bid, ask)) in zip(shown, self._moments, strict=True):
             yield BookEnds(name, _read(bid), _read(ask))
-
-    def _pairs(self, side: Sequence[BookLevel], *, exact: bool) -> list[list[Any]]:
-        """Like the base class, but from integers."""
-        assert isinstance(side, BookSide)
-        pairs: list[list[Any]] = [*(side.decimals() if exact else side.floats())]
-        return pairs
-
-    def _scales(self) -> tuple[int, int]:
-        return self.price_scale, self.amount_scale
 
 
 def _read(text: str | None) -> Decimal | None:

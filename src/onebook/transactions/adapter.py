@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from onebook.transactions.record import Record
 
@@ -79,6 +79,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     complete: bool
     reason: str | None
     floor: int | None
+    account: str | UnsetType = UNSET  # in answers of several accounts
 
 
 class ErrorEntry(Struct, frozen=True):
@@ -89,6 +90,7 @@ class ErrorEntry(Struct, frozen=True):
     message: str
     exchange_code: int | str | None
     retryable: bool
+    account: str | UnsetType = UNSET  # in answers of several accounts
 
 
 class CursorGone(Exception):
@@ -152,12 +154,15 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         trading_wallet: The wallet to which a deposit can be credited, and from which a withdrawal
             can go, by a line that its ledger calls a transfer; "" if none.
         funding_wallet: The wallet of which every transfer is listed; "" if none.
-        held: The wallets whose holdings are read.
+        held: The wallets whose holdings are read; None: all.
         unheld: Stated as unproven if there are other wallets.
         unproven: What cannot be proven of a type (or `TRADES`, `FUTURES`, `TOKENS`).
         reasons: By check, why unmatched entries need not be lost ones.
         lines_name_events: Whether each line of its ledger names the event that it belongs to in
-            `related`, and the event's type in `related_type`.
+            `related`, and the event's type in `related_type`. An event that so names another is a
+            part of that one.
+        compared: Checks that its reader makes itself; see `reconciliation.ComparingReader`.
+        without: Checks that compare nothing there, beside `events`.
         sums_from_ms: From when on all changes add up to what is held, Unix ms: the beginning of its
             history, for an exchange whose records have no balance after them; None: they do not.
         readings: Whether holdings of several times are known, and changes between them add up.
@@ -170,11 +175,13 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     tokens: str = ""
     trading_wallet: str = ""
     funding_wallet: str = ""
-    held: frozenset[str] = frozenset()
+    held: frozenset[str] | None = frozenset()
     unheld: Unproven | None = None
     unproven: tuple[tuple[str, Unproven], ...] = ()
     reasons: Mapping[CheckId, str] = {}
     lines_name_events: bool = False
+    compared: frozenset[CheckId] = frozenset()
+    without: frozenset[CheckId] = frozenset()
     sums_from_ms: int | None = None
     readings: bool = False
     withheld: Mapping[str, str] = {}
@@ -430,6 +437,7 @@ class AccountInfo(Struct, frozen=True):
         found: Credential fields that the check found out, such as the host of the account.
         may_withdraw: Whether the key can withdraw funds: then it is stored only if the operator
             insists.
+        may_trade: The same for placing or cancelling orders.
     """
 
     account_type: str
@@ -440,6 +448,7 @@ class AccountInfo(Struct, frozen=True):
     expires_at: int | None = None
     found: Mapping[str, str] = {}
     may_withdraw: bool = False
+    may_trade: bool = False
 
 
 class RequestVerdict(Struct, frozen=True):

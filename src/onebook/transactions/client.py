@@ -323,8 +323,12 @@ class ExchangeClient:
         *,
         credentials: Credentials | None,
         retries: Retries,
+        noted: bool = True,
     ) -> Reply:
         """Send a request, and again while that may help; the reply has no failure.
+
+        Args:
+            noted: Whether its result is the verdict of the site: that of the first account.
 
         Raises:
             SourceFailed: The exchange does not answer, or refuses.
@@ -332,23 +336,30 @@ class ExchangeClient:
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
         try:
-            reply = await self._tried(site, call, credentials, retries)
+            reply = await self._tried(site, call, credentials, retries, noted=noted)
         except SourceFailed as failure:
-            if credentials is not None and (failure.fatal or failure.retryable):
+            if noted and credentials is not None and (failure.fatal or failure.retryable):
                 site.verdict = self._verdict(failure)
             raise
-        if credentials is not None:
+        if noted and credentials is not None:
             site.verdict = self._verdict()
         return reply
 
     async def _tried(
-        self, site: ExchangeSite, call: Call, credentials: Credentials | None, retries: Retries
+        self,
+        site: ExchangeSite,
+        call: Call,
+        credentials: Credentials | None,
+        retries: Retries,
+        *,
+        noted: bool,
     ) -> Reply:
         def failed(number: int, again: TryAgain) -> float:
             failure = again.failure
             assert isinstance(failure, SourceFailed)
             retries.failed(failure)
-            if number > 1:  # twice is no accident, and the caller may leave before the last
+            # Twice is no accident, and the caller may leave before the last.
+            if noted and number > 1:
                 site.verdict = self._verdict(failure)
             if number == ATTEMPTS_MAX:
                 raise failure

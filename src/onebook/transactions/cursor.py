@@ -10,7 +10,7 @@ they are in it too.
 import hashlib
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import MsgspecError, Struct, msgpack
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from onebook.transactions.record import FIRST, RecordKey
 from onebook.transactions.windows import Bookmark
 
 VERSION: Final = 2
+JOINT_VERSION: Final = 3
 MAC_BYTES: Final = 16
 CHARS_MAX: Final = 40_000  # forty sources at places of their own take 5,000, 300 wallets 15,000
 
@@ -61,6 +62,21 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
         return self.others.get(source, self.after)
 
 
+NO_CURSOR: Final = "Field cursor is not a cursor of this service."
+
+
+class JointState(Struct, frozen=True, array_like=True, kw_only=True):
+    """State of a query of several accounts between two pages: that of each."""
+
+    version: int = JOINT_VERSION
+    digest: str
+    key: str
+    states: dict[str, CursorState]
+
+
+State = TypeVar("State", CursorState, JointState)
+
+
 class Cursors:
     """Signs and opens cursors.
 
@@ -82,7 +98,9 @@ class Cursors:
         return text
 
     def _sealed(self, state: CursorState) -> str:
-        body = msgpack.encode(state)
+        return self._signed(msgpack.encode(state))
+
+    def _signed(self, body: bytes) -> str:
         return urlsafe_b64encode(self._mac(body) + body).decode().rstrip("=")
 
     def open(self, text: str, *, digest: str, key_id: str) -> CursorState:
@@ -91,21 +109,37 @@ class Cursors:
         Raises:
             InvalidRequest: It is none of ours, or of another query or key.
         """
-        state = self._read(text)
-        if state.key != key_digest(key_id):
-            raise InvalidRequest("Field cursor belongs to another API key.")
-        if state.digest != digest:
-            raise InvalidRequest(
-                "Field cursor belongs to another query: exchange, testnet, demo, "
-                "transaction_types, start_time and end_time must stay as they were."
-            )
+        state = self._read(text, CursorState)
+        _refuse_other(state, digest, key_id)
         return state
+
+    def seal_joint(self, states: dict[str, CursorState], *, digest: str, key_id: str) -> str:
+        """The text of a cursor of several accounts."""
+        key = key_digest(key_id)
+        joint = JointState(digest=digest, key=key, states=states)
+        text = self._signed(msgpack.encode(joint))
+        if len(text) > CHARS_MAX:
+            bare = {name: replace(state, bookmarks={}) for name, state in states.items()}
+            text = self._signed(msgpack.encode(replace(joint, states=bare)))
+        return text
+
+    def open_joint(self, text: str, *, digest: str, key_id: str) -> dict[str, CursorState]:
+        """Where a cursor of several accounts points.
+
+        Raises:
+            InvalidRequest: It is none of ours, or of another query or key.
+        """
+        state = self._read(text, JointState)
+        if state.version != JOINT_VERSION:
+            raise InvalidRequest(NO_CURSOR)
+        _refuse_other(state, digest, key_id)
+        return state.states
 
     def account(self, api_key: str) -> str:
         """The name of exchange credentials inside a cursor; reveals nothing of them."""
         return self._mac(b"account " + api_key.encode()).hex()
 
-    def _read(self, text: str) -> CursorState:
+    def _read(self, text: str, kind: type[State]) -> State:
         try:
             if len(text) > CHARS_MAX:
                 raise ValueError
@@ -113,12 +147,22 @@ class Cursors:
             mac, body = whole[:MAC_BYTES], whole[MAC_BYTES:]
             if not hmac.compare_digest(mac, self._mac(body)):
                 raise ValueError
-            return msgpack.decode(body, type=CursorState)
+            return msgpack.decode(body, type=kind)
         except (ValueError, MsgspecError):
-            raise InvalidRequest("Field cursor is not a cursor of this service.") from None
+            raise InvalidRequest(NO_CURSOR) from None
 
     def _mac(self, body: bytes) -> bytes:
         return hmac.new(self._secret, body, hashlib.sha256).digest()[:MAC_BYTES]
+
+
+def _refuse_other(state: CursorState | JointState, digest: str, key_id: str) -> None:
+    if state.key != key_digest(key_id):
+        raise InvalidRequest("Field cursor belongs to another API key.")
+    if state.digest != digest:
+        raise InvalidRequest(
+            "Field cursor belongs to another query: exchange, testnet, demo, "
+            "transaction_types, start_time and end_time must stay as they were."
+        )
 
 
 def key_digest(key_id: str) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.errors import InvalidRequest
+from onebook.transactions.accounts import AccountName
 from onebook.transactions.adapter import (
     AccountReader,
     AdapterEntry,
@@ -131,10 +132,11 @@ class ExchangeAdapter:
         environment: Environment,
         credentials: Credentials,
         *,
+        name: AccountName | None = None,
         include_raw: bool = False,
         key_id: str = "",
     ) -> "AccountSession":
-        """Open an account for one request of an API key of this service.
+        """Open an account for one request of an API key of this service; by default the first.
 
         Raises:
             InvalidRequest: The exchange has no such environment.
@@ -149,12 +151,13 @@ class ExchangeAdapter:
             self._markets[environment],
             environment=environment,
             credentials=credentials,
+            first=name is None or not name.label,
             include_raw=include_raw,
             key_id=key_id,
         )
 
     def verdict(self, environment: Environment) -> RequestVerdict | None:
-        """Result of the last signed request; None before the first."""
+        """Result of the last signed request of the first account; None before it."""
         site = self._sites.get(environment)
         return None if site is None else site.verdict
 
@@ -178,6 +181,7 @@ class AccountSession:
         *,
         environment: Environment,
         credentials: Credentials,
+        first: bool,
         include_raw: bool,
         key_id: str,
     ) -> None:
@@ -188,6 +192,7 @@ class AccountSession:
         self._site = site
         self._cache = cache
         self._credentials = credentials
+        self._first = first
         self._retries = Retries(client.random, key=key_id)
         self.reader = definition.reader(self)
 
@@ -218,7 +223,11 @@ class AccountSession:
             CursorGone: The exchange no longer accepts the cursor of the call.
         """
         return await self._client.ask(
-            self._site, call, credentials=self._credentials, retries=self._retries
+            self._site,
+            call,
+            credentials=self._credentials,
+            retries=self._retries,
+            noted=self._first,
         )
 
     async def load_markets(self, category: str) -> None:

@@ -87,6 +87,8 @@ class Writer(Protocol):
 def writer(form: str, path: Path, *, exchange: str) -> Writer:
     """A writer of one of `FORMS`; `exchange` is the name of the records' exchange for people.
 
+    Of several accounts it is empty: each record then has the name of its own.
+
     Raises:
         InvalidRequest: There is no such form, what it needs is not installed, or there can be no
             such file.
@@ -98,6 +100,12 @@ def writer(form: str, path: Path, *, exchange: str) -> Writer:
         return found.make(path, exchange)
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def wallet_of(record: Record) -> str:
+    """The name of a record's account; its exchange's if it has none."""
+    holder = record.account
+    return str(holder.name) if holder is not None and holder.name else record.exchange
 
 
 def form_of(path: Path, given: str = "") -> str:
@@ -439,13 +447,15 @@ FORMS: Final = {
         ".csv",
         CSV,
         lambda path, exchange: CsvTable(
-            path, COINTRACKING, lambda record: cointracking(record, exchange)
+            path, COINTRACKING, lambda record: cointracking(record, exchange or wallet_of(record))
         ),
     ),
     "bittytax": Form(
         ".csv",
         CSV,
-        lambda path, exchange: CsvTable(path, BITTYTAX, lambda record: bittytax(record, exchange)),
+        lambda path, exchange: CsvTable(
+            path, BITTYTAX, lambda record: bittytax(record, exchange or wallet_of(record))
+        ),
     ),
     "rotki": Form(".zip", ZIP, lambda path, _: RotkiArchive(path)),
     "xlsx": Form(".xlsx", XLSX, lambda path, _: Workbook(path)),

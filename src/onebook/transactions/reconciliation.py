@@ -8,6 +8,7 @@ records each check gets.
 - `Booked`, `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved
   money is reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that
   agree cancel out once both were read; what remains at the end was lost, or falsified, on one side.
+- `Comparisons`: what only the reader of an exchange can compare.
 - `Holdings`: where no ledger has balances, all changes add up to what is held, or to the
   difference between what was held at two times.
 - `Verification`, `ProofCheck` and `TypeGrade`: the results.
@@ -20,9 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import StrEnum
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from onebook.core import show
@@ -111,6 +112,8 @@ class Left(NamedTuple):
         what: The fault, for people.
         expected, found: The figures that differ.
         sure: Whether it can only be a loss; otherwise the exchange does not always book it so.
+        undone: Whether its counterpart may be a month away: what took it back, or what it takes
+            back.
     """
 
     record: Record
@@ -118,6 +121,7 @@ class Left(NamedTuple):
     expected: str
     found: str
     sure: bool = True
+    undone: bool = False
 
 
 class CheckState(StrEnum):
@@ -184,6 +188,7 @@ class Verification(Struct, frozen=True):
     Args:
         holds: Whether everything that was compared agrees; null where nothing was compared, or
             something stays open.
+        accounts: Of several accounts: the verification of each, instead of the other fields.
     """
 
     holds: bool | None
@@ -192,6 +197,7 @@ class Verification(Struct, frozen=True):
     ledger: tuple[ChainReport, ...]
     orders: OrderReport
     grades: tuple[TypeGrade, ...] = ()
+    accounts: "dict[str, Verification] | UnsetType" = UNSET
 
 
 class WalletChains:
@@ -288,7 +294,7 @@ class LedgerChain:
     def report(self) -> ChainReport:
         """Results."""
         if self._cycles:
-            self._add_cycles(after_of(self._cycles[0][0]))
+            self._add_cycles(_common_balance(self._cycles))
         opening, closing = self.before or ZERO, self.closing or ZERO
         difference = subtract(closing, add(opening, self.changes))
         return ChainReport(
@@ -336,6 +342,15 @@ def _newest_balance(lines: list[Record]) -> Decimal | None:
     return next((balance for balance, count in surplus.items() if count > 0), None)
 
 
+def _common_balance(cycles: list[list[Record]]) -> Decimal:
+    """A balance that every cycle passes, where they all begin and end: zero if it is one."""
+    passed = [{after_of(line) for line in lines} for lines in cycles]
+    common = set.intersection(*passed)
+    if not common or ZERO in common:
+        return ZERO if common else after_of(cycles[0][0])
+    return min(common)
+
+
 def chained(lines: list[Record], start: Decimal) -> list[Record]:
     """Lines of one instant, newest first, so that each begins where the next older one ends.
 
@@ -365,20 +380,21 @@ def chained(lines: list[Record], start: Decimal) -> list[Record]:
 class Booked:
     """Events of any type, each with the ledger lines that name it.
 
-    Per coin its lines add up to what it moved; one that did not complete moved nothing.
+    Per coin its lines add up to what it, and all its parts, moved; one that did not complete moved
+    nothing.
     """
 
     def __init__(self) -> None:
         self.checked = 0
         self.overflowed = False
-        self._events: dict[str, Record] = {}
+        self._events: dict[str, list[Record]] = {}  # the event, and its parts
         self._lines: dict[str, list[Record]] = {}
 
     def event(self, record: Record) -> None:
         """Add an event."""
         if record.status is Status.COMPLETED or record.related:
-            self._events[record.transactionId] = record
-            self._match(record.transactionId)
+            self._events.setdefault(_event_id(record), []).append(record)
+            self._match(_event_id(record))
 
     def line(self, line: Record) -> None:
         """Add a line that names its event."""
@@ -386,9 +402,9 @@ class Booked:
         self._match(line.related[0])
 
     def _match(self, key: str) -> None:
-        event, lines = self._events.get(key), self._lines.get(key, [])
-        whole = event is not None and len(lines) >= max(1, len(event.related))
-        if event is not None and whole and booked_difference(event, lines) is None:
+        events, lines = self._events.get(key, []), self._lines.get(key, [])
+        whole = any(len(lines) >= max(1, len(_lines_of(each))) for each in _heads(key, events))
+        if whole and booked_difference(events, lines) is None:
             del self._events[key], self._lines[key]
             self.checked += 1
         self.overflowed |= len(self._events) + len(self._lines) > LEFT_MAX
@@ -398,24 +414,56 @@ class Booked:
 
     def left(self) -> Iterator[Left]:
         """What does not agree."""
-        for key, event in self._events.items():
+        for key, events in self._events.items():
             lines = self._lines.pop(key, [])
+            event = next(_heads(key, events), events[0])
+            undone = event.status is not Status.COMPLETED and len(lines) < len(_lines_of(event))
             if not lines:
+                if booked_difference(events, []) is None and _is_part(event):
+                    continue  # of one that agreed without them
                 sure = bool(event.related)
                 yield Left(event, "no line of the ledger books it", "a line", "none", sure)
-            elif (found := booked_difference(event, lines)) is not None:
-                yield Left(event, *found)
+            elif (found := booked_difference(events, lines)) is not None:
+                yield Left(event, *found, undone=undone)
             else:
-                yield Left(event, "one of its lines is missing", "a line", "none")
+                yield Left(event, "one of its lines is missing", "a line", "none", undone=undone)
         for lines in self._lines.values():
-            yield Left(lines[0], "the event that it books is missing", "an event", "none")
+            undone = all(_takes_back(line) for line in lines)
+            what = "the event that it books is missing"
+            yield Left(lines[0], what, "an event", "none", undone=undone)
 
 
-def booked_difference(event: Record, lines: list[Record]) -> tuple[str, str, str] | None:
-    """How an event differs from its lines: what, their figure, its own; None where it does not."""
-    if event.status is not Status.COMPLETED:
-        return _amounts(_changes(lines), [{}])
-    return _amounts(_changes(lines), [_moved(event, taxes=True), _moved(event, taxes=False)])
+def _is_part(record: Record) -> bool:
+    """Whether an event is a part of another, whose lines are its own too."""
+    return record.related_type not in (None, EventType.LEDGER)
+
+
+def _event_id(record: Record) -> str:
+    return record.related[0] if _is_part(record) else record.transactionId
+
+
+def _heads(key: str, events: list[Record]) -> Iterator[Record]:
+    return (each for each in events if each.transactionId == key)
+
+
+def _lines_of(event: Record) -> tuple[str, ...]:
+    return () if _is_part(event) else event.related
+
+
+def booked_difference(events: list[Record], lines: list[Record]) -> tuple[str, str, str] | None:
+    """How an event, with its parts, differs from its lines: what, their figure, its own.
+
+    None where it does not.
+    """
+    done = [each for each in events if each.status is Status.COMPLETED]
+    reported = [_total(_moved(each, taxes=taxes) for each in done) for taxes in (True, False)]
+    return _amounts(_changes(lines), reported)
+
+
+def _takes_back(line: Record) -> bool:
+    """Whether a line takes a deposit or withdrawal back."""
+    ways = {"deposit": Direction.OUT, "withdrawal": Direction.IN}
+    return line.direction is ways.get(line.kind)
 
 
 class Holdings:
@@ -571,6 +619,14 @@ def _moved(record: Record, *, taxes: bool) -> dict[str, Decimal]:
     return {coin: amount for coin, amount in moved.items() if amount}
 
 
+def _total(moved: Iterable[dict[str, Decimal]]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    for each in moved:
+        for coin, amount in each.items():
+            total[coin] = add(total[coin], amount)
+    return {coin: amount for coin, amount in total.items() if amount}
+
+
 def net_of(record: Record) -> Decimal:
     """The signed amount of a record of one coin."""
     return _moved(record, taxes=True).get(record.asset or "", ZERO)
@@ -600,6 +656,32 @@ def _changes(lines: list[Record]) -> dict[str, Decimal]:
 
 def _funding(record: Record) -> str | None:
     return record.position.funding if record.position else None
+
+
+class Comparisons:
+    """What an exchange reports twice and only its reader can compare, by check."""
+
+    def __init__(self) -> None:
+        self.checked: Counter[CheckId] = Counter()
+        self._left: dict[CheckId, list[Left]] = defaultdict(list)
+
+    def add(self, check: CheckId, left: Left | None) -> None:
+        """Count a comparison; `left` is the difference, if there is one."""
+        if left is None:
+            self.checked[check] += 1
+        elif len(self._left[check]) < LEFT_MAX:
+            self._left[check].append(left)
+
+    def left(self, check: CheckId) -> list[Left]:
+        """The differences of a check."""
+        return self._left[check]
+
+
+@runtime_checkable
+class ComparingReader(Protocol):
+    """Compares what an exchange reports twice as it reads; see `Bookkeeping.compared`."""
+
+    compared: Comparisons
 
 
 class Moves:

@@ -116,10 +116,11 @@ class Description(Struct, frozen=True, gc=False):
 
 
 class Holder(Struct, frozen=True, gc=False):
-    """Whose wallet it was."""
+    """Whose wallet it was; `name` is the account's, where there can be several."""
 
     wallet: str | None
     uid: str | None
+    name: str | UnsetType = UNSET
 
 
 class TradedMarket(Struct, frozen=True, gc=False):

@@ -6,12 +6,14 @@ from onebook.config import TransactionSettings
 from onebook.errors import ConfigError
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
+from onebook.transactions.kraken import KRAKEN
 
 SHARED: Final = "exchanges"  # the folder of nonces and of address limits, beside the master key
 EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
     each.entry.name: each
     for each in (
         BYBIT,
+        KRAKEN,
     )
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ from onebook.errors import (
     InvalidTransactionTypes,
 )
 from onebook.model import DAY_MS
+from onebook.transactions.accounts import ALL, AccountName, account_name
 from onebook.transactions.adapter import Environment
 from onebook.transactions.cursor import Cursors, CursorState
 from onebook.transactions.exchange import ExchangeAdapter
@@ -82,8 +83,9 @@ class TransactionsRequest(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid", frozen=True)
 
-    exchange: ExchangeName = Field(examples=["bybit"])
-    """An exchange of `/api/v1/exchanges`."""
+    exchange: ExchangeName | list[ExchangeName] = Field(examples=["bybit"])
+    """An exchange of `/api/v1/exchanges`, a named account of one (`bybit:treasury`), several of
+    them, or `all` that have credentials."""
     transaction_types: _Words = Field(default=[], examples=[["deposits", "trades"]])
     """Unified and exchange names, freely mixed; none: every type but ledger and holdings."""
     testnet: Flag = False
@@ -111,6 +113,7 @@ class Query(Struct, frozen=True, kw_only=True):
     """A request that can be executed.
 
     Args:
+        account: The account that is read.
         words: The requested types, or the default.
         sources: The sources that serve them, each once.
         now_ms: Time of the request for the first page of this query, Unix ms.
@@ -122,6 +125,7 @@ class Query(Struct, frozen=True, kw_only=True):
     """
 
     request: TransactionsRequest
+    account: AccountName
     environment: Environment
     words: tuple[str, ...]
     sources: tuple[str, ...]
@@ -132,6 +136,11 @@ class Query(Struct, frozen=True, kw_only=True):
     state: CursorState | None
     digest: str
 
+    @property
+    def name(self) -> str:
+        """The account in words, for files and messages."""
+        return str(self.account)
+
 
 def plan(
     request: TransactionsRequest,
@@ -141,8 +150,14 @@ def plan(
     key_id: str,
     now_ms: int,
     streamed: bool,
+    state: CursorState | None = None,
+    lenient: bool = False,
 ) -> Query:
-    """Check a request and turn it into a query.
+    """Check a request of one account and turn it into a query.
+
+    Args:
+        state: State after the page before, for an account of several.
+        lenient: Whether a range that the exchange no longer keeps is answered with its coverage.
 
     Raises:
         InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
@@ -150,16 +165,17 @@ def plan(
     words = tuple(request.transaction_types) or adapter.entry.default
     sources = expand(words, adapter)
     digest = digest_of(request, sources)
-    state = None
     if request.cursor:
         state = cursors.open(request.cursor, digest=digest, key_id=key_id)
     if state is None:
         from_ms, to_ms = range_of(request, now_ms)
-        refuse_forgotten(to_ms, sources, adapter, now_ms)
+        if not lenient:
+            refuse_forgotten(to_ms, sources, adapter, now_ms)
     else:
         from_ms, to_ms = state.from_ms, state.to_ms
     return Query(
         request=request,
+        account=account_name(one_of(request)),
         environment=environment_of(testnet=request.testnet, demo=request.demo),
         words=words,
         sources=sources,
@@ -185,12 +201,25 @@ def environment_of(*, testnet: bool, demo: bool) -> Environment:
     return Environment.TESTNET if testnet else Environment.MAINNET
 
 
-def find(adapters: dict[str, ExchangeAdapter], exchange: str) -> ExchangeAdapter:
-    """The adapter of an exchange.
+def one_of(request: TransactionsRequest) -> str:
+    """The only account of a request.
+
+    Raises:
+        InvalidRequest: It names several.
+    """
+    if isinstance(request.exchange, str) and request.exchange != ALL:
+        return request.exchange
+    raise InvalidRequest("Field exchange must name one account here.")
+
+
+def find(adapters: dict[str, ExchangeAdapter], account: str) -> ExchangeAdapter:
+    """The adapter of an account's exchange.
 
     Raises:
         InvalidExchange: There is none of that name.
+        InvalidRequest: The label of the account is not one.
     """
+    exchange = account_name(account).exchange
     adapter = adapters.get(exchange)
     if adapter is None:
         raise InvalidExchange(
@@ -267,6 +296,16 @@ def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
     if not 1 <= request.limit <= LIMIT_MAX:
         raise InvalidRequest(f"Field limit must be between 1 and {LIMIT_MAX:,}.")
     return request.limit
+
+
+def joint_digest(request: TransactionsRequest) -> str:
+    """Digest of a request of several accounts; see `digest_of`."""
+    environment = environment_of(testnet=request.testnet, demo=request.demo)
+    types = request.transaction_types
+    text = json.encode(
+        ("joint", request.exchange, environment, request.start_time, request.end_time, types)
+    )
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:

@@ -7,16 +7,17 @@ documented interface; fields of our own stand after them.
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from onebook.clock import Clock
 from onebook.errors import ExchangeFailed
+from onebook.transactions.accounts import NamingReader
 from onebook.transactions.adapter import (
     BranchingReader,
     Coverage,
@@ -34,9 +35,9 @@ from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_k
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.merge import HELD_MAX, Demand, Once, Outlet, Range, merged
 from onebook.transactions.metrics import RECORDS, UNKNOWN, UNREADABLE
-from onebook.transactions.reconciliation import Verification
+from onebook.transactions.reconciliation import ComparingReader, Verification
 from onebook.transactions.record import FIRST, Record, RecordKey
-from onebook.transactions.request import Query, expand, left_out
+from onebook.transactions.request import Query, TransactionsRequest, expand, left_out
 from onebook.transactions.verify import Verifier
 from onebook.transactions.walk import Walker
 from onebook.transactions.windows import Bookmark, fitted
@@ -63,6 +64,35 @@ SINGULAR: Final = {
 LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
 
+class AnyQuery(Protocol):
+    """A query of one account or of several, as far as an answer repeats it."""
+
+    @property
+    def request(self) -> TransactionsRequest:
+        """What was requested."""
+        ...
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The requested types, or the default."""
+        ...
+
+    @property
+    def limit(self) -> int | None:
+        """Records of the answer; None for all."""
+        ...
+
+    @property
+    def from_ms(self) -> int:
+        """Oldest record time, inclusive."""
+        ...
+
+    @property
+    def to_ms(self) -> int:
+        """Newest record time, inclusive."""
+        ...
+
+
 class Totals:
     """Counts of the records of an answer.
 
@@ -83,11 +113,16 @@ class Totals:
         self.count += 1
         self.by_type[singular_of(record, self._singular)] += 1
         self.unknown += is_unknown(record)
-        at_ms = record.timestamp
+        self.cover(record.timestamp)
+
+    def cover(self, at_ms: int | None) -> None:
+        """Extend the range by a time, if there is one."""
+        if at_ms is None:
+            return
         self.oldest_ms = at_ms if self.oldest_ms is None else min(self.oldest_ms, at_ms)
         self.newest_ms = at_ms if self.newest_ms is None else max(self.newest_ms, at_ms)
 
-    def summary(self, query: Query) -> dict[str, Any]:
+    def summary(self, query: "AnyQuery") -> dict[str, Any]:
         """The documented `summary`; an empty answer shows the requested range.
 
         Where records are of kind `other`, it also says how many.
@@ -134,6 +169,65 @@ class SourcePart(Struct, frozen=True):
         return self.flawed_before
 
 
+class Merging:
+    """What all runs of an answer share, so that their records are one sequence.
+
+    Args:
+        limit: Records of the answer; None for all.
+        unplaced: See `Once`.
+    """
+
+    def __init__(self, limit: int | None, unplaced: Iterable[str] = ()) -> None:
+        self.progress = asyncio.Event()
+        self.demand = Demand(limit)
+        self.once = Once(unplaced)
+
+
+async def emitted(
+    runs: Sequence["Run"],
+    merging: Merging,
+    *,
+    limit: int | None,
+    deadline_s: float,
+    clock: Clock,
+) -> AsyncGenerator[list[Record]]:
+    """The records of several runs in order, in batches, to the limit, the end or the deadline."""
+    until_s = clock.monotonic() + deadline_s
+    try:
+        async with asyncio.timeout(deadline_s):
+            for run in runs:
+                await run.open()
+    except TimeoutError:
+        for run in runs:
+            run.stop()
+        return
+    outlets = [outlet for run in runs for outlet in run.outlets]
+    async with aclosing(
+        merged(outlets, merging.progress, limit=limit, demand=merging.demand, once=merging.once)
+    ) as batches:
+        while True:
+            try:
+                async with asyncio.timeout(until_s - clock.monotonic()):
+                    batch = await anext(batches, None)
+            except TimeoutError:
+                for run in runs:
+                    run.stop()
+                return
+            if batch is None or all(run.fatal is not None for run in runs):
+                return
+            last = batch[-1][0]
+            if len(runs) == 1:
+                yield runs[0].take([record for _, record in batch], last)
+                continue
+            of: dict[str, list[Record]] = {}
+            for _, record in batch:
+                assert record.account is not None
+                of.setdefault(str(record.account.name), []).append(record)
+            for run in runs:
+                run.take(of.get(str(run.query.account), []), last)
+            yield [record for _, record in batch]
+
+
 class FailingReader:
     """Stands in for the reader of a source that cannot be read."""
 
@@ -150,6 +244,8 @@ class Run:
 
     Args:
         account_id: Identifies the exchange credentials in cursors.
+        merging: What the runs of an answer of several accounts share; their records name their
+            accounts.
     """
 
     def __init__(
@@ -160,6 +256,7 @@ class Run:
         clock: Clock,
         *,
         account_id: str,
+        merging: "Merging | None" = None,
     ) -> None:
         self.query = query
         self.totals = Totals(adapter.entry.singular)
@@ -167,13 +264,14 @@ class Run:
         self._adapter = adapter
         self._account_id = account_id
         self._clock = clock
-        self._progress = asyncio.Event()
+        self._merging = merging or Merging(query.limit, query.state.unplaced if query.state else ())
         self._last = FIRST
         self._unreadable_counted = 0
         self._stopped = LIMIT_REACHED
         self._account = account
-        self._demand = Demand(query.limit)
-        self._once = Once(query.state.unplaced if query.state else ())
+        self._reader: PageReader = account.reader
+        if query.account.label or merging is not None:
+            self._reader = NamingReader(account.reader, query.account)
         self._outlets: dict[str, Outlet] = {}
         sources = self._readable()
         views = {each.type for each in adapter.sources.values() if each.walk}
@@ -191,9 +289,20 @@ class Run:
             )
 
     @property
+    def accounts(self) -> list[str] | None:
+        """None: the answer is of one account."""
+        return None
+
+    @property
+    def wallet(self) -> str:
+        """The name of all records' exchange in files of tax tools."""
+        return self.display
+
+    @property
     def display(self) -> str:
-        """The exchange's name for people."""
-        return self._adapter.entry.display
+        """The name of the exchange and the account for people."""
+        display, label = self._adapter.entry.display, self.query.account.label
+        return f"{display} ({label})" if label else display
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -247,7 +356,7 @@ class Run:
 
     async def _add_branches(self) -> None:
         """Find the branches of branched sources, once for each walk, and begin to read them."""
-        reader = self._account.reader
+        reader = self._reader
         while self._branched:
             source = self._branched[0]
             assert isinstance(reader, BranchingReader)
@@ -275,7 +384,7 @@ class Run:
         flawed_before = state.flaws.get(source.query) if state else None
         walker = None
         if place not in (DONE, GIVEN_UP):
-            reader: PageReader = self._account.reader
+            reader = self._reader
             if not self._has_key(source):
                 failure = self._without_key()
             if failure is not None:
@@ -287,9 +396,9 @@ class Run:
                 reader,
                 wanted,
                 now_ms=self._clock.wall_ms,
-                progress=self._progress,
+                progress=self._merging.progress,
                 outlet=self._outlet(source, wanted),
-                demand=self._demand,
+                demand=self._merging.demand,
                 long=limit is None or limit >= LONG_ANSWER,
                 lost_before_ms=lost_before_ms,
                 begin=state.bookmarks.get(source.query) if state else None,
@@ -311,12 +420,12 @@ class Run:
         if source.join_ms and not source.joint:  # the branches of one source are joined
             name = name.removesuffix(_suffix(source.branch))
         if name not in self._outlets:
-            reader, join = self._account.reader, None
+            reader, join = self._reader, None
             if isinstance(reader, JoiningReader):
                 join = partial(reader.join, source)
             self._outlets[name] = Outlet(
                 wanted,
-                self._progress,
+                self._merging.progress,
                 join=join,
                 join_ms=source.join_ms,
                 dropped=self._dropped if source.walk else frozenset(),
@@ -341,39 +450,37 @@ class Run:
 
     async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
         """The records in order, in batches, until the limit, the end or the deadline."""
-        until_s = self._clock.monotonic() + deadline_s
-        if self._branched:
-            try:
-                async with asyncio.timeout(deadline_s):
-                    await self._add_branches()
-            except TimeoutError:
-                self._stopped = DEADLINE
-                self._add(self._branched, _not_found_yet())
-                return
+        limit = self.query.limit
         async with aclosing(
-            merged(
-                list(self._outlets.values()),
-                self._progress,
-                limit=self.query.limit,
-                demand=self._demand,
-                once=self._once,
-            )
+            emitted([self], self._merging, limit=limit, deadline_s=deadline_s, clock=self._clock)
         ) as batches:
-            while True:
-                try:
-                    async with asyncio.timeout(until_s - self._clock.monotonic()):
-                        batch = await anext(batches, None)
-                except TimeoutError:
-                    self._stopped = DEADLINE
-                    return
-                if batch is None or self.fatal is not None:
-                    return
-                # The place in the sequence, which for a snapshot is not its time.
-                self._last = batch[-1][0]
-                yield self._counted([record for _, record in batch])
+            async for batch in batches:
+                yield batch
+
+    async def open(self) -> None:
+        """Begin what can only begin after a request."""
+        if self._branched:
+            await self._add_branches()
+
+    @property
+    def outlets(self) -> list[Outlet]:
+        """Where the records of this run come from, once it is open."""
+        return list(self._outlets.values())
+
+    def take(self, batch: list[Record], last: RecordKey) -> list[Record]:
+        """Count records that are passed on; everything before a place has been."""
+        # The place in the sequence, which for a snapshot is not its time.
+        self._last = last
+        return self._counted(batch)
+
+    def stop(self) -> None:
+        """The deadline has come."""
+        self._stopped = DEADLINE
+        branched, self._branched = self._branched, []
+        self._add(branched, _not_found_yet())
 
     def _counted(self, batch: list[Record]) -> list[Record]:
-        exchange = self.query.request.exchange
+        exchange = self.query.account.exchange
         for name, count in Counter([record.type for record in batch]).items():
             RECORDS.labels(exchange, name).inc(count)
         unreadable = sum(walker.unreadable for walker in self.walkers)
@@ -465,15 +572,21 @@ class Run:
         """The verification, if it was requested."""
         if self.verifier is None:
             return None
+        reader = self._account.reader
         return self.verifier.report(
             cut=not all(walker.exhausted for walker in self.walkers),
             covered={entry.transaction_type: entry.from_ms for entry in self.coverage()},
+            compared=reader.compared if isinstance(reader, ComparingReader) else None,
         )
 
-    def state(self, key_id: str) -> CursorState | None:
-        """State of the next page; None if every source has been read to its end."""
+    def state(self, key_id: str, *, always: bool = False) -> CursorState | None:
+        """State of the next page; None if every source has been read to its end.
+
+        Args:
+            always: Return it even then: other accounts of the answer go on.
+        """
         places = {part.source.query: self._place(part) for part in self._parts}
-        if all(place in (DONE, GIVEN_UP) for place in places.values()):
+        if not always and all(place in (DONE, GIVEN_UP) for place in places.values()):
             return None
         before = self.query.state
         last = max(self._last, as_key(before.after)) if before else self._last
@@ -491,7 +604,7 @@ class Run:
             kept={
                 p.source.query: p.kept_from_ms for p in self._parts if p.kept_from_ms is not None
             },
-            unplaced=self._once.unplaced,
+            unplaced=self._merging.once.unplaced,
             flaws={p.source.query: p.flaw for p in self._parts if p.flaw is not None},
         )
 
@@ -576,7 +689,7 @@ def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
     return f"Successfully parsed {records} from {kinds}"
 
 
-def filters_of(query: Query) -> dict[str, Any]:
+def filters_of(query: "AnyQuery") -> dict[str, Any]:
     """The documented echo of the request."""
     return {
         "start_time": query.request.start_time,

@@ -21,9 +21,12 @@ from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import TransactionSettings
 from onebook.errors import (
     InvalidRequest,
+    InvalidTransactionTypes,
     RateLimitExceeded,
     ServiceUnavailable,
 )
+from onebook.model import MINUTE_MS
+from onebook.transactions.accounts import ACCOUNTS_MAX, ALL, AccountName, account_name
 from onebook.transactions.adapter import (
     AccountInfo,
     AdapterEntry,
@@ -36,6 +39,7 @@ from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.export import writer
+from onebook.transactions.joint import JointQuery, JointRun
 from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNKNOWN, UNREADABLE
 from onebook.transactions.record import encode
 from onebook.transactions.request import (
@@ -44,11 +48,15 @@ from onebook.transactions.request import (
     environment_of,
     expand,
     find,
+    joint_digest,
+    limit_of,
+    one_of,
     plan,
     reach_ms,
 )
 from onebook.transactions.run import (
     LACKING,
+    Merging,
     Run,
     exchange_failed,
     filters_of,
@@ -159,12 +167,12 @@ class Transactions:
             await adapter.close()
 
     def plan(self, request: TransactionsRequest, *, key_id: str, streamed: bool = False) -> Query:
-        """Check a request without a request to any exchange.
+        """Check a request of one account without a request to any exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
         """
-        adapter = find(self._adapters, request.exchange)
+        adapter = find(self._adapters, one_of(request))
         return plan(
             request,
             adapter,
@@ -173,6 +181,105 @@ class Transactions:
             now_ms=self._clock.wall_ms(),
             streamed=streamed,
         )
+
+    async def prepare(
+        self,
+        request: TransactionsRequest,
+        *,
+        key_id: str,
+        streamed: bool = False,
+        summing: bool = False,
+        whole: bool = False,
+    ) -> Query | JointQuery:
+        """Check a request of one account or several, without a request to any exchange.
+
+        Args:
+            summing: Without types, request those whose records add up to every balance.
+            whole: Without a start, begin where the exchange does.
+
+        Raises:
+            InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
+            ServiceUnavailable: `all` accounts are requested, and there are none.
+        """
+        if isinstance(request.exchange, str) and request.exchange != ALL:
+            filled = self._filled(request, summing=summing, whole=whole)
+            return self.plan(filled, key_id=key_id, streamed=streamed)
+        digest, states = joint_digest(request), {}
+        if request.cursor:
+            states = self._cursors.open_joint(request.cursor, digest=digest, key_id=key_id)
+        now_ms, parts = self._clock.wall_ms(), []
+        for name in states or await self._named(request):
+            part = request.model_copy(update={"exchange": name, "cursor": None})
+            adapter = find(self._adapters, name)
+            known = [word for word in part.transaction_types if word in adapter.entry.words]
+            if part.transaction_types and not known:
+                continue
+            part = part.model_copy(update={"transaction_types": known})
+            part = self._filled(part, summing=summing, whole=whole)
+            parts.append(
+                plan(
+                    part,
+                    adapter,
+                    self._cursors,
+                    key_id=key_id,
+                    now_ms=now_ms,
+                    streamed=streamed,
+                    state=states.get(name),
+                    lenient=True,
+                )
+            )
+        self._refuse_unknown(request, parts)
+        return JointQuery(
+            request=request,
+            parts=tuple(parts),
+            words=tuple(dict.fromkeys(word for part in parts for word in part.words)),
+            limit=limit_of(request, streamed=streamed),
+            digest=digest,
+        )
+
+    def _filled(
+        self, request: TransactionsRequest, *, summing: bool, whole: bool
+    ) -> TransactionsRequest:
+        """A request of one account with the types and the start that stand for all of it."""
+        if summing and not request.transaction_types:
+            types = self.summing(one_of(request))
+            request = request.model_copy(update={"transaction_types": types})
+        if whole and request.start_time is None:
+            # A minute later: the start of what an exchange keeps moves forward while we read.
+            start_ms = self.reach_ms(request) + MINUTE_MS
+            request = request.model_copy(update={"start_time": start_ms})
+        return request
+
+    async def _named(self, request: TransactionsRequest) -> list[str]:
+        """The accounts that a request names: for `all`, those with credentials."""
+        if not isinstance(request.exchange, str):
+            if not 1 <= len(request.exchange) <= ACCOUNTS_MAX:
+                raise InvalidRequest(f"Field exchange must name 1 to {ACCOUNTS_MAX} accounts.")
+            return list(dict.fromkeys(request.exchange))
+        environment = environment_of(testnet=request.testnet, demo=request.demo)
+        rows = await self._vault.listed()
+        found = [
+            row.exchange
+            for row in rows
+            if row.environment == environment
+            and account_name(row.exchange).exchange in self._adapters
+        ]
+        if not found:
+            raise ServiceUnavailable(f"The operator has set no {environment.value} credentials.")
+        return found[:ACCOUNTS_MAX]
+
+    def _refuse_unknown(self, request: TransactionsRequest, parts: list[Query]) -> None:
+        """Refuse types that no account has."""
+        known = {word for part in parts for word in self._entry_of(part).words}
+        for word in request.transaction_types:
+            if word not in known:
+                raise InvalidTransactionTypes(
+                    f"Transaction type {word[:40]!r} is not known to any of these exchanges.",
+                    details={"supported_types": sorted(known)},
+                )
+
+    def _entry_of(self, query: Query) -> AdapterEntry:
+        return self._adapters[query.account.exchange].entry
 
     def summing(self, exchange: str) -> list[str]:
         """The types of an exchange whose records add up to the change of every balance.
@@ -188,7 +295,7 @@ class Transactions:
         Raises:
             InvalidExchange, InvalidTransactionTypes
         """
-        adapter = find(self._adapters, request.exchange)
+        adapter = find(self._adapters, one_of(request))
         sources = expand(tuple(request.transaction_types) or adapter.entry.default, adapter)
         return reach_ms(sources, adapter, self._clock.wall_ms())
 
@@ -199,19 +306,20 @@ class Transactions:
 
         Raises:
             InvalidExchange: There is no such exchange.
-            InvalidRequest: Both environments are asked for.
+            InvalidRequest: Two environments are requested, or the label is not one.
             ExchangeFailed: The exchange is unreachable.
         """
         adapter = find(self._adapters, exchange)
         environment = environment_of(testnet=testnet, demo=demo)
         credentials = await self._vault.get(exchange, environment)
-        why_not = _unusable(adapter, environment, credentials)
+        name = account_name(exchange)
+        why_not = _unusable(adapter, environment, credentials, name.label)
         if credentials is None or why_not:
             return Validation(exchange, why_not, None)
-        return await validated(adapter, environment, credentials, key_id=key_id)
+        return await validated(adapter, environment, credentials, name=name, key_id=key_id)
 
     @asynccontextmanager
-    async def run(self, query: Query, *, key_id: str) -> AsyncIterator[Run]:
+    async def run(self, query: Query | JointQuery, *, key_id: str) -> AsyncIterator[Run | JointRun]:
         """Start a query; leaving the block stops all requests.
 
         Raises:
@@ -219,13 +327,31 @@ class Transactions:
             RateLimitExceeded: The key has as many requests under way as it may.
             ServiceUnavailable: There are no credentials, or too many requests are running.
         """
-        account, account_id = await self._account(query, key_id)
+        parts = query.parts if isinstance(query, JointQuery) else (query,)
+        accounts = [(part, *await self._account(part, key_id)) for part in parts]
         self._refuse_beyond(key_id)
         self._running[key_id] += 1
         RUNNING.inc()
         try:
-            adapter = self._adapters[query.request.exchange]
-            run = Run(query, adapter, account, self._clock, account_id=account_id)
+            merging = None
+            if isinstance(query, JointQuery):
+                states = (part.state for part in parts)
+                unplaced = [each for state in states if state for each in state.unplaced]
+                merging = Merging(query.limit, unplaced)
+            runs = [
+                Run(
+                    part,
+                    self._adapters[part.account.exchange],
+                    account,
+                    self._clock,
+                    account_id=account_id,
+                    merging=merging,
+                )
+                for part, account, account_id in accounts
+            ]
+            run: Run | JointRun = runs[0]
+            if isinstance(query, JointQuery) and merging is not None:
+                run = JointRun(query, runs, merging, self._clock)
             try:
                 yield run
             finally:
@@ -253,9 +379,9 @@ class Transactions:
 
     async def _account(self, query: Query, key_id: str) -> tuple[AccountSession, str]:
         """The account of a query, and what identifies its credentials in cursors."""
-        adapter = self._adapters[query.request.exchange]
-        credentials = await self._vault.get(query.request.exchange, query.environment)
-        message = _unusable(adapter, query.environment, credentials)
+        adapter = self._adapters[query.account.exchange]
+        credentials = await self._vault.get(str(query.account), query.environment)
+        message = _unusable(adapter, query.environment, credentials, query.account.label)
         if credentials is None or message:
             if query.environment is not Environment.MAINNET:
                 raise InvalidRequest(message)
@@ -267,12 +393,20 @@ class Transactions:
                 "that are set now; ask for the first page again."
             )
         account = adapter.account(
-            query.environment, credentials, include_raw=query.request.include_raw, key_id=key_id
+            query.environment,
+            credentials,
+            name=query.account,
+            include_raw=query.request.include_raw,
+            key_id=key_id,
         )
         return account, account_id
 
     async def fetch(
-        self, query: Query, *, key_id: str, on_batch: Callable[["Run"], None] | None = None
+        self,
+        query: Query | JointQuery,
+        *,
+        key_id: str,
+        on_batch: Callable[[Run | JointRun], None] | None = None,
     ) -> bytes:
         """The JSON answer of endpoint 10.
 
@@ -300,7 +434,7 @@ class Transactions:
             [json.encode(head)[:-1], b',"transactions":[', *parts, b"],", json.encode(tail)[1:]]
         )
 
-    async def stream(self, query: Query, *, key_id: str) -> AsyncGenerator[bytes]:
+    async def stream(self, query: Query | JointQuery, *, key_id: str) -> AsyncGenerator[bytes]:
         """The NDJSON answer of endpoint 10: a record a line, then one summary line.
 
         Raises, before the first line:
@@ -323,7 +457,9 @@ class Transactions:
             head |= {"success": False, "error": error.code, "message": error.message}
         yield json.encode({"type": "summary"} | head | tail) + b"\n"
 
-    async def export(self, query: Query, form: str, path: Path, *, key_id: str) -> "Export":
+    async def export(
+        self, query: Query | JointQuery, form: str, path: Path, *, key_id: str
+    ) -> "Export":
         """Write all records of a query to a file of one of `export.FORMS`.
 
         Raises:
@@ -340,7 +476,7 @@ class Transactions:
             threads = ThreadPoolExecutor(1, "export")
             do = partial(asyncio.get_running_loop().run_in_executor, threads)
             try:
-                file = await do(partial(writer, form, path, exchange=run.display))
+                file = await do(partial(writer, form, path, exchange=run.wallet))
                 try:
                     async for batch in batches:
                         await do(file.write, batch)
@@ -358,29 +494,41 @@ class Transactions:
         return Export(file.rows, complete=not errors and all(entry.complete for entry in coverage))
 
     def _envelope(
-        self, run: Run, key_id: str, *, spent_s: float
+        self, run: Run | JointRun, key_id: str, *, spent_s: float
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The fields before the records and those after them."""
         query, totals, errors = run.query, run.totals, run.errors()
-        coverage, state = run.coverage(), run.state(key_id)
-        head = {
+        coverage, next_cursor = run.coverage(), self._next(run, key_id)
+        head: dict[str, Any] = {
             "success": True,
             "message": message_of(totals.count, len(coverage), cut_off=run.cut_off),
             "exchange": query.request.exchange,
             "total_transactions": totals.count,
             "processing_time": round(spent_s, 3),
         }
+        if run.accounts is not None:
+            head["accounts"] = run.accounts
         tail: dict[str, Any] = {
             "summary": totals.summary(query),
             "filters_applied": filters_of(query),
             "partial": bool(errors) or any(part.reason in LACKING for part in coverage),
             "errors": errors,
             "coverage": coverage,
-            "next_cursor": None if state is None else self._cursors.seal(state),
+            "next_cursor": next_cursor,
         }
         if query.request.verify:
             tail["verification"] = run.verification()
         return head, tail
+
+    def _next(self, run: Run | JointRun, key_id: str) -> str | None:
+        """The cursor of the next page; None after the last."""
+        if isinstance(run, Run):
+            state = run.state(key_id)
+            return None if state is None else self._cursors.seal(state)
+        states = run.states(key_id)
+        if states is None:
+            return None
+        return self._cursors.seal_joint(states, digest=run.query.digest, key_id=key_id)
 
 
 async def validated(
@@ -388,6 +536,7 @@ async def validated(
     environment: Environment,
     credentials: Credentials,
     *,
+    name: AccountName | None = None,
     key_id: str = "",
 ) -> Validation:
     """Check credentials with the exchange, stored or not.
@@ -395,9 +544,11 @@ async def validated(
     Raises:
         ExchangeFailed: The exchange is unreachable.
     """
-    exchange = adapter.entry.name
+    name = name or AccountName(adapter.entry.name, "")
+    exchange = str(name)
     try:
-        info = await adapter.account(environment, credentials, key_id=key_id).reader.check()
+        account = adapter.account(environment, credentials, name=name, key_id=key_id)
+        info = await account.reader.check()
     except SourceFailed as failure:
         if failure.reason is FailureReason.AUTHENTICATION_FAILED:
             return Validation(exchange, failure.message, None)
@@ -406,14 +557,18 @@ async def validated(
 
 
 def _unusable(
-    adapter: ExchangeAdapter, environment: Environment, credentials: Credentials | None
+    adapter: ExchangeAdapter,
+    environment: Environment,
+    credentials: Credentials | None,
+    label: str = "",
 ) -> str:
     """Why the operator's credentials cannot be used; "" if they can."""
     entry = adapter.entry
     if environment not in adapter.environments:
         return f"{entry.display} has no {environment.value}."
     if credentials is None:
-        return f"The operator has set no {entry.display} {environment.value} credentials."
+        of = f" for the account {label}" if label else ""
+        return f"The operator has set no {entry.display} {environment.value} credentials{of}."
     missing = [
         field.label
         for field in entry.fields

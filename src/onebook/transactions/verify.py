@@ -10,6 +10,7 @@ Records arrive newest first. Memory: one balance per coin, and the unmatched ent
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from onebook.transactions.reconciliation import (
     ChainReport,
     CheckState,
     Closings,
+    Comparisons,
     Holdings,
     Left,
     Moves,
@@ -55,6 +57,7 @@ TRANSFER_MS: Final = MINUTE_MS  # how far apart the times of one event may be
 DEPOSIT_MS: Final = 60 * MINUTE_MS
 WITHDRAWAL_MS: Final = DAY_MS  # a withdrawal can wait for its approval
 EVENT_MS: Final = 60 * MINUTE_MS  # over which the lines of one event may be spread
+UNDONE_MS: Final = 30 * DAY_MS  # until a deposit or withdrawal can be taken back
 SNAPSHOT_LAG_MS: Final = MINUTE_MS  # a snapshot this much later than the range proves nothing
 CLOSING_LINES: Final = frozenset({"trade", "liquidation", "adl"})
 
@@ -113,7 +116,8 @@ class Verifier:
         self._transfers = Moves(TRANSFER_MS)
         self._tokens = Moves(0)
         self._booked = Booked()
-        self._readings = Holdings(self._books.held)
+        self._compared = Comparisons()
+        self._readings = Holdings(self._books.held or frozenset())
         self._given_up: list[tuple[tuple[str, ...], Record]] = []
         self._covered: dict[str, int | None] = {}
 
@@ -231,13 +235,21 @@ class Verifier:
 
     # The report -----------------------------------------------------------------------
 
-    def report(self, *, cut: bool, covered: Mapping[str, int | None] | None = None) -> Verification:
+    def report(
+        self,
+        *,
+        cut: bool,
+        covered: Mapping[str, int | None] | None = None,
+        compared: Comparisons | None = None,
+    ) -> Verification:
         """Results of all records checked.
 
         Args:
             cut: More would have come.
             covered: For each type, from when on the answer is whole; null: it is not at all.
+            compared: What the reader of the account has compared.
         """
+        self._compared = compared or self._compared
         self._covered.update(dict.fromkeys(self._asked, 0) if covered is None else covered)
         chains = tuple(self._held(found) for found in self._chains.reports(cut=cut))
         orders = self._orders.report(cut=cut)
@@ -271,6 +283,7 @@ class Verifier:
             CheckId.SUMS: self._sums_check,
             CheckId.READINGS: self._readings_check,
         }
+        makers |= {name: partial(self._compared_check, name) for name in self._books.compared}
         left_out = self._left_out()
         for name, needed in CHECKS.items():
             if name in left_out or not all(self._books.types_of(e) & known for e in needed):
@@ -291,7 +304,7 @@ class Verifier:
             CheckId.SUMS: books.sums_from_ms is not None,
             CheckId.READINGS: books.readings,
         }
-        return frozenset(name for name, has in offered.items() if not has)
+        return books.without | {name for name, has in offered.items() if not has}
 
     def _has(self, name: str) -> bool:
         return bool(self._asked & self._books.types_of(name))
@@ -400,12 +413,20 @@ class Verifier:
         left = [
             one
             for one in booked.left()
-            if self._span_of(one.record).holds(one.record.timestamp, EVENT_MS)
+            if self._span_of(one.record).holds(
+                one.record.timestamp, UNDONE_MS if one.undone else EVENT_MS
+            )
         ]
         reason = self._reason(CheckId.EVENTS)
         return check_of_left(
             CheckId.EVENTS, booked.checked, left, reason, overflowed=booked.overflowed
         )
+
+    def _compared_check(self, name: CheckId) -> ProofCheck:
+        """What the reader of the account compared."""
+        found = self._compared
+        left = self._checkable(found.left(name))
+        return check_of_left(name, found.checked[name], left, self._reason(name))
 
     def _funds_check(self, name: CheckId, moves: Moves) -> ProofCheck:
         """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
@@ -441,7 +462,7 @@ class Verifier:
             return ProofCheck(CheckId.HOLDINGS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
         breaks, checked = [], 0
         for chain in chains:
-            if chain.wallet not in self._books.held:
+            if self._books.held is not None and chain.wallet not in self._books.held:
                 continue
             checked += 1
             holding = self._holdings.get((chain.wallet, chain.asset))
@@ -526,7 +547,7 @@ class Verifier:
         found = [opening_unproven(self._entry.display), *ALWAYS_UNPROVEN]
         if EventType.LEDGER not in self._entry.types:
             found = [*ALWAYS_UNPROVEN[1:]]
-        if own.unheld is not None and self._chains.wallets - own.held:
+        if own.unheld is not None and self._chains.wallets - (own.held or frozenset()):
             found.append(own.unheld)
         return (*found, *(each for name, each in own.unproven if self._has(name)))
 

@@ -4,7 +4,9 @@ The policy allows scripts and styles from our own files only: nothing inline, no
 hosts. https://www.w3.org/TR/CSP3/ ('self' covers the WebSocket of the same host too.)
 """
 
+import gzip
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -41,6 +43,7 @@ class Asset(NamedTuple):
     content: bytes
     media_type: str
     etag: str
+    packed: bytes | None = None  # the content as gzip, if prepared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +131,14 @@ def load_assets() -> dict[str, Asset]:
     """Read all static files once; no other files are served."""
     files = [path for folder in FOLDERS for path in (HERE / folder).rglob("*") if path.is_file()]
     return {
-        path.relative_to(HERE).as_posix(): asset_of(path.read_bytes(), path.suffix)
+        path.relative_to(HERE).as_posix(): packed(asset_of(path.read_bytes(), path.suffix))
         for path in files
     }
+
+
+def packed(asset: Asset) -> Asset:
+    """The file with its gzip form; the same bytes on every node."""
+    return asset._replace(packed=gzip.compress(asset.content, mtime=0))
 
 
 def asset_of(content: bytes, suffix: str) -> Asset:
@@ -150,6 +158,22 @@ def answer(request: Request, asset: Asset) -> Response:
         "Cache-Control": "no-cache",
         "Content-Security-Policy": POLICY,
     }
-    if request.headers.get("if-none-match") == asset.etag:
+    content = asset.content
+    if asset.packed is not None:
+        headers["Vary"] = "Accept-Encoding"
+        if accepts_gzip(request):
+            content = asset.packed
+            headers |= {"Content-Encoding": "gzip", "ETag": f'{asset.etag[:-1]}-gzip"'}
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        headers.pop("Content-Encoding", None)
         return Response(status_code=304, headers=headers)
-    return Response(asset.content, media_type=asset.media_type, headers=headers)
+    return Response(content, media_type=asset.media_type, headers=headers)
+
+
+def accepts_gzip(request: Request) -> bool:
+    """Whether a request accepts gzip (RFC 9110 section 12.5.3)."""
+    for part in request.headers.get("accept-encoding", "").split(","):
+        coding, _, weight = part.partition(";")
+        if coding.strip().lower() == "gzip":
+            return re.fullmatch(r"\s*q=0(\.0{0,3})?\s*", weight) is None
+    return False

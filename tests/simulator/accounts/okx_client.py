@@ -43,12 +43,14 @@ class OkxClient:
     """Requests of the private API; its clock is that of the tests."""
 
     def __init__(
-        self, exchange: SimulatedOkx, key: SimulatedOkxKey = KEY, clock: Any = lambda: NOW_MS
+        self, exchange: SimulatedOkx | str, key: SimulatedOkxKey = KEY, clock: Any = lambda: NOW_MS
     ) -> None:
         self.key = key
         self.clock = clock
+        served = isinstance(exchange, str)
         self.http = httpx.AsyncClient(
-            transport=SimulatedTransport(exchange), base_url="http://simulated"
+            transport=None if served else SimulatedTransport(exchange),
+            base_url=exchange if served else "http://simulated",
         )
 
     async def send(

@@ -489,3 +489,17 @@ class TestCommands:
         assert command("credentials", "check", "corsac", "--demo").exit_code == 0
         assert command("credentials", "check", "corsac").exit_code == 1
         assert command("credentials", "remove", "corsac", "--demo").exit_code == 0
+
+    def test_a_named_account_has_credentials_of_its_own(self, command: Any) -> None:
+        typed = f"{KEY}\n{SECRET}\n\n\n\n"
+        done = command("credentials", "set", "corsac:treasury", typed=typed)
+        assert done.stdout == "The corsac:treasury mainnet credentials are set.\n"
+        assert command("credentials", "check", "corsac:treasury").exit_code == 0
+        missing = command("credentials", "check", "corsac")
+        assert (missing.exit_code, missing.stdout) == (
+            1, "The operator has set no Corsac mainnet credentials.\n"
+        )  # fmt: skip
+        assert "corsac:treasury" in command("credentials", "list").stdout
+        refused = command("credentials", "set", "corsac:Treasury", typed=typed)
+        assert refused.exit_code == 2
+        assert "after the colon comes a label" in refused.stderr

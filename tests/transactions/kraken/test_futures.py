@@ -168,8 +168,8 @@ def test_a_transfer_from_spot_is_one_side() -> None:
         ("subaccount transfer", "transfers", "transfer"),
         ("admin transfer", "other", "adjustment"),
         ("kfee applied", "fees", "fee"),
-        ("tax withheld", "fees", "fee"),
-        ("tax refund", "fees", "fee_refund"),
+        ("tax withheld", "fees", "tax"),
+        ("tax refund", "fees", "tax"),
         ("something new", "other", "other"),
     ],
 )

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from onebook.model import MINUTE_MS, SECOND_MS
 from onebook.transactions.adapter import (
     AccountInfo,
+    CheckId,
     EventRow,
     FailureReason,
     Page,
@@ -73,9 +74,15 @@ from onebook.transactions.kraken.rows import (
     time_ms,
     unreadable_row,
 )
-from onebook.transactions.kraken.trades import ListedTrade, listed_trade, unbooked
+from onebook.transactions.kraken.trades import (
+    ListedTrade,
+    differences,
+    listed_trade,
+    unbooked,
+)
 from onebook.transactions.kraken.words import DEPOSITS, LEDGER, TRADES, WITHDRAWALS
-from onebook.transactions.mapping import Row
+from onebook.transactions.mapping import Row, digits
+from onebook.transactions.reconciliation import Comparisons, Left
 from onebook.transactions.record import Record
 
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -96,7 +103,9 @@ class KrakenReader:
     """Reads one account of Kraken, for one request."""
 
     def __init__(self, account: AccountSession) -> None:
+        self.compared = Comparisons()
         self._account = account
+        self._trades_listed = True
         self._context = RowContext(account.environment.value, account.markets)
         self._key: KeyInfo | None = None
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -194,7 +203,12 @@ class KrakenReader:
             assert trade is not None
             # One that happened between two requests is not in the page of the ledger before it.
             recent = self._range is not None and trade.at_ms > self._range.to_ms - FRESH_MS
-            return [] if recent else [unbooked(trade, self._context)]
+            if recent:
+                return []
+            alone = unbooked(trade, self._context)
+            what = "the ledger does not have it"
+            self.compared.add(CheckId.SPOT_FILLS, Left(alone, what, "2 rows", "none", sure=False))
+            return [alone]
         first = entries[0]
         details = NO_DETAILS
         if first.type == "trade" and TRADES in source.views and (trade is None or len(entries) < 2):
@@ -205,7 +219,32 @@ class KrakenReader:
             details = GroupDetails(trade=trade.row)
         elif first.subtype == "spotfromfutures" and first.incoming:
             details = GroupDetails(futures=await self._came_from_futures(first))
-        return events.records_of(entries, self._context, details)
+        records = events.records_of(entries, self._context, details)
+        if first.type == "trade" and TRADES in source.views and self._trades_listed:
+            self._compare_trade(records[0])
+        elif isinstance(details.listed, dict):
+            self._compare_fund(records[0], details.listed)
+        return records
+
+    def _compare_trade(self, record: Record) -> None:
+        """Compare a trade of the ledger with the list of trades."""
+        if "price" in record.incomplete:
+            what = "the list of trades does not have it"
+            absent = Left(record, what, "a trade", "none", sure=False)
+            return self.compared.add(CheckId.SPOT_FILLS, absent)
+        difference = next(differences(record), None)
+        left = None if difference is None else Left(record, *difference)
+        return self.compared.add(CheckId.SPOT_FILLS, left)
+
+    def _compare_fund(self, record: Record, row: Row) -> None:
+        """Compare a deposit or withdrawal of the ledger with its list."""
+        check = CheckId.DEPOSITS if record.kind == DEPOSIT else CheckId.WITHDRAWALS
+        said = digits(row, "amount")
+        left = None
+        if said is not None and said != record.amount:
+            what = "the amount of the list is another"
+            left = Left(record, what, record.amount or "0", said, sure=False)
+        self.compared.add(check, left)
 
     async def _fund_details(self, source: Source, entries: list[LedgerRow]) -> GroupDetails:
         """What the list says of a deposit or withdrawal, and whether it was taken back."""
@@ -271,7 +310,8 @@ class KrakenReader:
         except SourceFailed as failure:
             if failure.reason not in UNREADABLE_LISTS:
                 raise
-            return Page([], 0, "")  # trades lack their price, and say so
+            self._trades_listed = False  # trades lack their price, and say so
+            return Page([], 0, "")
         return self._rows_page(
             result, "trades", asked, trade_part, SOURCES[f"{TRADE_LIST}_{TRADES}"], window
         )
@@ -418,6 +458,8 @@ class KrakenReader:
             unavailable_types=key.unavailable,
             warnings=tuple(warnings),
             expires_at=key.valid_until_ms,
+            may_withdraw=key.may_withdraw,
+            may_trade=key.may_trade,
         )
 
     # Requests -------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from decimal import Decimal
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from msgspec import MsgspecError, Struct, json
 from msgspec.structs import replace
 
+from onebook.clock import s_of_http_date
 from onebook.transactions.adapter import KEY_FIELD, SECRET_FIELD, FailureReason, SourceFailed
 from onebook.transactions.client import FORM, Call, ExchangeApi, Outcome, Reply, Then
 from onebook.transactions.credentials import Credentials
@@ -194,6 +194,10 @@ ERRORS: Final[Mapping[str, Outcome]] = {
 _THROTTLED = re.compile(r"EService: ?Throttled: ?(\d{9,12})")
 
 
+# The last one: exponents beyond what a decimal can have.
+UNDECODABLE: Final = (MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError)
+
+
 class SpotAnswer(Struct, frozen=True):
     """What the answers of spot are wrapped in."""
 
@@ -209,10 +213,10 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
         return _of_status(status)
     try:
         envelope = _decoder.decode(body)
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return _NOT_JSON.reply()
-    said = [envelope.error] if isinstance(envelope.error, str) else envelope.error or []
-    errors = [str(each) for each in said if not str(each).startswith("W")]
+    said = envelope.error if isinstance(envelope.error, list) else [envelope.error or ""]
+    errors = [str(each) for each in said if each and not str(each).startswith("W")]
     if errors:
         return _of_error(errors[0], COUNTER, headers)
     # An account that never held anything is answered without a result.
@@ -232,7 +236,7 @@ def _read_futures(call: Call, status: int, headers: Mapping[str, str], body: byt
         return _of_status(status)
     try:
         answer = _any.decode(body)
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return _NOT_JSON.reply()
     if not isinstance(answer, dict):
         return _NOT_JSON.reply()
@@ -274,8 +278,8 @@ def code_of(said: str) -> str | None:
 def _until_s(unix_s: int, headers: Mapping[str, str]) -> float:
     """Seconds until a time of Kraken's clock, which the answer's own date shows."""
     try:
-        now_s = parsedate_to_datetime(headers.get("date", "")).timestamp()
-    except (TypeError, ValueError):
+        now_s = s_of_http_date(headers.get("date", ""))
+    except ValueError:
         return THROTTLED_S
     return min(max(unix_s - now_s, 1.0), THROTTLED_S_MAX)
 

@@ -156,23 +156,32 @@ WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
     "balances": _of(HOLDINGS),
 }
 
-_BOTH: Final = "Kraken also takes this for both sides of a move that it books on one."
+_SHORT_LIST: Final = "Kraken's own lists can differ: only its ledger decides what moved."
+COMPARED: Final = frozenset({CheckId.SPOT_FILLS, CheckId.DEPOSITS, CheckId.WITHDRAWALS})
 BOOKS: Final = Bookkeeping(
+    trades=TRADES,
+    lines_name_events=True,
+    compared=COMPARED,
+    without=frozenset({CheckId.ORDERS, CheckId.TRANSFERS}),
+    held=None,
     unproven=(
         (
             EventType.LEDGER,
             Unproven(
-                "which rows of the ledger are one trade, if their `refid` was changed",
-                "The balances chain whatever a row belongs to.",
+                "what a row of the ledger is called, and which rows are one event",
+                "The balances chain whatever its type and `refid` are; of trades, the list of "
+                "trades is compared.",
+            ),
+        ),
+        (
+            EventType.DEPOSITS,
+            Unproven(
+                "transactions, networks and addresses of deposits and withdrawals",
+                "Only one list has them, and it need not have all.",
             ),
         ),
     ),
-    reasons={
-        CheckId.DEPOSITS: "Kraken's list of deposits does not reach back as far as its ledger.",
-        CheckId.WITHDRAWALS: "Kraken's list of withdrawals does not reach back as far as its "
-        "ledger.",
-        CheckId.TRANSFERS: _BOTH,
-    },
+    reasons=dict.fromkeys(COMPARED, _SHORT_LIST),
 )
 
 # Permissions of a key: https://docs.kraken.com/api/docs/guides/spot-api-keys
@@ -182,6 +191,10 @@ NEEDED: Final = {
     QUERY_LEDGER: LEDGER_VIEWS,
     QUERY_TRADES: (),  # trades then lack their price
 }
+WITHDRAWING: Final = frozenset(
+    {"withdraw-funds", "add-withdraw-address", "update-withdraw-address"}
+)
+TRADING: Final = frozenset({"modify-trades", "close-trades"})
 # What a service that only reads must not be able to do, in words.
 HARMFUL: Final = {
     "withdraw-funds": "withdraw funds",
@@ -198,6 +211,11 @@ ENTRY: Final = AdapterEntry(
     display="Kraken",
     types=TYPES,
     words=WORDS,
+    advice=(
+        "At Kraken, under Settings > API, make a key for Onebook alone with the permissions Query "
+        "funds, Query closed orders & trades and Query ledger entries, without dates. For futures, "
+        "make another at Kraken Futures: General API read only, Withdrawal API no access."
+    ),
     default=(
         DEPOSITS, WITHDRAWALS, TRADES, CONVERSIONS, MARGIN, FUTURES, TRANSFERS, EARN, FEES, OTHERS,
     ),

@@ -17,14 +17,14 @@ Numbers are JSON numbers with exponents, read as decimals and never as binary fl
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from onebook.clock import ms_of_iso
 from onebook.core import canonicals, iso, show
 from onebook.exchanges.kit.currencies import currency_of
 from onebook.transactions.decimals import ZERO, add, multiply, subtract, unsigned
@@ -65,8 +65,6 @@ from onebook.transactions.record import (
 )
 
 JOIN_MS: Final = 1_000  # rows of one event bear the same time
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MS: Final = timedelta(milliseconds=1)
 
 FUNDING: Final = Meaning(FUTURES, "funding", "Funding")
 REALISED: Final = Meaning(FUTURES, "closed_pnl", "Realised PnL")
@@ -89,8 +87,8 @@ MEANINGS: Final = FILLS | {
     "subaccount transfer": TRANSFER,
     "admin transfer": ADJUSTMENT,
     "kfee applied": Meaning(FEES, "fee", "Fee"),
-    "tax withheld": Meaning(FEES, "fee", "Fee"),
-    "tax refund": Meaning(FEES, "fee_refund", "Fee Refund"),
+    "tax withheld": Meaning(FEES, "tax", "Tax"),
+    "tax refund": Meaning(FEES, "tax", "Tax"),
 }
 ACROSS: Final = "cross-exchange transfer"  # its other side is a row of the spot ledger
 MARKET: Final = re.compile(
@@ -166,7 +164,7 @@ def log_row(row: Row) -> LogRow:
     return LogRow(
         number,
         text(row, "booking_uid") or str(number),
-        iso_ms(row["date"]),
+        ms_of_iso(row["date"]),
         require(row["info"], "info"),
         asset.upper() if contract == asset.upper() else currency,
         wallet,
@@ -186,14 +184,6 @@ def log_row(row: Row) -> LogRow:
         old,
         new,
     )
-
-
-def iso_ms(value: Any) -> int:
-    """A time in ISO 8601 as Unix milliseconds."""
-    found = datetime.fromisoformat(value)
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    return (found - EPOCH) // MS
 
 
 def _nonzero(value: str | None) -> str | None:
@@ -403,7 +393,7 @@ def market_of(contract: str) -> TradedMarket:
     expiry = None
     if day:
         # Contracts end at 15:00 UTC in winter and 16:00 in summer of London: the day is known.
-        expiry = iso_ms(f"20{day[:2]}-{day[2:4]}-{day[4:]}T00:00:00+00:00")
+        expiry = ms_of_iso(f"20{day[:2]}-{day[2:4]}-{day[4:]}T00:00:00+00:00")
     form = "Futures" if day else "Perpetual"
     return TradedMarket(
         contract.upper(),

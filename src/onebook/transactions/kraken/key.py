@@ -12,7 +12,14 @@ from msgspec import Struct
 
 from onebook.core import iso
 from onebook.model import DAY_MS, SECOND_MS
-from onebook.transactions.kraken.endpoints import HARMFUL, NEEDED, QUERY_TRADES, TYPES
+from onebook.transactions.kraken.endpoints import (
+    HARMFUL,
+    NEEDED,
+    QUERY_TRADES,
+    TRADING,
+    TYPES,
+    WITHDRAWING,
+)
 from onebook.transactions.mapping import Row
 
 EXPIRES_SOON_MS: Final = 30 * DAY_MS
@@ -37,6 +44,16 @@ class KeyInfo(Struct, frozen=True):
     def harmful(self) -> tuple[str, ...]:
         """What it may do besides reading, in words."""
         return tuple(words for name, words in HARMFUL.items() if name in self.permissions)
+
+    @property
+    def may_withdraw(self) -> bool:
+        """Whether it may withdraw funds, or prepare that."""
+        return not self.permissions.isdisjoint(WITHDRAWING)
+
+    @property
+    def may_trade(self) -> bool:
+        """Whether it may place or cancel orders."""
+        return not self.permissions.isdisjoint(TRADING)
 
     @property
     def unavailable(self) -> tuple[str, ...]:

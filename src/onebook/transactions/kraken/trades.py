@@ -7,11 +7,15 @@ milliseconds. A trade that the ledger does not have moved nothing that can be su
 `summary`, and says so.
 """
 
+from collections.abc import Iterator
+from decimal import Decimal
 from typing import Final
 
 from msgspec import Struct
 
-from onebook.core import canonicals, iso
+from onebook.core import canonicals, iso, show
+from onebook.transactions.decimals import ZERO, multiply, subtract
+from onebook.transactions.kraken.assets import MONEY
 from onebook.transactions.kraken.events import DIRECTIONS
 from onebook.transactions.kraken.rows import EXCHANGE, RowContext, make_id, time_ms
 from onebook.transactions.kraken.words import MARGIN, TITLES, TRADES, UNIFIED
@@ -25,6 +29,9 @@ from onebook.transactions.record import (
     TradedMarket,
 )
 
+ROUNDED_MONEY: Final = Decimal("0.01")  # the yen has two places, other money four
+ROUNDED: Final = Decimal("0.00000001")
+ROUNDED_SHARE: Final = Decimal("0.00001")
 NOT_BOOKED: Final = "ledger"  # what is incomplete of a trade that only the list has
 
 
@@ -87,3 +94,29 @@ def unbooked(trade: ListedTrade, context: RowContext) -> Record:
         ),
         incomplete=(NOT_BOOKED,),
     )
+
+
+def differences(record: Record) -> Iterator[tuple[str, str, str]]:
+    """What the list of trades says of a trade otherwise than the ledger: what, ledger, list.
+
+    The ledger rounds to the precision of the asset, the list to that of the pair.
+    """
+    market, price = record.instrument, record.price
+    if market is None or price is None or not record.sentCurrency or not record.receivedCurrency:
+        return
+    legs = (record.receivedCurrency, record.sentCurrency)
+    base, quote = legs if record.side == "buy" else legs[::-1]
+    quantity, value = Decimal(record.quantity or 0), Decimal(record.value or 0)
+    for name, leg, said in (("quantity", base, quantity), ("value", quote, value)):
+        if not _near(Decimal(leg.amount_str), said, leg.currency):
+            yield f"its {name} is not the ledger's", leg.amount_str, show(said)
+    cost = multiply(Decimal(price), quantity)
+    digit = Decimal((0, (1,), int(Decimal(price).as_tuple().exponent)))  # the last one of the price
+    if not _near(cost, value, quote.currency, multiply(digit, quantity)):
+        yield "its price is not value by quantity", show(value), show(cost)
+
+
+def _near(one: Decimal, other: Decimal, currency: str, more: Decimal = ZERO) -> bool:
+    least = ROUNDED_MONEY if currency in MONEY else ROUNDED
+    share = multiply(max(one, other), ROUNDED_SHARE)
+    return abs(subtract(one, other)) <= max(least, share, more)

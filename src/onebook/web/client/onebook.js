@@ -538,19 +538,53 @@ function viewsOf(symbols) {
   return Object.entries(symbols).flatMap(([symbol, views]) => [views].flat().map((options) => [symbol, options]));
 }
 
+/** Exchanges as a list, in the service's spelling. */
+const namesOf = (exchanges) => [exchanges ?? "all"].flat().map((name) => name.trim().toLowerCase());
+const isNamed = (name) => name !== "all" && !name.startsWith("-");
+
+/** A view for each exchange of each symbol, with the exchange's name; "all" stands for those that are supported. */
+function apart(views, supported) {
+  return views.flatMap(([symbol, options]) => {
+    const names = namesOf(options.exchanges);
+    const more = names.every(isNamed) ? [] : supported.filter((name) => !names.includes(`-${name}`));
+    const chosen = new Set([...names.filter(isNamed), ...more]);
+    if (!chosen.size) throw new Refused("invalid_parameters", `exchanges: none is left for ${symbol}.`);
+    return [...chosen].map((name) => [symbol, { ...options, exchanges: [name], view: name }]);
+  });
+}
+
 /** The views that `watch` yields: the newest of each symbol of one session. */
 class Watching {
-  constructor(client, views, { attemptsMax, silenceMaxS, pingTimeoutS, signal, ...options }) {
+  constructor(client, views, { attemptsMax, silenceMaxS, pingTimeoutS, signal, merged = true, ...options }) {
     this.newest = new Set();
     this.wake = () => {};
+    this.good = 0; // subscriptions that are not refused
     this.session = client.session({
       attemptsMax, silenceMaxS, pingTimeoutS, signal,
       view: (view, message) => (view.live || message === null) && this.show(view),
       refused: (view, error) => {
-        throw error;
+        this.good -= 1;
+        if (error.code !== "invalid_symbol" || !this.good) throw error;
+        view.lose({ code: error.code, message: error.message, retryInS: 0 }); // one of several
+        this.show(view);
       },
     });
-    for (const [symbol, own] of views) this.session.subscribe(symbol, { ...options, ...own });
+    this.choices = views.map(([symbol, own]) => [symbol, { ...options, ...own }]);
+    if (merged) this.subscribe(this.choices);
+    else if (this.choices.every(([, { exchanges }]) => namesOf(exchanges).every(isNamed))) {
+      this.subscribe(apart(this.choices, []));
+    } else this.unlisted = true;
+  }
+
+  subscribe(choices) {
+    for (const [symbol, options] of choices) this.session.subscribe(symbol, options);
+    this.good += choices.length;
+  }
+
+  /** Subscribe to every exchange of the service on its own, which needs their names. */
+  async list() {
+    const { supportedExchanges } = await this.session.exchanges();
+    this.subscribe(apart(this.choices, supportedExchanges));
   }
 
   show(view) {
@@ -563,8 +597,10 @@ class Watching {
     let done = false;
     const running = this.session
       .run()
-      .catch((error) => (failure = error))
+      .catch((error) => (failure ??= error))
       .finally(() => ((done = true), this.wake()));
+    // Where the session ends first, `run` has the reason.
+    if (this.unlisted) this.list().catch((error) => error.code !== "stopped" && ((failure ??= error), this.session.stop()));
     try {
       while (true) {
         for (const view of this.newest) {

@@ -22,6 +22,7 @@ const KEY_SLOT = "onebook.key";
 const LATE_MS = 1_000; // a delay above it is checked by a ping
 const LATE_PING_EVERY_MS = 2_000;
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
+const NARROW = "(max-width: 34rem)"; // as in book.css
 const PING_EVERY_MS = 30_000;
 const PING_AFTER_MS = 1_000; // of silence: an open socket does not prove that the connection works
 const ROW_PX = 20; // height of a ladder row, as in panel.css
@@ -31,10 +32,7 @@ const SILENT_MS = 2_000; // a connection that delivers nothing for this time sho
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
-const narrow = matchMedia("(max-width: 34rem)").matches;
-const room = (innerHeight - ROOM_PX) / (2 * ROW_PX);
-const roomy = ROWS.findLast((rows) => rows === ROWS_MIN || (rows <= ROWS_USUAL_MAX && rows <= room));
-const state = readState(location.hash, { rows: narrow ? ROWS[0] : roomy });
+const state = readState(location.hash, { rows: rowsOfScreen() });
 const fees = new Fees(at, () => panels.forEach((panel) => (panel.cost.again(), panel.draw())));
 const usage = new Usage(at);
 const drawer = new Drawer(at);
@@ -73,8 +71,8 @@ function connect(key) {
   const mine = (session = client.session({
     state: showState,
     view: shown,
-    accepted: (view, reply) => asker(view)?.accepted(view, reply),
-    refused: (view, error) => asker(view)?.refused(error),
+    accepted: (view, reply) => (deep(view)?.depth ?? asker(view))?.accepted(view, reply),
+    refused: (view, error) => (deep(view)?.depth ?? asker(view))?.refused(error),
     notice: warned,
   }));
   for (const panel of panels) panel.subscribe();
@@ -88,9 +86,11 @@ function leave() {
 }
 
 const asker = (view) => panels.find((panel) => panel.asksFor(view));
+const deep = (view) => panels.find(({ depth }) => depth.shows(view)); // the panel whose chart has the view
 
 /** A view has changed, by a message or because it is no longer live. */
 function shown(view, message) {
+  if (view.view) return view.live && message?.type !== "exchange_status" && deep(view)?.deepen(view);
   const panel = panels.find((each) => each.shows(view));
   if (message?.type === "exchange_status") panel?.status(message);
   else if (view.live) showUpdate(view, panel);
@@ -199,9 +199,8 @@ function notice(text, symbols = [], about = null) {
 
 const site = {
   subscribe: (symbol, options) => session?.subscribe(symbol, options) ?? null,
-  unsubscribe: (symbol) => session?.unsubscribe(symbol),
+  unsubscribe: (symbol, view) => session?.unsubscribe(symbol, view),
   has: (symbol) => session?.has(symbol) ?? false,
-  orderBook: (symbol, options) => session.orderBook(symbol, { exchanges: chosen(), ...options }),
   options: (symbol) => ({ exchanges: chosen(), depth: state.rows, intervalMs: intervalOf(symbol) }),
   check: (symbol, facts, nowMs) => alerts.check(symbol, facts, nowMs),
   feeOf: fees.of,
@@ -289,6 +288,23 @@ function changed() {
   for (const panel of panels) panel.subscribe();
 }
 
+/** Levels that fit this screen. */
+function rowsOfScreen() {
+  if (matchMedia(NARROW).matches) return ROWS[0];
+  const room = (innerHeight - ROOM_PX) / (2 * ROW_PX);
+  return ROWS.findLast((rows) => rows === ROWS_MIN || (rows <= ROWS_USUAL_MAX && rows <= room));
+}
+
+/** After a resize: as many levels as fit, unless the user chose their number. */
+function fit() {
+  const before = state.rowsUsual;
+  state.rowsUsual = rowsOfScreen();
+  if (state.rows !== before || state.rowsUsual === before) return;
+  at("rows").value = state.rows = state.rowsUsual;
+  for (const panel of panels) panel.draw();
+  keepState();
+}
+
 function showPairs(data) {
   counts = listed(data);
   for (const panel of panels) if (document.activeElement === panel.find(".symbol")) panel.search.show();
@@ -369,6 +385,7 @@ at("leave").addEventListener("click", leave);
 addEventListener("hashchange", () => location.reload());
 
 document.addEventListener("visibilitychange", seen);
+addEventListener("resize", fit);
 addEventListener("online", measure); // connections of the previous network are dead
 
 setInterval(showAges, AGES_EVERY_MS);

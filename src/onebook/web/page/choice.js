@@ -1,6 +1,6 @@
 // The list of exchanges in the drawer: which are subscribed, and which have a colour on the page.
 
-import { followPicks, hueOf, pick, PICKED_MAX, pickedCount } from "./palette.js";
+import { followPicks, hueOf, paint, pick, PICKED_MAX, pickedCount } from "./palette.js";
 
 const FIND_FROM = 10; // fewer exchanges need no search field
 
@@ -89,7 +89,8 @@ export class Choice {
     const full = pickedCount() === PICKED_MAX;
     for (const each of this.#box.querySelectorAll(".pick")) {
       const hue = hueOf(each.value);
-      each.style.setProperty("--hue", hue ?? "transparent");
+      if (hue) paint(each, hue);
+      else each.style.removeProperty("--hue");
       each.setAttribute("aria-pressed", String(hue !== null));
       each.disabled = full && hue === null;
       each.title = each.disabled ? `${PICKED_MAX} exchanges have a colour` : `Colour ${each.value}`;

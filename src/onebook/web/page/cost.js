@@ -1,7 +1,7 @@
 // The cost of buying and selling a size: computed by the service (option `fill`), plus the user's fees.
 
 import { withFees } from "./book.js";
-import { amountDecimals, fixed, listOf, rounded, sixDigits } from "./format.js";
+import { amountDecimals, finePercent, fixed, listOf, rounded, sixDigits } from "./format.js";
 import { dress, swatch } from "./palette.js";
 import { sizeOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
@@ -93,7 +93,7 @@ export class Cost {
       const texts = [
         price(fill.average, 2),
         price(fill.worst),
-        slip === null ? "—" : `${slip.toFixed(4)} %`,
+        slip === null ? "—" : `${finePercent(slip)} %`,
         this.#money(paid.fees),
         price(paid.average, 2),
         this.#money(total),

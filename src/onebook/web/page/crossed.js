@@ -2,7 +2,7 @@
 // after fees. A crossing often lasts less than a second, so the last one stays visible.
 
 import { crossings, nearest } from "./book.js";
-import { age, amountDecimals, fixed, quoteAge, signed } from "./format.js";
+import { age, amountDecimals, finePercent, fixed, quoteAge, signed } from "./format.js";
 import { mark, write } from "./write.js";
 
 const PAIRS_MAX = 5;
@@ -33,7 +33,7 @@ export class Crossed {
     this.#book = { count, spread, oneSided, near, ages: book.ages, at: atMs };
   }
 
-  /** Write what changes with time alone: without updates quotes get old, and nothing is crossed "now". */
+  /** Write the pairs and ages; called twice a second, because faster figures are unreadable. */
   showFigures(nowMs, live) {
     if (!this.#book) return;
     const { count, near, ages, at } = this.#book;
@@ -92,7 +92,7 @@ export class Crossed {
         buy.exchange,
         `${quoted(buy)}, sell on `,
         sell.exchange,
-        `${quoted(sell)}: gap ${minus(this.#price(gap))} (${minus(((100 * gap) / buy.price).toFixed(4))} %), `,
+        `${quoted(sell)}: gap ${minus(this.#price(gap))} (${minus(finePercent((100 * gap) / buy.price))} %), `,
         `after fees ${signed((100 * left) / buy.price, 4)} % or ${signed(net, Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
       ];
       texts.forEach((text, part) => write(this.#list.children[at].children[part], text));

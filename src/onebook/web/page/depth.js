@@ -1,64 +1,75 @@
-// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It has its own
-// book, in bins that span the range chosen by the user, which is requested once a second while it or the heat map is
-// visible, and less often otherwise. A crosshair moves by mouse, finger and keys; a zoom outlives updates. The wheel
-// zooms only with Ctrl (which is also how a touchpad pinch arrives) or while the chart has the focus; otherwise it
-// scrolls the page.
+// The depth chart: totals by distance from the mid in percent, drawn by uPlot in the colours of the page. It subscribes to
+// a second view of the symbol, in bins that span the range chosen by the user: updated once a second while the chart or
+// the heat map is visible, every five seconds otherwise, because the heat map and the ladder use it too. A crosshair moves
+// by mouse, finger and keys; a zoom outlives updates. The wheel zooms only with Ctrl (which is also how a touchpad pinch
+// arrives) or while the chart has the focus; otherwise it scrolls the page.
 
 import { depthLines, distanceOf, readBook, unknownAt } from "./book.js";
-import { colour } from "./colour.js";
+import { colour, labels } from "./colour.js";
 import { decimals, short, signed, stepFrom, texts } from "./format.js";
 import { Sight } from "./sight.js";
 import { RANGES } from "./state.js";
 import { mark, write } from "./write.js";
 
-const AXIS_FONT = "11px system-ui, sans-serif";
-const BINS = 200; // minimum bins per side, up to 2.5 times as many
+const BINS = 200; // maximum bins per side, except for "all"
 const EVERY_MS = 1_000;
-const UNSEEN_EVERY_MS = 5_000; // for the heat map, which starts before it is visible
+const UNSEEN_EVERY_MS = 5_000; // while neither the chart nor the heat map is visible
 const OLD_MS = 3_000; // without a newer book the chart is grey
 const ALL_PERCENT = 25; // range of "all", with the bins of the widest range
 const LEVELS_MAX = 500; // the maximum of the service
+const SPARE = 1.05; // factor of the levels requested, so that the mid may move before others are needed
+const SPARE_MAX = 1.25;
 const TICK = 5; // CSS pixels of a horizon mark
+const VIEW = "depth"; // name of the view
 const ZOOM = 0.8;
 const KEY_STEPS = 40; // arrow key steps across the width
 let made = 0;
 
-/** The options of a book whose levels reach as far as a range. */
-export function reaching(range, mid) {
+/** The options of a view whose levels span a range; the current options `before` are kept while they do. */
+export function reaching(range, mid, before = null) {
   const all = range === "all";
-  const percent = all ? ALL_PERCENT : Number(range);
-  const wide = (mid * percent) / 100;
+  const wide = (mid * (all ? ALL_PERCENT : Number(range))) / 100;
+  if (before) {
+    const spare = (Number(before.group) * before.depth) / wide;
+    if (spare >= 1 && spare <= SPARE_MAX) return before;
+  }
   const group = stepFrom(wide / (all ? LEVELS_MAX : BINS));
-  return { group, depth: Math.min(LEVELS_MAX, Math.ceil(wide / Number(group)) + 1) };
+  return { group, depth: Math.min(LEVELS_MAX, Math.ceil((SPARE * wide) / Number(group)) + 1) };
 }
 
 export class Depth {
+  coverage = {}; // horizons of the exchanges' books
   #chart = null;
   #element;
   #text;
   #lines = [[], [], []];
-  #book = null; // the newest book
+  #view = null; // the subscription
+  #asked = null; // its options
+  #accepted = false; // whether its updates have these options
+  #refusal = ""; // the error message, if it was refused
+  #unread = null; // its newest update, until drawn
+  #unsaid = false; // whether the text is older than the chart
+  #book = null; // the newest book drawn
   #mid = null; // reference of the distances
+  #inks = null; // colours and font of the theme
   #range;
-  #asking = false;
-  #serial = 0; // of the current view; answers to earlier ones are dropped
-  #askedMs = -Infinity;
   #shownMs = -Infinity;
   #sight;
   #fingers = new Map(); // [x, y] of each finger on the chart, by pointer
   #zoom = null; // {min, max} of the visible distances; null shows the whole range
 
   /**
-   * `ask(options)` promises a view of the book of the panel, or rejects; `received(book, step)` takes each one,
-   * `awaited()` is true while they are seen elsewhere; `changed(range)` is called where the reader chose another range.
+   * `subscribe(options)` returns a view of the panel's symbol, `unsubscribe(view)` ends it; `received(book, step)` is
+   * called with each book, `changed(range)` when the user chose another range; `awaited()` returns true while books are
+   * visible elsewhere.
    */
-  constructor(root, { range, ask, received, awaited, changed }) {
-    Object.assign(this, { ask, received, awaited });
+  constructor(root, { range, subscribe, unsubscribe, received, awaited, changed }) {
+    Object.assign(this, { subscribe, unsubscribe, received, awaited });
     this.#range = range;
     const element = (this.#element = root.querySelector(".depth"));
     this.#text = root.querySelector(".depth-text");
     this.#offer(root.querySelector(".range"), changed);
-    this.#sight = new Sight(element, () => (this.#draw(), (this.#askedMs = -Infinity)));
+    this.#sight = new Sight(element, () => (this.#draw(), this.#report()));
     new ResizeObserver(() => this.#fit()).observe(element);
     addEventListener("themechange", () => this.#rebuild());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
@@ -82,32 +93,65 @@ export class Depth {
     box.addEventListener("change", ({ target }) => {
       this.#range = target.value;
       this.#zoom = null;
-      this.#serial += 1;
-      this.#askedMs = -Infinity;
+      this.#draw();
+      this.#report();
       changed(this.#range);
     });
   }
 
-  /** Request a newer book where it is due and can be seen; `mid` is that of the exact book. */
-  follow(nowMs, mid) {
+  /** Subscribe with the options that the range needs; `mid` is that of the exact book. */
+  follow(nowMs, mid, exchanges) {
     mark(this.#element, "data-old", nowMs - this.#shownMs < OLD_MS ? "no" : "yes");
+    if (!mid) return;
+    const before = this.#asked;
     const everyMs = this.#sight.visible || !this.#chart || this.awaited() ? EVERY_MS : UNSEEN_EVERY_MS;
-    if (this.#asking || !mid || nowMs - this.#askedMs < everyMs - 1) return;
-    this.#asking = true;
-    this.#askedMs = nowMs;
-    const serial = this.#serial;
-    const reach = reaching(this.#range, mid);
-    this.ask({ ...reach, levels: "array", coverage: true, interval_ms: EVERY_MS, split: false, ages: false, fill: null })
-      .then((view) => view && serial === this.#serial && this.#show(readBook(view), mid, nowMs, Number(reach.group)), () => {})
-      .finally(() => (this.#asking = false));
+    const reach = reaching(this.#range, mid, before?.range === this.#range ? before : null);
+    if (reach === before && everyMs === before.everyMs && String(exchanges) === String(before.exchanges)) return;
+    this.#asked = { ...reach, range: this.#range, exchanges, everyMs };
+    this.#accepted = false;
+    this.#unread = null;
+    this.#refusal = "";
+    this.#view = this.subscribe({
+      view: VIEW, group: reach.group, depth: reach.depth, exchanges, interval_ms: everyMs, mode: "delta", levels: "array", coverage: true,
+    });
   }
 
-  #show(book, mid, nowMs, step) {
-    this.#book = book;
+  /** End the subscription. */
+  leave() {
+    if (this.#view) this.unsubscribe(this.#view);
+    this.#view = this.#asked = this.#unread = null;
+  }
+
+  shows(view) {
+    return view === this.#view;
+  }
+
+  accepted() {
+    this.#accepted = true;
+  }
+
+  /** The view was refused, for example because the key has too many. Other options are requested again. */
+  refused({ message }) {
+    this.#refusal = message;
+    this.#report();
+  }
+
+  /** The view has changed. */
+  update({ bids, asks, marketStats, coverage }) {
+    this.coverage = coverage;
+    if (this.#accepted) this.#unread = { bids, asks, marketStats, coverage, ages: {}, fill: {} };
+  }
+
+  /** Draw the newest book, unless drawn already. */
+  show(mid, nowMs) {
+    if (!this.#unread || !mid) return;
+    this.#book = readBook(this.#unread);
+    this.#unread = null;
     this.#mid = mid;
     this.#shownMs = nowMs;
-    this.received(book, step);
-    this.#draw();
+    this.received(this.#book, Number(this.#asked.group));
+    this.#unsaid = true;
+    if (this.#sight.visible || !this.#chart) this.#draw();
   }
 
   #draw() {
@@ -115,17 +159,24 @@ export class Depth {
     this.#lines = depthLines(this.#book, this.#mid);
     if (!this.#chart) this.#rebuild();
     else this.#chart.batch(() => this.#chart.setData(this.#lines)); // at once, not after this frame's text updates
-    this.#report();
+  }
+
+  /** Update the text after a new book. */
+  write() {
+    if (this.#unsaid) this.#report();
+    this.#unsaid = false;
   }
 
   clear() {
     this.#chart?.destroy();
     this.#chart = null;
+    this.leave();
+    this.coverage = {};
     this.#lines = [[], [], []];
     this.#book = this.#mid = null;
-    this.#askedMs = this.#shownMs = -Infinity;
-    this.#serial += 1;
+    this.#shownMs = -Infinity;
     this.#zoom = null;
+    this.#refusal = "";
     this.#report();
   }
 
@@ -140,6 +191,8 @@ export class Depth {
     this.#chart = null;
     const { clientWidth: width, clientHeight: height } = this.#element;
     if (!width || !height || !this.#lines[0].length) return;
+    const [card, line, soft, unknown] = ["--card", "--line", "--soft", "--unknown"].map((name) => colour(this.#element, name));
+    this.#inks = { card, line, soft, unknown, label: labels(this.#element) };
     this.#chart = new uPlot(this.#options(width, height), this.#lines, this.#element);
   }
 
@@ -208,7 +261,7 @@ export class Depth {
   /** What the crosshair is at, what a zoom shows, or how many books are known as far as the range. */
   #report() {
     const at = this.#chart?.cursor.idx;
-    let text = "";
+    let text = this.#refusal;
     if (at != null && this.#chart.cursor.left >= 0) {
       const [distances, bids, asks] = this.#lines;
       const side = bids[at] == null ? "asks" : "bids";
@@ -245,12 +298,13 @@ export class Depth {
   }
 
   #options(width, height) {
-    const grid = { stroke: colour(this.#element, "--line"), width: 1 };
-    const axis = { stroke: colour(this.#element, "--soft"), grid, ticks: { show: false }, font: AXIS_FONT };
+    const { line, soft, label: { px, family } } = this.#inks;
+    const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: `${px}px ${family}` };
     // A total applies from its level away from the mid: bids to the left, asks to the right.
     return {
       width,
       height,
+      padding: [8, 12, 0, 0],
       cursor: { y: true, points: { size: 6 }, drag: { x: true, y: false, setScale: true } },
       legend: { show: false },
       scales: { x: { time: false, range: () => Object.values(this.#zoom ?? this.#whole()) }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
@@ -280,7 +334,7 @@ export class Depth {
     const { ctx, bbox: { left, top, width, height } } = chart;
     const { bids: [bid], asks: [ask] } = this.#book?.horizons ?? { bids: [], asks: [] };
     ctx.save();
-    ctx.fillStyle = colour(this.#element, "--unknown");
+    ctx.fillStyle = this.#inks.unknown;
     if (bid) ctx.fillRect(left, top, this.#placeOf(chart, bid) - left, height);
     if (ask) ctx.fillRect(this.#placeOf(chart, ask), top, left + width - this.#placeOf(chart, ask), height);
     ctx.restore();
@@ -294,9 +348,11 @@ export class Depth {
     const scale = devicePixelRatio;
     const middle = Math.max(left, Math.min(left + width, chart.valToPos(0, "x", true)));
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = colour(this.#element, "--soft");
+    const { card, soft, label: { px, family } } = this.#inks;
+    ctx.strokeStyle = ctx.fillStyle = soft;
     ctx.lineWidth = scale;
-    ctx.font = `${11 * scale}px system-ui, sans-serif`;
+    ctx.setLineDash([4 * scale, 3 * scale]);
+    ctx.font = `${px * scale}px ${family}`;
     for (const [side, edge] of [["bids", left], ["asks", left + width]]) {
       let known = books;
       const y = () => top + height * (1 - known / books) + scale;
@@ -313,7 +369,13 @@ export class Depth {
       ctx.lineTo(edge, y());
       ctx.stroke();
       ctx.textAlign = side === "bids" ? "left" : "right";
-      ctx.fillText(`${known} of ${books} books`, edge + (side === "bids" ? 4 : -4) * scale, y() + 14 * scale);
+      const label = [`${known} of ${books} books`, edge + (side === "bids" ? 4 : -4) * scale, y() + 14 * scale];
+      ctx.save();
+      Object.assign(ctx, { strokeStyle: card, lineWidth: 3 * scale }); // an outline, because the text may cross a line
+      ctx.setLineDash([]);
+      ctx.strokeText(...label);
+      ctx.restore();
+      ctx.fillText(...label);
     }
     ctx.restore();
   }

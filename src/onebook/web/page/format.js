@@ -126,6 +126,12 @@ export function signed(value, places) {
   return `${value > 0 ? "+" : value < 0 ? "−" : ""}${fixed(Math.abs(value), places)}`;
 }
 
+/** Per cent of a price with four decimals, or two digits if there would be fewer: a spread above 0 is not 0.0000. */
+export function finePercent(value) {
+  const size = Math.abs(value);
+  return value.toFixed(size > 0 && size < 0.001 ? Math.min(12, 1 - Math.floor(Math.log10(size))) : 4);
+}
+
 /** An axis label in few characters: 1,200,000 is 1.2M. */
 export function short(value) {
   return compact.format(value);

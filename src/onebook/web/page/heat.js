@@ -5,7 +5,7 @@
 // the visible canvas is a copy of it in at most two pieces. It is repainted only if its prices, colours or
 // size change. Sizes are from observers, so that updates do not read the layout.
 
-import { colour } from "./colour.js";
+import { colour, labels } from "./colour.js";
 import { amountDecimals, decimals, fixed, PRICE_DECIMALS_MAX, sixDigits } from "./format.js";
 import { COLUMN_MS, COLUMNS, CROSSED, Liquidity, LOST, OUTAGE, stepOf } from "./liquidity.js";
 import { Sight } from "./sight.js";
@@ -23,7 +23,7 @@ const LINE = 1.25; // width of the best prices
 const FOOT = 16; // height of the time labels
 const FAR_MS = 6_000; // a book that reaches further is shown for this time without a newer one
 const LABEL_EVERY = 36;
-const LABEL_FONT = 11;
+const DRAW_EVERY_MS = 400; // minimum, because a column is a second and a canvas costs more than its new pixels
 const SAY_EVERY_MS = 5_000; // interval of the text alternative
 const HINT = "Point at a cell or use the arrow keys; + and − change the time.";
 const KEYS = "Arrow keys move the crosshair, plus and minus change the time shown, Escape removes the crosshair.";
@@ -53,6 +53,8 @@ export class Heat {
   #base = "";
   #quote = "";
   #saidMs = -Infinity;
+  #stale = false; // whether the newest column changed since it was drawn
+  #drawnMs = -Infinity;
   #sight;
 
   /** `text` says what is pointed at, `spoken` the same to those who move by keys. */
@@ -97,7 +99,13 @@ export class Heat {
   add(book, left, nowMs, unit = 0) {
     const far = this.#far && nowMs - this.#far.nowMs < FAR_MS ? this.#far : { book, unit };
     this.liquidity.add({ ...far.book, stats: book.stats }, left, nowMs, far.unit);
-    if (this.#sight.visible) this.#draw();
+    this.#stale = true;
+    if (this.#sight.visible && nowMs - this.#drawnMs >= DRAW_EVERY_MS) this.#drawAt(nowMs);
+  }
+
+  #drawAt(nowMs) {
+    this.#drawnMs = nowMs;
+    this.#draw();
   }
 
   /** The prices are withdrawn. */
@@ -111,7 +119,7 @@ export class Heat {
   advance(nowMs) {
     this.liquidity.advance(nowMs);
     if (!this.#sight.visible) return;
-    if (this.liquidity.last !== this.#painted.column) this.#draw();
+    if (this.#stale || this.liquidity.last !== this.#painted.column) this.#drawAt(nowMs);
     if (nowMs - this.#saidMs < SAY_EVERY_MS) return;
     this.#saidMs = nowMs;
     mark(this.#element, "aria-label", `Heat map of liquidity. ${this.summary()} ${KEYS}`);
@@ -121,7 +129,7 @@ export class Heat {
   clear() {
     this.liquidity.clear();
     this.#cursor = this.#far = null;
-    this.#saidMs = -Infinity;
+    this.#saidMs = this.#drawnMs = -Infinity;
     write(this.#text, "");
     this.#draw();
   }
@@ -175,6 +183,7 @@ export class Heat {
       ink: text("--ink"),
       crossed: text("--warn"),
       lost: text("--bad"),
+      label: labels(document.body),
     };
   }
 
@@ -200,6 +209,7 @@ export class Heat {
   }
 
   #draw() {
+    this.#stale = false;
     const { liquidity } = this;
     if (!this.#bins || !this.#size.width) return;
     this.#inks ??= this.#colours();
@@ -322,7 +332,8 @@ export class Heat {
     context.clearRect(0, 0, this.#canvas.width, this.#canvas.height);
     this.#shown = this.span;
     if (!liquidity.step) return;
-    context.font = `${LABEL_FONT * scale}px system-ui, sans-serif`;
+    const { px, family } = this.#inks.label;
+    context.font = `${px * scale}px ${family}`;
     context.fillStyle = this.#inks.soft;
     const step = stepOf((liquidity.step * LABEL_EVERY * scale) / bin);
     const places = decimals([step], PRICE_DECIMALS_MAX);
@@ -338,7 +349,7 @@ export class Heat {
     prices.forEach((price, at) => {
       const y = height - (price / liquidity.step - this.#lowest) * bin;
       context.fillRect(left, Math.round(y), 3 * scale, Math.max(1, Math.round(scale / 2)));
-      const inside = Math.max(LABEL_FONT * 0.6 * scale, Math.min(height - LABEL_FONT * 0.4 * scale, y));
+      const inside = Math.max(px * 0.6 * scale, Math.min(height - px * 0.4 * scale, y));
       context.fillText(texts[at], left + 5 * scale, inside);
     });
     context.textBaseline = "alphabetic";
@@ -371,7 +382,8 @@ export class Heat {
 
   #move(cursor, spoken = false) {
     this.#cursor = cursor;
-    this.#show();
+    if (this.#stale) this.#draw(); // the words below are of the newest amounts
+    else this.#show();
     write(this.#text, cursor ? this.at(this.liquidity.last - cursor.back, cursor.bin) : this.#legend());
     if (spoken) write(this.#spoken, this.#text.textContent);
   }

@@ -1,7 +1,7 @@
 // Mid price and spread of the last minutes, one point a second; kept only while the page is open. Without a mid price,
 // because a side was empty or the connection was lost, the lines have a gap.
 
-import { colour } from "./colour.js";
+import { colour, labels } from "./colour.js";
 import { ago, decimals, fixed, texts } from "./format.js";
 import { Sight } from "./sight.js";
 import { write } from "./write.js";
@@ -9,7 +9,6 @@ import { write } from "./write.js";
 const POINTS_MAX = 600; // ten minutes
 const EVERY_MS = 1_000;
 const AXES_FROM_PX = 110; // minimum height of a chart with axes
-const AXIS_FONT = "11px system-ui, sans-serif";
 
 export class History {
   #element;
@@ -107,14 +106,15 @@ export class History {
     const line = (scale, name, dash) => ({
       scale, dash, stroke: colour(this.#element, name), width: 1.25, points: { show: false },
     });
+    const { px, family } = labels(this.#element);
     const axis = {
-      show: height >= AXES_FROM_PX, stroke: colour(this.#element, "--soft"), font: AXIS_FONT, ticks: { show: false },
+      show: height >= AXES_FROM_PX, stroke: colour(this.#element, "--soft"), font: `${px}px ${family}`, ticks: { show: false },
       grid: { stroke: colour(this.#element, "--line"), width: 1 },
     };
     const options = {
       width,
       height,
-      padding: [2, 2, 2, 2],
+      padding: axis.show ? [px / 2, 2 * px, 2, 2] : [2, 2, 2, 2], // half of a label is beyond the last line
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
       scales: { x: { time: true }, mid: {}, spread: {} },

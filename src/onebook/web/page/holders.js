@@ -24,9 +24,18 @@ export function percent(share) {
   return share < 0.005 ? "<1 %" : `${Math.round(100 * share)} %`;
 }
 
+/** Shorten a name to fit `room` pixels. */
+function cut(name, room) {
+  let shown = name;
+  for (let length = name.length - 1; length > 0 && pen.measureText(shown).width > room; length -= 1) {
+    shown = `${name.slice(0, length)}…`;
+  }
+  return shown;
+}
+
 /**
  * The largest of [exchange, amount] pairs, the largest first: [{exchange, text}] for the names that fit `room` pixels,
- * at least one, and how many more there are.
+ * at least one, without its share or cut if it must be, and how many more there are.
  */
 export function holders(shares, room, hueOf) {
   const total = shares.reduce((sum, [, amount]) => sum + amount, 0);
@@ -34,10 +43,10 @@ export function holders(shares, room, hueOf) {
   let left = room - (shares.length > 1 ? widthOf("+99") : 0);
   for (const [exchange, amount] of shares.slice(0, NAMED_MAX)) {
     const text = `${exchange} ${percent(amount / total)}`.trim();
-    left -= widthOf(exchange) + (shares.length > 1 ? widthOf(" 99 %") : 0) + (hueOf(exchange) ? SWATCH : 0);
+    const space = left - (shares.length > 1 ? widthOf(GAP) : 0) - (hueOf(exchange) ? SWATCH : 0);
+    left = space - widthOf(exchange) - (shares.length > 1 ? widthOf(" 99 %") : 0);
     if (left < 0 && named.length) break;
-    left -= widthOf(GAP);
-    named.push({ exchange, text: text + (shares.length > 1 ? GAP : "") });
+    named.push({ exchange, text: (left < 0 ? cut(exchange, space) : text) + (shares.length > 1 ? GAP : "") });
   }
   return { named, more: shares.length - named.length };
 }

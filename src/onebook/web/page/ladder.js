@@ -55,17 +55,21 @@ export class Ladder {
 
   /** Make room for `count` levels a side and see which rows are in sight: all that reads the layout. */
   place(count) {
-    if (this.#count !== count) {
-      this.#count = count;
-      this.#asks.resize(count);
-      this.#bids.resize(count);
-      this.#centred = true;
-      this.#sweptAt = -Infinity;
-    }
+    this.resize(count);
     if (!this.#room) this.#measure();
     if (this.#centred) this.#centre();
     this.#sight = this.#inSight(count);
     this.#coverShares(...this.#sight);
+  }
+
+  /** Make rows for `count` levels per side; empty ones keep the page in place until the first book. */
+  resize(count) {
+    if (this.#count === count) return;
+    this.#count = count;
+    this.#asks.resize(count);
+    this.#bids.resize(count);
+    this.#centred = true;
+    this.#sweptAt = -Infinity;
   }
 
   /** How wide the names of exchanges may be, and in which font. */
@@ -281,7 +285,7 @@ class Row {
       cell.setAttribute("role", "cell");
       cell.className = COLUMNS[at];
     });
-    this.#held = Array.from({ length: HELD + 1 }, () => {
+    this.#held = Array.from({ length: HELD }, () => {
       const name = document.createElement("span");
       name.className = "held";
       name.dataset.hue = "no";
@@ -321,12 +325,18 @@ class Row {
     this.#shown = shares;
     this.#room = room;
     const { named, more } = holders(shares, room, hueOf);
-    for (let at = 0; at < HELD; at += 1) {
-      const hue = named[at] ? hueOf(named[at].exchange) : null;
-      write(this.#held[at], named[at]?.text ?? "");
-      mark(this.#held[at], "data-hue", hue ? "yes" : "no");
-      if (hue) paint(this.#held[at], hue);
+    const parts = []; // one text for each colour: every text node costs layout
+    for (const { exchange, text } of named) {
+      const hue = hueOf(exchange);
+      if (hue || !parts.length) parts.push({ hue, text });
+      else parts.at(-1).text += text;
     }
-    write(this.#held[HELD], more ? `+${more}` : "");
+    if (more) parts.at(-1).text += `+${more}`;
+    this.#held.forEach((element, at) => {
+      const { hue, text } = parts[at] ?? { hue: null, text: "" };
+      write(element, text);
+      mark(element, "data-hue", hue ? "yes" : "no");
+      if (hue) paint(element, hue);
+    });
   }
 }

@@ -5,6 +5,7 @@ import { shareOf } from "./book.js";
 import { Delays, Sparkline } from "./delays.js";
 import { quoteAge } from "./format.js";
 import { dress, swatch } from "./palette.js";
+import { NO_MARGIN, Sight } from "./sight.js";
 import { write } from "./write.js";
 
 const REASONS = {
@@ -12,18 +13,25 @@ const REASONS = {
   symbol_not_traded: "does not trade this symbol",
 };
 
+const EVERY_MS = 1_000; // interval of the figures of a row
+const HIDDEN_EVERY_MS = 5_000; // interval while the table is not visible
+
 export class Members {
   #body;
   #summary;
   #rows = new Map();
   #wanted = "";
-  #book = null; // book whose shares have not been written yet
+  #book = null; // the newest book
   #known = true; // whether the states are current
+  #sight;
+  #writtenMs = -Infinity; // when figures were last written
+  #next = 0; // the next row to write
   #delays = new Delays();
 
   constructor(body, summary) {
     this.#body = body;
     this.#summary = summary;
+    this.#sight = new Sight(body, () => (this.#writtenMs = -Infinity), NO_MARGIN);
   }
 
   /** A new subscription: the accepted begin as syncing until the first book says more.
@@ -33,6 +41,7 @@ export class Members {
   begin(accepted, rejected, { keep = false } = {}) {
     const before = keep ? new Map(this.#rows) : new Map();
     this.#rows.clear();
+    this.#writtenMs = -Infinity;
     if (!keep) this.#delays.clear();
     this.#book = null;
     this.#body.replaceChildren();
@@ -69,6 +78,7 @@ export class Members {
   set known(known) {
     if (this.#known === known) return;
     this.#known = known;
+    this.#writtenMs = -Infinity;
     for (const row of this.#rows.values()) this.#paint(row);
     this.#sum();
   }
@@ -100,18 +110,25 @@ export class Members {
     }
   }
 
-  /** Write the ages, which grow by themselves since the last update, and the shares: not with every
-   * update, as 70 figures that change ten times a second cannot be read.
+  /** Write the ages, which grow between updates, and the shares: some rows per call, each about once a second, because
+   * faster figures are unreadable and the layout of all rows at once takes long.
    */
-  showFigures(sinceMs) {
+  showFigures(sinceMs, nowMs) {
+    const rows = [...this.#rows];
+    const { visible } = this.#sight;
+    const share = Math.min(1, (nowMs - this.#writtenMs) / (visible ? EVERY_MS : HIDDEN_EVERY_MS));
+    const count = Math.floor(share * rows.length);
+    if (!count || (!visible && share < 1)) return;
+    this.#writtenMs = nowMs;
     const sides = this.#book && [shareOf(this.#book.bids), shareOf(this.#book.asks)];
-    this.#book = null;
-    for (const [exchange, row] of this.#rows) {
-      if (sides) [row.bids, row.asks].forEach((cell, at) => write(cell, percent(sides[at].of(exchange))));
+    for (let at = 0; at < count; at += 1) {
+      const [exchange, row] = rows[(this.#next + at) % rows.length];
+      if (sides) [row.bids, row.asks].forEach((cell, side) => write(cell, percent(sides[side].of(exchange))));
       const shown = this.#known && row.state === "live" && row.ageMs !== undefined;
       write(row.age, shown ? quoteAge(row.ageMs + sinceMs) : "–");
       row.delay.show(this.#delays, exchange);
     }
+    this.#next = (this.#next + count) % rows.length;
   }
 
   /** How many are live, of how many. */

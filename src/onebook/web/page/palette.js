@@ -1,10 +1,10 @@
 // The colours of the exchanges that the user picked, at most eight: stored in this browser, shared by its tabs.
-// They are distinguishable with every kind of colour vision (after Okabe and Ito, yellow darkened for light themes).
+// A colour is the name of a variable in base.css.
 
 import { hide } from "./write.js";
 
 const SLOT = "onebook.colours";
-const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f7ee7", "#999933"];
+const HUES = Array.from({ length: 8 }, (_, at) => `--hue-${at + 1}`);
 export const PICKED_MAX = HUES.length;
 
 let picked = read(); // exchange of each colour; null if free
@@ -55,5 +55,6 @@ export function dress(element, exchange) {
 
 /** Set the colour of an element, only where it changes. */
 export function paint(element, hue) {
-  if (element.style.getPropertyValue("--hue") !== hue) element.style.setProperty("--hue", hue);
+  const value = `var(${hue})`;
+  if (element.style.getPropertyValue("--hue") !== value) element.style.setProperty("--hue", value);
 }

@@ -5,7 +5,7 @@ import { crossings, imbalance, PROBE, Rate, readBook, unknownAt } from "./book.j
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
-import { age, ago, amountDecimals, decimals, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, signed } from "./format.js";
+import { age, ago, amountDecimals, decimals, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, signed } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { Heat } from "./heat.js";
 import { History } from "./history.js";
@@ -16,7 +16,7 @@ import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
-const FAR_ROWS = 25; // a ladder with more rows, or with bins, may extend beyond the known part of some books
+const FAR_ROWS = 25; // a ladder with more rows, or with bins, extends beyond the known part of some books
 const DEPTH_MIN = 25; // minimum levels requested: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
 const OLD_MS = 1_000; // without an update, until the ladder is marked old
@@ -44,8 +44,8 @@ export class Panel {
 
   /**
    * @param wanted {symbol, group, size, by}: what to show
-   * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol)`, `has(symbol)` of its
-   *   session, and `orderBook(symbol, options)`; `options(symbol)`, `feeOf`,
+   * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol, view)`, `has(symbol)` of its
+   *   session; `options(symbol)`, `feeOf`,
    *   `counts()`, `readPairs()`, `notice(text, names, panel)`, `check(symbol, facts, nowMs)` of its alerts,
    *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
@@ -59,12 +59,14 @@ export class Panel {
     this.ladder = new Ladder(find(".ladder"), (...point) => this.#readOut(...point));
     this.depth = new Depth(find(".deep"), {
       range: wanted.range,
-      ask: (options) => site.orderBook(this.subscribed, options),
+      subscribe: (options) => site.subscribe(this.subscribed, options),
+      unsubscribe: ({ symbol, view }) => site.unsubscribe(symbol, view),
       received: (book, step) => this.heat.reach(book, step, now()),
       awaited: () => this.heat.visible,
       changed: (range) => {
         Object.assign(this.wanted, { range });
         this.heat.range = range;
+        this.#followDepth(now());
         site.changed();
       },
     });
@@ -83,6 +85,7 @@ export class Panel {
       opened: site.readPairs,
       chosen: (name) => this.choose(name),
     });
+    this.ladder.resize(site.options().depth);
     find(".symbol").value = wanted.symbol;
     find(".group").addEventListener("change", (event) => this.#change({ group: event.target.value }));
     find(".remove").addEventListener("click", () => site.remove(this));
@@ -131,6 +134,8 @@ export class Panel {
       levels: "array",
       split: true,
       ages: true,
+      // Horizons make updates a quarter longer. A short ladder rarely reaches one, so it uses those of the depth chart's
+      // view, which are up to a second old, or five while the chart is not visible.
       coverage: depth >= FAR_ROWS || Boolean(group),
       fill: sizes(size, by, group),
       ...(group && { group }),
@@ -149,6 +154,7 @@ export class Panel {
 
   /** Ask again for what is subscribed, because the options of the page differ. */
   follow() {
+    if (document.hidden) this.depth.leave();
     if (this.#asked) this.subscribe();
   }
 
@@ -156,6 +162,7 @@ export class Panel {
   leave() {
     for (const view of new Set([this.#asked, this.#view])) if (view) this.#site.unsubscribe(view.symbol);
     this.#asked = this.#view = null;
+    this.depth.leave();
   }
 
   /** No exchange is ticked: nothing is subscribed and nothing is shown as live. */
@@ -208,7 +215,8 @@ export class Panel {
 
   /** The view that is shown has changed, by an update that came so late. */
   update(view, lateMs) {
-    const { bids, asks, marketStats, ages, fill, coverage, staleExchanges } = view;
+    const { bids, asks, marketStats, ages, fill, staleExchanges } = view;
+    const coverage = Object.keys(view.coverage).length ? view.coverage : this.depth.coverage;
     this.#unread = { bids, asks, marketStats, ages, fill, coverage, staleExchanges };
     this.#updatedAt = now();
     this.#lateMs = lateMs;
@@ -220,6 +228,12 @@ export class Panel {
     if (document.hidden) this.#read(this.#updatedAt); // hidden pages draw no frames, but alerts must not wait
   }
 
+  /** The view of the depth chart has changed. */
+  deepen(view) {
+    this.depth.update(view);
+    this.draw();
+  }
+
   status(message) {
     this.members.status(message.exchange, message.state, message.detail || message.reason);
   }
@@ -228,6 +242,7 @@ export class Panel {
   set linked(linked) {
     this.#linked = linked;
     if (!linked) {
+      this.depth.leave();
       this.members.lost();
       this.#lost = true;
     } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // it was refused before, but may be accepted now
@@ -278,6 +293,7 @@ export class Panel {
     if (fresh) this.#read(nowMs);
     if (!this.#book) return;
     this.ladder.place(this.#site.options().depth);
+    if (!this.#withdrawn) this.depth.show(this.#book.stats.mid_price, nowMs);
     if (!fresh) return;
     this.history.add(this.#book.stats, nowMs);
     this.heat.add(this.#book, this.#left, nowMs, this.#book.binned ? Number(this.wanted.group) : 0);
@@ -301,10 +317,11 @@ export class Panel {
     if (this.#withdrawn) return;
     const price = this.#pricer(book, nowMs);
     this.members.show(book, this.#left, this.#lateMs, nowMs);
+    this.members.showFigures(nowMs - this.#updatedAt + this.#lateMs, nowMs);
     this.crossed.show(book, price, this.#updatedAt - this.#lateMs);
-    this.crossed.showFigures(nowMs, this.#live);
     this.cost.show(book, price);
     this.history.write();
+    this.depth.write();
     this.#write(".mid", price(stats.mid_price, 1));
     this.#write(".best-bid", price(stats.best_bid));
     this.#write(".best-ask", price(stats.best_ask));
@@ -392,11 +409,16 @@ export class Panel {
     this.#write(".rate", this.rate.perSecond(nowMs).toFixed(1));
     this.#write(".age", this.#updatedAt ? ago(ageMs) : "—");
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
-    this.members.showFigures(ageMs);
-    if (this.#live && this.#book && this.subscribed) this.depth.follow(nowMs, this.#book.stats.mid_price);
+    this.members.showFigures(ageMs, nowMs);
+    this.#followDepth(nowMs);
     this.crossed.showFigures(nowMs, this.#live);
     this.history.showFigures(nowMs + this.#lateMs, this.#live);
     this.heat.advance(nowMs);
+  }
+
+  #followDepth(nowMs) {
+    if (!this.#live || !this.#book || !this.subscribed) return;
+    this.depth.follow(nowMs, this.#book.stats.mid_price, this.#site.options().exchanges);
   }
 
   /** What all up to a level is worth; of bins only the bound is known. */
@@ -406,7 +428,7 @@ export class Panel {
     if (this.#book.binned) return `${side === "asks" ? "at most" : "at least"} ${worth}`;
     const best = this.#book[side][0].price;
     const average = cost / total;
-    const slip = Math.abs((100 * (average - best)) / best).toFixed(4);
+    const slip = finePercent(Math.abs((100 * (average - best)) / best));
     return `${worth}, ${this.ladder.price(average, 2)} on average, ${slip} % off the best`;
   }
 
@@ -434,7 +456,7 @@ function sizes(size, by, group) {
   return { ...(amounts.length && { amounts }), ...(by === "notional" && { notionals: [size] }) };
 }
 
-function spreadText({ spread, spread_percent: percent }, price) {
+function spreadText({ spread, mid_price: mid }, price) {
   if (spread == null) return "one side is empty";
-  return `spread ${price(spread)} (${percent.toFixed(4)} %)`;
+  return `spread ${price(spread)} (${finePercent((100 * spread) / mid)} %)`;
 }

@@ -1,7 +1,7 @@
 // Decides when alerts fire; without access to the document. A rule fires once when its threshold is crossed, and again
 // only after the value has returned by a margin, or the event has been over for a while. Only live data is checked.
 
-import { decimals, fixed, PRICE_DECIMALS_MAX } from "./format.js";
+import { decimals, finePercent, fixed, PRICE_DECIMALS_MAX } from "./format.js";
 import { sizeOf, symbolOf } from "./state.js";
 
 export const KINDS = ["price", "spread", "crossing", "lost"];
@@ -98,7 +98,7 @@ export class Watch {
     const value = Number(this.#rule.value);
     if (spread == null) return [];
     if (!this.#trigger("").fires(spread >= value, spread < value * (1 - SPREAD_MARGIN), nowMs)) return [];
-    return [`${this.#rule.symbol}: the spread is ${spread.toFixed(4)} %`];
+    return [`${this.#rule.symbol}: the spread is ${finePercent(spread)} %`];
   }
 
   crossing({ best }, nowMs) {

@@ -13,7 +13,7 @@ export class Shares {
   #drawn = new Map(); // the shares of each row
   #place = "";
   #scale = 1;
-  #grey = "";
+  #inks = new Map(); // colours by the names of variables, as the theme has them
 
   constructor(scroller) {
     this.element = document.createElement("canvas");
@@ -33,7 +33,6 @@ export class Shares {
     if (this.#place === place) return;
     this.#place = place;
     this.#scale = devicePixelRatio;
-    this.#grey ||= colour(this.element.parentElement, "--edge");
     this.#drawn.clear();
     this.#tops.clear();
     for (let row = from; row < to; row += 1) this.#tops.set(row, topOf(row) - top + (height - HEIGHT) / 2);
@@ -48,7 +47,13 @@ export class Shares {
 
   /** Other colours: the next drawing draws all. */
   repaint() {
-    this.#place = this.#grey = "";
+    this.#place = "";
+    this.#inks.clear();
+  }
+
+  #ink(name) {
+    if (!this.#inks.has(name)) this.#inks.set(name, colour(this.element.parentElement, name));
+    return this.#inks.get(name);
   }
 
   /** Draw [exchange, amount] pairs in a row: the picked ones from the left, then what all others have. */
@@ -59,16 +64,16 @@ export class Shares {
     const context = this.#context;
     context.setTransform(this.#scale, 0, 0, this.#scale, 0, this.#tops.get(row) * this.#scale);
     context.clearRect(0, 0, WIDTH, HEIGHT);
-    if (!shares.length) return;
+    if (!shares.some(([exchange]) => hueOf(exchange))) return;
     const total = shares.reduce((sum, [, amount]) => sum + amount, 0);
-    context.fillStyle = this.#grey;
+    context.fillStyle = this.#ink("--edge");
     context.fillRect(0, HEIGHT - LEAST, WIDTH, LEAST);
     let left = 0;
     for (const [exchange, amount] of shares) {
       const hue = hueOf(exchange);
       if (!hue) continue;
       const width = Math.max(LEAST, (WIDTH * amount) / total);
-      context.fillStyle = hue;
+      context.fillStyle = this.#ink(hue);
       context.fillRect(left, 0, width, HEIGHT);
       left += width;
     }

@@ -9,16 +9,19 @@ Protocol: https://www.okx.com/docs-v5/en/
 """
 
 from onebook.simulator.accounts.okx.account import OkxAccount
+from onebook.simulator.accounts.okx.demo import DemoOkx, demo
 from onebook.simulator.accounts.okx.exports import SimulatedOkxFiles
 from onebook.simulator.accounts.okx.facts import OkxHistory, WalletEvent
 from onebook.simulator.accounts.okx.keys import SimulatedOkxKey
 from onebook.simulator.accounts.okx.server import SimulatedOkx
 
 __all__ = [
+    "DemoOkx",
     "OkxAccount",
     "OkxHistory",
     "SimulatedOkx",
     "SimulatedOkxFiles",
     "SimulatedOkxKey",
     "WalletEvent",
+    "demo",
 ]

@@ -533,23 +533,23 @@ class FundingFlows:
     def take_loan(self, at: int) -> None:
         """Lock coins as collateral, and borrow dollars."""
         collateral = self._books.share(FUNDING, "BTC", 60, NANO8)
-        borrpending = cut_to(times(collateral, PAIRS["BTC-USDT"].price) // 2, UNIT)
-        if not borrpending:
+        borrowed = cut_to(times(collateral, PAIRS["BTC-USDT"].price) // 2, UNIT)
+        if not borrowed:
             return
         rows = (self._books.fund(at, "BTC", -collateral, 212),
-                self._books.fund(at + 900, "USDT", borrpending, 217))  # fmt: skip
+                self._books.fund(at + 900, "USDT", borrowed, 217))  # fmt: skip
         locked = self._books.product(rows[0].time, LOANS, "BTC", collateral)
         self._books.done("loan", "", *rows, locked)
         self._keep_loan(rows[0].time, "BTC", -collateral, "collateral_locked")
-        self._keep_loan(rows[1].time, "USDT", borrpending, "borrpending")
+        self._keep_loan(rows[1].time, "USDT", borrowed, "borrowed")
         days = self._random.randrange(1, 40)
-        self._books.state.later(at + days * DAY_MS, "loan end", collateral, borrpending)
+        self._books.state.later(at + days * DAY_MS, "loan end", collateral, borrowed)
 
-    def repay_loan(self, at: int, collateral: int, borrpending: int) -> None:
+    def repay_loan(self, at: int, collateral: int, borrowed: int) -> None:
         """Repay a loan with its interest, which releases the collateral."""
-        due = borrpending + cut_to(borrpending // 500, NANO8)
+        due = borrowed + cut_to(borrowed // 500, NANO8)
         if self._books.held(FUNDING, "USDT") < due:
-            self._books.state.later(at + DAY_MS, "loan end", collateral, borrpending)
+            self._books.state.later(at + DAY_MS, "loan end", collateral, borrowed)
             return
         rows = (self._books.fund(at, "USDT", -due, 218),
                 self._books.fund(at + 900, "BTC", collateral, 215))  # fmt: skip

@@ -51,18 +51,18 @@ TABLES: Final = (
     "bills", "funding", "products", "fills", "orders", "closings", "interest", "lendings",
 )  # fmt: skip
 
-_OKUSD = ms_of("2026-03-01")
+_EUR, _OKUSD = ms_of("2023-10-01"), ms_of("2026-03-01")
 PLAN: Final = (
     Planned("deposit", 8, 8, 250),
     Planned("deposits at once", 2, 0.5, 20),
     Planned("internal deposit", 3, 0.5, 20),
     Planned("held deposit", 3),
-    Planned("fiat deposit", 3, 1, 30),
+    Planned("fiat deposit", 4, 1, 30, _EUR),
     Planned("withdrawal", 8, 6, 200),
     Planned("internal withdrawal", 3, 0.5, 20),
     Planned("failed withdrawal", 2, 0.2, 10),
     Planned("cancelled withdrawal", 2, 0.2, 10),
-    Planned("fiat withdrawal", 2, 0.5, 20),
+    Planned("fiat withdrawal", 3, 0.5, 20, _EUR + 60 * DAY_MS),
     Planned("transfer", 12, 12, 600),
     Planned("sub-account transfer", 4, 2, 60),
     Planned("conversion", 6, 5, 200),

@@ -649,9 +649,9 @@ def held_for_trading(ccy: str, balance: int, isolated: int, debt: int, now: int)
     )  # fmt: skip
     empty = dict.fromkeys(
         (
-            "accAvgPx", "clSpotInUseAmt", "imr", "maxSpotInUse", "mgnRatio", "mmr",
-            "notionalLever", "openAvgPx", "spotBal", "spotInUseAmt", "spotUpl", "spotUplRatio",
-            "totalPnl", "totalPnlRatio",
+            "accAvgPx", "clSpotInUseAmt", "imr", "maxSpotInUse", "maxSpotInUseAmt", "mgnRatio",
+            "mmr", "notionalLever", "openAvgPx", "spotBal", "spotInUseAmt", "spotUpl",
+            "spotUplRatio", "totalPnl", "totalPnlRatio",
         ),
         "",
     )  # fmt: skip

@@ -1,0 +1,97 @@
+"""Named accounts: several of one exchange, such as `kraken` and `kraken:treasury`.
+
+An exchange's first account has the exchange's name. Others have a label after a colon, and
+credentials of their own. Their records name the account, and its label is a part of their ids: two
+accounts of one user see a transfer between them under one id of the exchange, and both are events.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from onebook.core import record_id
+from onebook.errors import InvalidRequest
+from onebook.transactions.adapter import (
+    AccountReader,
+    BranchingReader,
+    EventRow,
+    JoiningReader,
+    Page,
+    Source,
+    Window,
+)
+from onebook.transactions.record import Holder, Record
+
+ALL: Final = "all"  # every account that has credentials
+ACCOUNTS_MAX: Final = 32  # of one request
+LABEL: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+
+
+class AccountName(NamedTuple):
+    """The name of an account: its exchange, and its label; "" for the first."""
+
+    exchange: str
+    label: str
+
+    def __str__(self) -> str:
+        return f"{self.exchange}:{self.label}" if self.label else self.exchange
+
+
+def account_name(text: str) -> AccountName:
+    """Read the name of an account, such as `kraken:treasury`.
+
+    Raises:
+        InvalidRequest: Its label is not a plain word.
+    """
+    exchange, colon, label = text.partition(":")
+    if colon and not LABEL.fullmatch(label):
+        raise InvalidRequest(
+            f"Account {text[:80]!r}: after the colon comes a label of up to 32 small letters, "
+            "digits, - and _."
+        )
+    return AccountName(exchange, label)
+
+
+class NamingReader:
+    """A reader whose records name their account."""
+
+    def __init__(self, reader: AccountReader, account: AccountName) -> None:
+        self._reader = reader
+        self._account = account
+
+    async def page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Fetch one page; see `PageReader`."""
+        return self._named(await self._reader.page(source, window, cursor))
+
+    async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
+        """Join rows; see `JoiningReader`."""
+        assert isinstance(self._reader, JoiningReader)
+        return self._named(await self._reader.join(source, groups))
+
+    async def branches(self, source: Source) -> list[str]:
+        """Find branches; see `BranchingReader`."""
+        assert isinstance(self._reader, BranchingReader)
+        return await self._reader.branches(source)
+
+    def _named(self, page: Page) -> Page:
+        if not page.records:  # `NOT_ASKED` is known by its identity
+            return page
+        return replace(page, records=[named(each, self._account) for each in page.records])
+
+
+def named(record: Record, account: AccountName) -> Record:
+    """A record that names its account; ids of an account with a label are apart from others."""
+    holder = record.account or Holder(None, None)
+    record = replace(record, account=Holder(holder.wallet, holder.uid, str(account)))
+    if not account.label:
+        return record
+    return replace(
+        record,
+        transactionId=_id(record.transactionId, record, account),
+        related=tuple(_id(each, record, account) for each in record.related),
+    )
+
+
+def _id(plain: str, record: Record, account: AccountName) -> str:
+    return record_id(str(account), record.environment, "account", plain)
