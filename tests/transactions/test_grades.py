@@ -1,13 +1,32 @@
 """Proofs by kind: events against the lines that name them, and the grade of each type."""
 
+from collections.abc import Iterable
+from itertools import permutations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onebook.transactions.adapter import AdapterEntry, Bookkeeping, CheckId, Environment
-from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGrade, grade_of
-from onebook.transactions.record import Balance, Fee, Holder, Record, RecordView, Status, money
+from onebook.transactions.reconciliation import (
+    CheckState,
+    Comparisons,
+    Left,
+    ProofCheck,
+    ProofGrade,
+    grade_of,
+)
+from onebook.transactions.record import (
+    Balance,
+    Direction,
+    Fee,
+    Holder,
+    Record,
+    RecordView,
+    Status,
+    money,
+)
 from onebook.transactions.verify import EVENT_MS, Verifier
 from transactions.test_record import record
 
@@ -116,6 +135,81 @@ def test_an_event_that_was_undone_moved_nothing() -> None:
     assert events_check(undone, EUR, back)[0].state == CheckState.HOLDS
     pending = trade("u", status=Status.PENDING)
     assert events_check(pending, trade("t", EUR, BTC), EUR, BTC)[0].checked == 1
+
+
+def test_what_took_an_event_back_may_be_outside_of_the_range() -> None:
+    back = replace(EUR, transactionId="l4", balance=Balance(change="100.5"))
+    undone = trade("t", EUR, back, status=Status.FAILED)
+    late = replace(
+        line("l5", "w", "EUR", "7"), kind="withdrawal", direction=Direction.IN
+    )  # of a withdrawal before the range
+    check, _ = events_check(undone, EUR, late, trade("u", BTC), replace(BTC, related=("u",)))
+    assert check.breaks[0].transactionId == "u"  # EUR is missing
+    assert check.broken == 1
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_parts_of_an_event_share_its_lines(order: tuple[int, ...]) -> None:
+    gain = line("l6", "t", "EUR", "9.5")
+    fill = trade("t", gain, sentCurrency=UNSET, receivedCurrency=UNSET)
+    closed = trade(
+        "t:closed", sentCurrency=UNSET, receivedCurrency=money("EUR", "13"), fees=(),
+        related=("t",), related_type="trades",
+    )  # fmt: skip
+    funding = replace(
+        closed, transactionId="t:funding", receivedCurrency=UNSET, sentCurrency=money("EUR", "3")
+    )
+    records = [gain, fill, closed, funding]
+    assert parts_checked([records[index] for index in order]) == (CheckState.HOLDS, 1)
+    lost = [records[index] for index in order if index != 2]
+    assert parts_checked(lost)[0] == CheckState.BROKEN
+
+
+def test_parts_that_add_up_to_nothing_may_come_after_their_event() -> None:
+    gain = line("l6", "t", "EUR", "-0.5")
+    fill = trade("t", gain, sentCurrency=UNSET, receivedCurrency=UNSET)
+    closed = trade(
+        "t:closed", sentCurrency=UNSET, receivedCurrency=money("EUR", "3"), fees=(),
+        related=("t",), related_type="trades",
+    )  # fmt: skip
+    funding = replace(
+        closed, transactionId="t:funding", receivedCurrency=UNSET, sentCurrency=money("EUR", "3")
+    )
+    assert parts_checked([gain, fill, closed, funding]) == (CheckState.HOLDS, 1)
+
+
+def parts_checked(records: Iterable[Record]) -> tuple[CheckState, int]:
+    verifier = Verifier(ENTRY, below_ms=1_000 * HOUR_MS, asked=("ledger", "trades"))
+    for one in records:
+        verifier.add(one)
+    checks = {check.name: check for check in verifier.report(cut=False).checks}
+    return checks["events"].state, checks["events"].checked
+
+
+def test_a_reader_can_compare_what_the_ledger_cannot() -> None:
+    books = Bookkeeping(
+        trades="trades", lines_name_events=True, compared=frozenset({CheckId.SPOT_FILLS}),
+        without=frozenset({CheckId.ORDERS}), reasons={CheckId.SPOT_FILLS: "Lists forget."},
+    )  # fmt: skip
+    compared = Comparisons()
+    found = compared_check(books, compared)
+    assert found.state == CheckState.NOT_CHECKED
+    compared.add(CheckId.SPOT_FILLS, None)
+    assert compared_check(books, compared).state == CheckState.HOLDS
+    compared.add(CheckId.SPOT_FILLS, Left(trade("t"), "not listed", "a trade", "none", sure=False))
+    found = compared_check(books, compared)
+    assert (found.state, found.open, found.reason) == (CheckState.OPEN, 1, "Lists forget.")
+    compared.add(CheckId.SPOT_FILLS, Left(trade("u"), "its price", "1", "2"))
+    found = compared_check(books, compared)
+    assert (found.state, found.broken, found.checked) == (CheckState.BROKEN, 1, 3)
+
+
+def compared_check(books: Bookkeeping, compared: Comparisons) -> ProofCheck:
+    entry = replace(ENTRY, books=books)
+    verifier = Verifier(entry, below_ms=1_000 * HOUR_MS, asked=("ledger", "trades"))
+    checks = {each.name: each for each in verifier.report(cut=False, compared=compared).checks}
+    assert CheckId.ORDERS not in checks
+    return checks[CheckId.SPOT_FILLS]
 
 
 def test_an_event_without_a_trace_in_the_ledger_stays_open() -> None:

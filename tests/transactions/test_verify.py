@@ -16,6 +16,16 @@ def test_an_answer_cut_in_an_instant_proves_nothing_of_it() -> None:
     assert report(*half, below_ms=50).holds is not False
 
 
+def test_instants_that_all_return_to_their_balance_have_one_balance_in_common() -> None:
+    """A wallet that is filled and emptied at once, each time: it holds nothing between."""
+    first = (line(10, "7", "7"), line(10, "-7", "0"))
+    second = (line(20, "5", "5"), line(20, "-5", "0"))
+    assert report(*second, *first).holds
+    assert report(*reversed(second), *reversed(first)).ledger[0].closing == "0"
+    other = (line(20, "5", "6"), line(20, "-5", "1"))
+    assert not report(*other, *first).holds
+
+
 def test_breaks_named_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onebook.transactions.reconciliation.BREAKS_MAX", 3)
     lines = [line(at, "1", str(at * at)) for at in range(20, 0, -1)]

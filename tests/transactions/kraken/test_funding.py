@@ -144,7 +144,8 @@ def test_a_return_without_its_withdrawal_is_money_that_came() -> None:
     assert (record.kind, record.native_type) == ("withdrawal", "withdrawal:returned")
     assert record.status is Status.COMPLETED
     assert moved(found) == changed(found) == {"EUR": "1001"}
-    assert one([withdrawal()]).transactionId in record.related
+    assert record.ids.native == one([withdrawal()]).ids.native
+    assert record.related == (found[1].transactionId,)
 
 
 def test_only_all_of_it_and_within_a_month_takes_it_back() -> None:

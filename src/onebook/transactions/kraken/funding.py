@@ -170,7 +170,10 @@ def _status(entry: LedgerRow, returned: LedgerRow | None) -> Status:
 
 
 def _given_back(entry: LedgerRow, context: RowContext) -> Record:
-    """A row that gives back a deposit or withdrawal that is unknown: it moved money by itself."""
+    """A row that gives back a deposit or withdrawal that is unknown, or not all of it.
+
+    It moved money by itself; both have the `refid` of Kraken as their native id.
+    """
     meaning = meaning_of(entry.type, "", incoming=entry.incoming)
     amount = unsigned(entry.amount)
     record = _fund(
@@ -188,10 +191,7 @@ def _given_back(entry: LedgerRow, context: RowContext) -> Record:
         native=entry.refid or entry.id,
         words=f"{meaning.label} of {amount} {entry.currency} returned",
         updated_ms=None,
-        related=(
-            *line_ids(context, (entry,)),
-            fund_id(context, entry.type, entry.refid or entry.id),
-        ),
+        related=line_ids(context, (entry,)),
     )
     # The other way round: a withdrawal that came back is received.
     return replace(
