@@ -39,6 +39,7 @@ CLIENTS = 2
 LOST_MAX_S = 1.0
 TIMEOUT_S = 60 + 30 * POINTS
 WATCH_STEP_S = 0.05
+NAMES = ["okx", "kraken"]
 RATE_HZ = 20.0
 
 
@@ -192,7 +193,7 @@ async def test_a_crash_loses_at_most_one_second_and_never_counts_twice(nodes, te
             shutil.rmtree(own)
         return point
 
-    async with SimulatedExchanges(rate_hz=RATE_HZ) as simulated:
+    async with SimulatedExchanges(NAMES, rate_hz=RATE_HZ) as simulated:
         points = await asyncio.gather(
             *(crash(number, chance.uniform(0.3, 2.5)) for number in range(POINTS))
         )
@@ -216,7 +217,7 @@ async def test_a_clean_stop_bills_every_byte(nodes, template):
         await asyncio.sleep(0.7)
         os.kill(process.pid, signal.SIGTERM)
 
-    async with SimulatedExchanges(rate_hz=RATE_HZ) as simulated:
+    async with SimulatedExchanges(NAMES, rate_hz=RATE_HZ) as simulated:
         point, status = await run_node(
             nodes, folder, simulated.urls, text, stop, gateway={"drain_s": 0.2}
         )

@@ -92,12 +92,14 @@ async def test_keys_scroll_the_ladder_and_updates_leave_it_there(
     page: Page, address: str, market: Market
 ) -> None:
     await show(page, address, "&levels=100")
+    market.frozen = True
     await page.run("document.querySelector('.scroller').focus({ preventScroll: true })")
     middle = await page.run(TOP)
     await press(page, "Home")
     await page.until(f"{TOP} === 0")
     market.tick *= 2  # told apart from what is shown
     shown = await page.run("document.querySelector('.asks .price').textContent")
+    market.frozen = False
     await page.until(f"document.querySelector('.asks .price').textContent !== '{shown}'")
     assert await page.run(TOP) == 0 < middle
     await press(page, "PageDown")
