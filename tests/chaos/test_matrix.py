@@ -30,7 +30,7 @@ from onebook.rest import Rest
 from onebook.simulator import DIALECTS, SimulatedExchanges
 from steady import within
 
-STEP_S: Final = 0.01
+STEP_S: Final = 0.02
 HARM_S: Final = 0.3  # how long a toxic is in force, unless it must be noticed first
 NOTICED_S: Final = 30.0
 RECOVERED_S: Final = 30.0
