@@ -213,7 +213,7 @@ def toml(folder, urls, **store):
     lines += [f'{name} = "{value}"' for name, value in store.items()]
     lines += ["[accounts]", "final_flush_timeout_s = 1"]
     lines += ["[transactions]", f'master_key_file = "{folder}/master_key"']
-    lines += ["[gateway]", "drain_s = 0.1"]
+    lines += ["[gateway]", "drain_s = 0.1", "[feeds]", f"exchanges = {NAMES}"]
     for name, each in urls.items():
         lines += [f"[feeds.overrides.{name}]", f'ws_url = "{each.ws}"', f'rest_url = "{each.rest}"']
     return "\n".join(lines) + "\n"
