@@ -54,8 +54,8 @@ async def test_both_ways_give_the_same_file_and_the_same_word(
 ) -> None:
     needed(form)
     here, first, there, second = await both(rig, wanted(tmp_path, form))
-    # First, because a file that lacks something is another one: an exchange that had enough requests
-    # of this address once made two of them differ.
+    # First, because files that lack something differ: an exchange that refused the address for too
+    # many requests once made two.
     assert (here.errors, here.complete) == ([], True)
     assert without_floors(here) == without_floors(there)
     assert first == second
