@@ -432,6 +432,23 @@ async def test_crossings_imbalance_and_fees(page: Page, address: str) -> None:
     assert sold == {"fees": pytest.approx(3.03), "average": pytest.approx(99.485)}
 
 
+async def test_a_crossing_of_one_update_leaves_its_pairs(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(READY)
+    await count_drawings(page, market)
+    await send(page, market)
+    market.crossed = True
+    await send(page, market)
+    market.crossed = False
+    await send(page, market)
+    said, pairs = await page.run(f"[{text('.crossing-text')}, {text('.pairs li')}]")
+    assert re.search(r"Last crossed \d+ s ago:$", said)
+    assert "sell on kraken" in pairs
+    assert "gap 4.9 (" in pairs
+
+
 async def test_imbalance_is_that_of_the_levels_that_are_shown(
     page: Page, address: str, market: Market
 ) -> None:

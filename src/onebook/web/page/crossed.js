@@ -13,6 +13,7 @@ export class Crossed {
   #book = null; // {count, near, spread}: crossings of the last book, or the nearest pairs; the spread of bins
   #last = null; // {pairs, at, ages}: the last crossing
   #price = String;
+  #written = ""; // the kind of the pairs in the list
 
   constructor(root, feeOf) {
     this.feeOf = feeOf;
@@ -33,14 +34,33 @@ export class Crossed {
     this.#book = { count, spread, oneSided, near, ages: book.ages, at: atMs };
   }
 
+  /** Write the sentence, called with each update; the pairs too if they are of another kind than those written. */
+  write(nowMs, live) {
+    if (this.#kind !== this.#written) this.showFigures(nowMs, live);
+    else this.#say(this.#book, this.#sinceMs(nowMs), live);
+  }
+
   /** Write the pairs and ages; called twice a second, because faster figures are unreadable. */
   showFigures(nowMs, live) {
     if (!this.#book) return;
     const { count, near, ages, at } = this.#book;
-    const sinceMs = this.#last ? Math.max(0, nowMs - this.#last.at) : 0;
+    const sinceMs = this.#sinceMs(nowMs);
     if (count) this.#fill(this.#last, sinceMs);
     else if (!this.#last) this.#fill({ pairs: near, ages }, Math.max(0, nowMs - at));
+    else if (this.#kind !== this.#written) this.#fill(this.#last, 0);
+    this.#written = this.#kind;
     this.#say(this.#book, sinceMs, live);
+  }
+
+  /** Which pairs there are: crossing ones, the last that did, or the nearest; of bins fewer are known. */
+  get #kind() {
+    const { count, spread } = this.#book;
+    const kind = count ? "crossing" : this.#last ? "past" : "near";
+    return spread === undefined ? kind : `${kind} of bins`;
+  }
+
+  #sinceMs(nowMs) {
+    return this.#last ? Math.max(0, nowMs - this.#last.at) : 0;
   }
 
   name(symbol) {
@@ -51,6 +71,7 @@ export class Crossed {
   /** Without updates nothing is known of crossings; the last one stays in mind for the next book. */
   withdraw() {
     this.#book = null;
+    this.#written = "";
     this.#list.replaceChildren();
     write(this.#text, "—");
   }
@@ -90,21 +111,31 @@ export class Crossed {
       const texts = [
         `Buy ${fixed(amount, amountDecimals(amount))} ${base} on `,
         buy.exchange,
-        `${quoted(buy)}, sell on `,
+        `${quoted(buy)}, `,
+        "sell on ",
         sell.exchange,
-        `${quoted(sell)}: gap ${minus(this.#price(gap))} (${minus(finePercent((100 * gap) / buy.price))} %), `,
+        `${quoted(sell)}: `,
+        `gap ${minus(this.#price(gap))} (${minus(finePercent((100 * gap) / buy.price))} %), `,
         `after fees ${signed((100 * left) / buy.price, 4)} % or ${signed(net, Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
       ];
-      texts.forEach((text, part) => write(this.#list.children[at].children[part], text));
-      mark(this.#list.children[at].lastChild, "data-gain", net > 0 ? "yes" : "no");
+      const parts = this.#list.children[at].querySelectorAll("span, b");
+      texts.forEach((text, part) => write(parts[part], text));
+      mark(parts[texts.length - 1], "data-gain", net > 0 ? "yes" : "no");
     });
   }
 }
 
 const minus = (text) => text.replace("-", "−");
 
+const LINES = [["span", "b", "span"], ["span", "b", "span"], ["span", "span"]]; // to buy, to sell, the result
+
+/** A pair in lines of its own, so that a longer text moves no other. */
 function item() {
   const element = document.createElement("li");
-  element.append(...["span", "b", "span", "b", "span", "span"].map((name) => document.createElement(name)));
+  for (const names of LINES) {
+    const line = document.createElement("div");
+    line.append(...names.map((name) => document.createElement(name)));
+    element.append(line);
+  }
   return element;
 }

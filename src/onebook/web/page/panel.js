@@ -319,6 +319,7 @@ export class Panel {
     this.members.show(book, this.#left, this.#lateMs, nowMs);
     this.members.showFigures(nowMs - this.#updatedAt + this.#lateMs, nowMs);
     this.crossed.show(book, price, this.#updatedAt - this.#lateMs);
+    this.crossed.write(nowMs, this.#live);
     this.cost.show(book, price);
     this.history.write();
     this.depth.write();
