@@ -10,6 +10,7 @@ from onebook.transactions.client import Call, Reply, Then
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.kraken.api import (
     API,
+    BALANCES,
     COUNTER,
     ERRORS,
     HISTORY_POOL,
@@ -147,8 +148,16 @@ def test_an_answer_without_errors_is_its_result(said: Any) -> None:
     assert answered(said).value == {"a": "1"}
 
 
-def test_an_account_that_never_held_anything_has_no_result() -> None:
-    assert answered({"error": []}).value == {}
+def test_the_balance_of_an_account_that_never_held_anything_has_no_result() -> None:
+    reply = answered({"error": []}, Call(BALANCES, method="POST", host="spot"))
+    assert (reply.value, reply.failure) == (None, None)
+
+
+def test_any_other_answer_without_a_result_is_asked_for_again() -> None:
+    reply = answered({"error": []})
+    assert reply.failure is not None
+    assert reply.failure.reason is FailureReason.UNREADABLE
+    assert reply.then is Then.RETRY
 
 
 @pytest.mark.parametrize(
@@ -273,9 +282,7 @@ def test_the_history_of_futures_is_refused_by_status_and_says_for_how_long() -> 
 def test_every_collected_error_is_a_failure() -> None:
     for each in body("errors.collected.json"):
         call = ACCOUNTS if "futures" in each["where"] else SPOT
-        reply = answered(each["body"], call, status=each["http"])
-        empty = each["body"] == {"error": []}  # of an account that never held anything
-        assert (reply.failure is None) == empty
+        assert answered(each["body"], call, status=each["http"]).failure is not None
 
 
 def test_no_message_repeats_what_kraken_said() -> None:

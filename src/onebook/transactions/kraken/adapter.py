@@ -33,10 +33,16 @@ from onebook.transactions.adapter import (
 from onebook.transactions.client import Call
 from onebook.transactions.exchange import AccountSession, ExchangeDefinition
 from onebook.transactions.kraken import events, futures
-from onebook.transactions.kraken.api import API, FUTURES_HOST, FUTURES_KEY, SPOT_HOST
+from onebook.transactions.kraken.api import (
+    API,
+    BALANCES,
+    FUTURES_HOST,
+    FUTURES_KEY,
+    NO_RESULT,
+    SPOT_HOST,
+)
 from onebook.transactions.kraken.endpoints import (
     ACCOUNT_LOG,
-    BALANCES,
     BEGAN_MS,
     DEPOSIT_LIST,
     DEPOSIT_STATUS,
@@ -403,6 +409,10 @@ class KrakenReader:
     async def _holdings(self, *, spot: bool) -> Page:
         if spot:
             held = await self._post(BALANCES, {})
+            if held is None:
+                if await self._has_ledger():
+                    raise NO_RESULT.failure()
+                held = {}
         else:
             held = (await self._futures(FUTURES_ACCOUNTS, "")).get("accounts")
         if not isinstance(held, dict):
@@ -417,6 +427,10 @@ class KrakenReader:
             raise undocumented() from None
         kept = [record for record in records if record.balance and record.balance.total != "0"]
         return Page(kept, len(kept), "")
+
+    async def _has_ledger(self) -> bool:
+        """Whether the account ever held anything; if not, its balance comes without a result."""
+        return bool(rows_of(await self._post(LEDGERS, {}), "ledger"))
 
     def _snapshot_at(self) -> int:
         """One time for every wallet of a request: their order then goes by id, as all ties do."""
@@ -509,8 +523,6 @@ def rows_of(result: Any, name: str) -> Row:
         SourceFailed: It does not have the documented form.
     """
     rows = result.get(name) if isinstance(result, dict) else None
-    if rows is None and result == {}:  # of an account that never had one
-        return {}
     if not isinstance(rows, dict):
         raise undocumented()
     return rows
@@ -543,8 +555,6 @@ def list_page(result: Any, kind: str) -> FundPage:
     Raises:
         SourceFailed: It does not have the documented form.
     """
-    if result == {}:
-        return FundPage([], "")
     if isinstance(result, list):
         return FundPage(result, "", whole=len(result) < DEFAULT_ROWS[kind])
     if not isinstance(result, dict):

@@ -49,6 +49,7 @@ LIMITS: Final = {
     DERIVATIVES_POOL: CostLimit(500, 10.0),
     HISTORY_POOL: CostLimit(100, 600.0),
 }
+BALANCES: Final = "/0/private/BalanceEx"
 DEAR: Final = frozenset({"Ledgers", "QueryLedgers", "TradesHistory", "QueryTrades"})
 LOG_COSTS: Final = ((25, 1), (50, 2), (1_000, 3), (5_000, 6), (100_000, 10))  # rows up to, units
 
@@ -150,6 +151,7 @@ _LOCATION = Outcome(
     fatal=True,
 )
 _NOT_JSON = Outcome(FailureReason.UNREADABLE, "Kraken's answer is not JSON.", retryable=True)
+NO_RESULT = Outcome(FailureReason.UNREADABLE, "Kraken's answer has no result.", retryable=True)
 
 # What errors mean, by how they begin; the longest beginning that fits counts.
 ERRORS: Final[Mapping[str, Outcome]] = {
@@ -219,8 +221,11 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
     errors = [str(each) for each in said if each and not str(each).startswith("W")]
     if errors:
         return _of_error(errors[0], COUNTER, headers)
-    # An account that never held anything is answered without a result.
-    return Reply(value={} if envelope.result is None else envelope.result)
+    # Only the balance of an account that never held anything has none
+    # (https://github.com/rotki/rotki/issues/946): a page without rows would end a history.
+    if envelope.result is None and call.path != BALANCES:
+        return NO_RESULT.reply()
+    return Reply(value=envelope.result)
 
 
 def _read_futures(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
