@@ -108,9 +108,9 @@ async def test_a_session_that_ended_is_renewed(rig, client):
 
 async def test_every_service_error_has_its_code(rig, client):
     with pytest.raises(Refused) as refused:
-        await anext(client.transactions("kraken"))
+        await anext(client.transactions("gemini"))
     assert refused.value.code == "invalid_exchange"
-    assert refused.value.details == {"supported_exchanges": ["bybit"]}
+    assert refused.value.details == {"supported_exchanges": ["bybit", "kraken"]}
     with pytest.raises(Refused) as refused:
         await client.snapshot("NO/SUCH")
     assert refused.value.code == "invalid_symbol"

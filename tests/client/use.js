@@ -38,7 +38,7 @@ for await (const record of client.transactions("bybit", ["deposits", "trades"], 
 }
 for await (const page of client.transactionPages("bybit", "deposits")) seen.page = { ...page, records: [] };
 seen.errors = {
-  exchange: await codeOf(() => first(client.transactions("kraken"))),
+  exchange: await codeOf(() => first(client.transactions("gemini"))),
   symbol: await codeOf(() => client.orderBook("NO/SUCH")),
   option: await codeOf(() => first(client.watch("BTC/USDT", { depth: 0 }))),
   key: await codeOf(() => new Onebook(url, "ob_live_wrong").usage()),

@@ -113,7 +113,7 @@ ERRORS = [
     ({"action": "steal"}, "invalid_action", 4002),
     ({"action": "subscribe_transactions"}, "missing_parameters", 4003),
     ({"action": "validate_credentials", "testnet": True}, "missing_parameters", 4003),
-    ({**SUBSCRIBE, "exchange": "kraken"}, "invalid_exchange", None),
+    ({**SUBSCRIBE, "exchange": "gemini"}, "invalid_exchange", None),
     ({**SUBSCRIBE, "transaction_types": ["staking"]}, "invalid_transaction_types", None),
     ({**SUBSCRIBE, "limit": 0}, "invalid_parameters", None),
     ({**SUBSCRIBE, "limit": 1_001}, "invalid_parameters", None),

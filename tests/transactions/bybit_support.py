@@ -37,15 +37,20 @@ SETTINGS = TransactionSettings(
 T = TypeVar("T")
 
 
+THREAD_LIMIT_S = 60.0  # what one call in a thread may take of real time
+
+
 class _Selector(selectors.BaseSelector):
-    """Never waits: where the loop would, time jumps."""
+    """Waits for threads alone: where the loop would wait for time, time jumps."""
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
         self.now_s = 0.0
+        self.threads = 0
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        events = self._real.select(0)
+        # A thread takes no virtual time: it writes a file, and the loop is told when it ends.
+        events = self._real.select(THREAD_LIMIT_S if self.threads and timeout != 0 else 0)
         if not events:
             assert timeout is not None, "nothing will ever happen: a deadlock"
             self.now_s += max(0.0, timeout)
@@ -76,6 +81,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual.now_s
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        future = super().run_in_executor(executor, func, *args)
+        self._virtual.threads += 1
+        future.add_done_callback(self._thread_ended)
+        return future
+
+    def _thread_ended(self, future: object) -> None:
+        self._virtual.threads -= 1
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
