@@ -113,6 +113,31 @@ class Venue:
         frame = self._dialect.delta(window, changes, self.now)
         return encoded(self._session.formed([frame], frame))[0]
 
+    def top(self, native: str) -> bytes:
+        """Change the book and send its best prices ahead of the depth."""
+        window = self.window(native)
+        sequence = window.sequence
+        while window.sequence == sequence:
+            self._market.move()
+            for _ in self._market.step(self.name, {window.listing.symbol}):
+                pass
+            window.collect()
+        frame = self._dialect.top(window, self.now)
+        assert frame is not None
+        return encoded(self._session.formed([frame], frame))[0]
+
+    def pending(self, native: str) -> bytes:
+        """Send the depth up to the last state of `top`."""
+        window = self.window(native)
+        changes = window.advance()
+        assert changes is not None
+        frame = self._dialect.delta(window, changes, self.now)
+        return encoded(self._session.formed([frame], frame))[0]
+
+    @property
+    def subscribed_tops(self) -> set[str]:
+        return {key.native for key in self._session.topics.values() if key.depth == TOP}
+
     def answers(self, frame: bytes) -> Iterator[bytes]:
         """What comes back to a client's frame."""
         yield from encoded(self._dialect.received(self._session, frame.decode(), self.now))

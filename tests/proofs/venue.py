@@ -107,6 +107,7 @@ class Venue:
         if not self.publishing:
             return
         windows = self._board.windows()
+        self.observe_all()  # a subscription since the last step may have its first state
         for _ in range(self._dialect.rules.states):
             for _ in self._market.step(self.name, {each.listing.symbol for each in windows}):
                 pass

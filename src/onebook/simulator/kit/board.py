@@ -398,6 +398,15 @@ class ExchangeBoard:
         session.started.append(key.native)
         return self.channel(key)
 
+    def follow_top(
+        self, session: SimulatedSession, topic: str, native: str, depth: int
+    ) -> PublishedBook | None:
+        """Subscribe a client to the best prices of a native; returns its window of `depth`."""
+        if native in self.muted:
+            return None
+        session.topics[topic] = ChannelKey(native, TOP)
+        return self.channel(ChannelKey(native, depth))
+
     def channel(self, key: ChannelKey) -> PublishedBook | None:
         """Return the current window; None for an unknown native or in a replay."""
         listing = self.listings.get(key.native)
