@@ -155,7 +155,7 @@ class View:
         self._names = view_names(names)
         self._depth = view_depth(depth)
         step = view_step(group)
-        self._step = step.at(SCALE_MAX) * 10**self._fees.scale
+        self._step: int = step.at(SCALE_MAX) * 10**self._fees.scale
         self._gross = fees is not None and not self._step  # a bin has several prices before fees
         self._price_scale, self._amount_scale = step.scale, 0  # of `levels`; they only grow
         self._split = split
