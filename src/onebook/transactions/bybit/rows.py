@@ -11,27 +11,15 @@ from typing import Final
 from msgspec import Struct
 
 from onebook.core import record_id
-from onebook.transactions.mapping import Row
+from onebook.transactions.mapping import Row, blank_record
 from onebook.transactions.markets import Markets
-from onebook.transactions.record import Description, Ids, Record
+from onebook.transactions.record import Record
 
 EXCHANGE: Final = "bybit"
 ORDER: Final = "order"  # a part of ids: never changes
 NS_FROM: Final = 10**16  # closed-pnl once gave createdTime in nanoseconds
 
-# What patterns begin with; each row fills in the rest.
-BLANK: Final = Record(
-    transactionId="",
-    timestamp=0,
-    label="Other",
-    description=Description("", ""),
-    datetime="",
-    exchange=EXCHANGE,
-    environment="",
-    type="",
-    kind="other",
-    ids=Ids(),
-)
+BLANK: Final = blank_record(EXCHANGE)
 
 
 class Context(Struct, frozen=True):
