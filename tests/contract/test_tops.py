@@ -57,7 +57,7 @@ class Fused:
         self.remember()
 
     def remember(self) -> None:
-        self.states.add(best_of(self.talk.venue.sides(self.native)))
+        self.states.add(best_of(self.talk.venue.newest(self.native)))
 
     def deliver(self, frame: bytes) -> list[Output]:
         outputs = self.talk.deliver(frame)
@@ -124,12 +124,12 @@ def test_best_prices_lead_the_depth_and_agree_with_it_at_its_number(name: str) -
             assert fused.book.fusing is not None
             assert top.sequence > fused.book.fusing.depth
             if fused.counts.shown:
-                assert fused.shown == best_of(venue.sides(fused.native))
+                assert fused.shown == best_of(venue.newest(fused.native))
         (change,) = fused.deliver(venue.pending(fused.native))
         assert isinstance(change, Delta)
         assert change.sequence == top.sequence
         assert not fused.book.core.overlaid
-        assert fused.shown == best_of(venue.sides(fused.native))
+        assert fused.shown == best_of(venue.newest(fused.native))
     counts = fused.counts
     assert (counts.unproven, counts.shown, counts.agreed) == (2, 10, 5)
     assert counts.late <= 1, "only the standing best prices that a subscription repeats"

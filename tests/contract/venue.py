@@ -98,6 +98,11 @@ class Venue:
     def subscribed(self) -> set[str]:
         return {key.native for key in self._session.topics.values()}
 
+    def newest(self, native: str) -> Sides:
+        """The newest book, which may be ahead of the depth (`top`)."""
+        bids, asks = self.window(native).newest.truth()
+        return decimals(bids), decimals(asks)
+
     def sides(self, native: str) -> Sides:
         """The book as a client must have it."""
         bids, asks = self.window(native).truth()
@@ -116,13 +121,13 @@ class Venue:
     def top(self, native: str) -> bytes:
         """Change the book and send its best prices ahead of the depth."""
         window = self.window(native)
-        sequence = window.sequence
-        while window.sequence == sequence:
+        sequence = window.newest.sequence
+        while window.newest.sequence == sequence:
             self._market.move()
             for _ in self._market.step(self.name, {window.listing.symbol}):
                 pass
-            window.collect()
-        frame = self._dialect.top(window, self.now)
+            newest = window.collect()
+        frame = self._dialect.top(newest, self.now)
         assert frame is not None
         return encoded(self._session.formed([frame], frame))[0]
 

@@ -142,6 +142,7 @@ class Venue:
 
     def observe(self, channel: PublishedBook) -> None:
         """Keep what the book is now, if that is new."""
+        channel = channel.newest
         states = self.history.setdefault(channel.listing.symbol, deque(maxlen=HISTORY_MAX))
         if not states or states[-1].number != channel.sequence:
             states.append(State(self._clock.now_s, channel.sequence, *channel.levels()))

@@ -313,7 +313,7 @@ class SimulatedExchange:
 
     def publish_state(self) -> None:
         """Advance the subscribed books one state: send best prices, at the last also the depth."""
-        if self._frozen:
+        if self._frozen and not self._state:  # the depth follows its best prices first
             return
         followed = self._board.followed()
         for _ in self._market.step(self.name, {channel.listing.symbol for channel in followed}):
