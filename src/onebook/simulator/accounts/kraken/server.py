@@ -131,12 +131,12 @@ class SimulatedKraken(SimulatedHost):
         account: Its history.
         keys: The keys that it accepts.
         now_ms: The exchange's clock.
-        faults: What goes wrong.
-        tier: Whose counter holds: starter, intermediate or pro.
-        limited: Whether the counters hold.
-        shuffled: Whether the rows of a page stand in no order in their object.
+        faults: The faults to inject.
+        tier: The tier of the counter: starter, intermediate or pro.
+        limited: Whether rate limits are enforced.
+        shuffled: Whether the rows of a page are in random order in their object.
         wrong_counts: Whether `count` is that of all rows, whatever the filter.
-        funding_days: How far back the lists of deposits and withdrawals reach; 0: for ever.
+        funding_days: Retention of the lists of deposits and withdrawals; 0: for ever.
         lockout_s: Duration of a lockout after repeated failures of a key.
     """
 

@@ -60,7 +60,7 @@ EARNING_RATE: Final = UNIT // 100_000
 
 
 class Reward(NamedTuple):
-    """A bill of one type that something alone makes: a reward, or a charge."""
+    """A type of bill without a counterpart: a reward or a charge."""
 
     type: int
     ccys: tuple[str, ...]
