@@ -189,9 +189,9 @@ class Reading:
         self._ready.append(BookReader(source, self._options, self))
 
     def book_changed(self, reader: BookReader) -> None:
-        """Record that a reader has something new, and when it may be read.
+        """Schedule a reader with a new state for the time when it may be read.
 
-        Called once until the reader is read: it is not among the ready ones yet.
+        Called only for readers that are not yet ready.
         """
         if self._closed or (self._interval_s and self._waits(reader)):
             return

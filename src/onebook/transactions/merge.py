@@ -152,7 +152,7 @@ class Sorter:
         return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
 
     def _snapshot_wanted(self, key: RecordKey) -> bool:
-        """Select rows of a snapshot: delivered rows are known by id, as its time differs by page."""
+        """Select undelivered rows of a snapshot by id, because its time differs by page."""
         return key.record_id > self._wanted.after.record_id
 
     def release(self, watermark_ms: int) -> Iterator[Keyed]:

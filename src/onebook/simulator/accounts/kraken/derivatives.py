@@ -1,8 +1,8 @@
 """Kraken Futures of the simulated account: its log of executions, funding, conversions, transfers.
 
 An execution is two rows of the log: the position (its asset is the contract, its balance the size)
-and the cash of the margin account; where the dollars of the multi-collateral account do not
-suffice, a conversion of other collateral stands between them, in the same millisecond. For cash,
+and the cash of the margin account. If the dollars of the multi-collateral account do not suffice, a
+conversion of other collateral is between them, in the same millisecond. For cash,
 new balance = old balance + realised profit + realised funding - fee - liquidation fee.
 """
 

@@ -296,7 +296,7 @@ class SimulatedKraken(SimulatedHost):
         return SpotPage(selection.rows, {"count": total} if counted else {})
 
     def _bounds(self, query: SpotQuery, table: str, kind: str) -> tuple[Place, Place]:
-        """Return the places between which rows are: `start` is exclusive, `end` inclusive."""
+        """Return the bounds of a query as places: `start` is exclusive, `end` inclusive."""
         after, until = FIRST, LAST
         for name in ("start", "end"):
             text = query.fields.get(name, "")

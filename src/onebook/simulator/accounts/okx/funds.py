@@ -456,7 +456,7 @@ class FundingFlows:
         self._books.keep("liquid", LiquidStake(at, number, ccy, amount, purchase, done))
 
     def settle_liquid(self, at: int, ccy: str, amount: int) -> None:
-        """Return the coins of a staking token."""
+        """Redeem a staking token: return its coins."""
         self._redeem(at, ccy, amount, 138 if ccy == "ETH" else 332, STAKING)
 
     def fix_savings(self, at: int) -> None:
