@@ -97,7 +97,7 @@ class UnitGrant:
         self.planned = units
         self.until_s = until_s
 
-    def settle(self, cost: float) -> None:
+    def correct_cost(self, cost: float) -> None:
         """Replace the planned cost by the real one."""
         self.units = max(0.0, self.units + cost - self.planned)
         self.planned = cost
@@ -297,7 +297,7 @@ class Pool:
         if state.units is not None and state.units > 0:
             self._units = min(state.units, self._limit.units)
         if state.cost is not None and grant is not None:
-            grant.settle(state.cost)
+            grant.correct_cost(state.cost)
         if state.used is not None and (missing := state.used - self._used()) > NEGLIGIBLE:
             self._usage.add(OTHERS, missing, now_s)
         if state.blocked_s > 0:

@@ -575,7 +575,7 @@ class Trades:
 
 
 def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | None:
-    """Difference of a fill from its lines: (what, their figure, the fill's); None if there is none."""
+    """Difference of a fill from its lines: (what, their figure, the fill's), or None."""
     if fill.kind == "funding":
         booked = show(add(*(Decimal(_funding(line) or 0) for line in lines)))
         paid = _funding(fill) or "0"

@@ -217,14 +217,14 @@ async def emitted(
                 return
             last = batch[-1][0]
             if len(runs) == 1:
-                yield runs[0].take([record for _, record in batch], last)
+                yield runs[0].count_delivered([record for _, record in batch], last)
                 continue
             of: dict[str, list[Record]] = {}
             for _, record in batch:
                 assert record.account is not None
                 of.setdefault(str(record.account.name), []).append(record)
             for run in runs:
-                run.take(of.get(str(run.query.account), []), last)
+                run.count_delivered(of.get(str(run.query.account), []), last)
             yield [record for _, record in batch]
 
 
@@ -467,7 +467,7 @@ class Run:
         """The outlets of this run's records, once it is open."""
         return list(self._outlets.values())
 
-    def take(self, batch: list[Record], last: RecordKey) -> list[Record]:
+    def count_delivered(self, batch: list[Record], last: RecordKey) -> list[Record]:
         """Count delivered records; all records before a position have been delivered."""
         # The place in the sequence, which for a snapshot is not its time.
         self._last = last
