@@ -86,7 +86,13 @@ MESSAGES: Final = (
         "subscribe_transactions",
         "client",
         commands.SubscribeTransactionsAction,
-        ("transaction_progress", "transaction_response", "transaction_complete"),
+        (
+            "transaction_progress",
+            "transaction_response",
+            "transaction_complete",
+            "transaction",
+            "transaction_status",
+        ),
     ),
     Described(
         "unsubscribe_transactions",
@@ -99,6 +105,8 @@ MESSAGES: Final = (
     Described("transaction_progress", "server", replies.TransactionProgress),
     Described("transaction_response", "server", replies.TransactionResponse),
     Described("transaction_complete", "server", replies.TransactionComplete),
+    Described("transaction", "server", replies.TransactionEvent),
+    Described("transaction_status", "server", replies.TransactionStatus),
     Described(
         "transaction_unsubscribe_response",
         "server",

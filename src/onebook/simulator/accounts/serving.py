@@ -26,7 +26,9 @@ class LoopbackServer(uvicorn.Server):
 async def serving(exchange: ASGIApp) -> AsyncIterator[str]:
     """Serve on a free loopback port within the context; yields the address."""
     listener = socket.create_server((LOOPBACK, 0))
-    config = uvicorn.Config(exchange, log_config=None, lifespan="off", access_log=False)
+    config = uvicorn.Config(
+        exchange, log_config=None, lifespan="off", access_log=False, ws="websockets-sansio"
+    )
     server = LoopbackServer(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="simulated exchange")
     try:

@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
@@ -14,6 +15,7 @@ from msgspec import json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.admission import AccountFaults, AddressBans, RollingCount, wall_ms
@@ -32,6 +34,7 @@ from onebook.simulator.accounts.bybit.facts import MARKETS
 from onebook.simulator.accounts.bybit.funds import COINS
 from onebook.simulator.accounts.bybit.generator import History
 from onebook.simulator.accounts.bybit.keys import AccountRefused, SimulatedKey, authenticate
+from onebook.simulator.accounts.bybit.stream import PrivateStreams
 from onebook.simulator.accounts.history import BadCursor, Pager
 from onebook.simulator.accounts.serving import serving
 
@@ -98,6 +101,7 @@ class SimulatedBybit:
         self.page_rows_max: dict[str, int] = {}
         self.before_page: Callable[[str], None] | None = None
         self._keys = {key.api_key: key for key in keys}
+        self.streams = PrivateStreams(self._keys, now_ms)
         self._now_ms = now_ms
         self._sleep = sleep
         self._retired = retired
@@ -117,11 +121,33 @@ class SimulatedBybit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if scope["type"] == "websocket":
+            await self.streams.serve(WebSocket(scope, receive, send))
+            return
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
         response = await self._respond(request)
         await response(scope, receive, send)
+
+    def act(self, kind: str) -> None:
+        """Let something happen now: `spot`, `linear`, `inverse`, `deposit`, `withdrawal`..."""
+        now_ms = self._now_ms()
+        if kind in self.account.executions:
+            self.account.trade(now_ms, kind)
+        else:
+            self.account.move(now_ms, kind)
+        self.advance()
+
+    def advance(self) -> None:
+        """Let happen what is due now, and tell the private streams."""
+        fills, orders, wallet = self.account.advance(self._now_ms())
+        self.streams.announce(
+            "execution", [rows.streamed_execution(entry, name) for name, entry in fills]
+        )
+        self.streams.announce("order", [rows.order(e) | {"category": name} for name, e in orders])
+        if wallet:
+            self.streams.announce("wallet", self._wallet({"accountType": "UNIFIED"}, None)["list"])
 
     async def _respond(self, request: Request) -> Response:
         path, now_ms = request.url.path, self._now_ms()
@@ -253,7 +279,7 @@ class SimulatedBybit:
 
     # Snapshots ------------------------------------------------------------------------
 
-    def _wallet(self, query: dict[str, str], key: SimulatedKey) -> Any:
+    def _wallet(self, query: dict[str, str], key: SimulatedKey | None) -> Any:
         if query.get("accountType") != "UNIFIED":
             raise AccountRefused(10001, "accountType only support UNIFIED.")
         coins = [
@@ -346,6 +372,8 @@ def _estrange(result: Any) -> None:
                 row[name] = "SomethingFromTheFuture"
 
 
+DEMO_PAUSE_S: Final = 20.0  # on average, between two events of the account
+DEMO_ACTS: Final = {"spot": 5, "linear": 5, "inverse": 1, "deposit": 1, "transfer": 1}
 DEMO_DAYS: Final = 400  # one fiscal year and some time before it
 DEMO_EXECUTIONS: Final = 4_600  # including 3,600 funding payments
 
@@ -376,4 +404,17 @@ async def demo() -> AsyncIterator[DemoAccount]:
     account = Account(History(now_ms - DEMO_DAYS * DAY_MS, now_ms, executions=DEMO_EXECUTIONS))
     exchange = SimulatedBybit(account, [key])
     async with serving(exchange) as url:
-        yield DemoAccount(url, key, exchange)
+        living = asyncio.create_task(live(exchange), name="simulated account")
+        try:
+            yield DemoAccount(url, key, exchange)
+        finally:
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
+
+
+async def live(exchange: SimulatedBybit, pause_s: float = DEMO_PAUSE_S) -> None:
+    """Let something happen once in a while: mostly trades."""
+    random = Random()  # noqa: S311  # a simulation
+    while True:
+        await asyncio.sleep(random.uniform(0.5, 1.5) * pause_s)
+        exchange.act(random.choices(*zip(*DEMO_ACTS.items(), strict=True))[0])
