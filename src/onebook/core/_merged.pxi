@@ -20,6 +20,9 @@ cdef class MergedBooks:
     cdef int amount_scale
     cdef int64_t step  # at `step_scale`
     cdef int step_scale
+    cdef int fee_scale  # decimals that fees add to prices
+    cdef bint net  # whether levels are in the order of net prices
+    cdef int64_t factors[MEMBERS_MAX][2]  # of net prices: see `Fees`
     cdef dict options  # for `ReferenceView`
     cdef tuple best_rows  # of the last `levels`, returned again if unchanged
     cdef Merged best_levels[2]  # the levels of `best_rows` ...
@@ -27,13 +30,21 @@ cdef class MergedBooks:
     cdef object wide  # a `ReferenceView` while numbers exceed 64 bits, else None
     cdef bint is_wide
 
-    def __cinit__(self, names, *, int depth, group=None, bint split=False, bint arrays=False):
+    def __cinit__(
+        self, names, *, int depth, group=None, bint split=False, bint arrays=False, fees=None
+    ):
         cdef int at
         step = view_step(group)
         self.member_count = <int>len(view_names(names))
+        charged = view_fees(fees, names)
+        self.net = fees is not None
+        self.fee_scale = charged.scale
+        for at in range(self.member_count):
+            self.factors[at][0], self.factors[at][1] = charged.factors[at]
         self.depth = view_depth(depth)
         self.options = {
-            "names": tuple(names), "depth": depth, "group": group, "split": split, "arrays": arrays
+            "names": tuple(names), "depth": depth, "group": group, "split": split, "arrays": arrays,
+            "fees": fees,
         }
         self.step = step.mantissa
         self.step_scale = self.price_scale = step.scale
@@ -140,6 +151,8 @@ cdef class MergedBooks:
                 source.price_scale = book.price_scale
                 source.amount_scale = book.amount_scale
                 source.member = member
+                source.factors[0] = self.factors[member][0]
+                source.factors[1] = self.factors[member][1]
                 live += 1
             member += 1
         return live
@@ -151,10 +164,12 @@ cdef class MergedBooks:
         cdef int64_t prices, amounts
         cdef int at
         for at in range(live):
-            price_scale = max(price_scale, self.sources[at].price_scale)
+            price_scale = max(price_scale, self.sources[at].price_scale + self.fee_scale)
             amount_scale = max(amount_scale, self.sources[at].amount_scale)
         if price_scale == self.price_scale and amount_scale == self.amount_scale:
             return True
+        if price_scale > DIGITS_MAX:
+            return False  # of net prices: those of books have at most as many decimals
         self.rescaled = True
         if self.is_wide:
             # `wide` keeps the states; ours would be at another scale.
@@ -184,7 +199,8 @@ cdef class MergedBooks:
         self.spare.members = 0
         for side in range(2):
             if not cursors_open(
-                &self.cursors, self.sources, live, side, self.price_scale, self.amount_scale
+                &self.cursors, self.sources, live, side, self.price_scale - self.fee_scale,
+                self.amount_scale,
             ) or not self.fill_side(side, step):
                 return False
         return True
@@ -241,7 +257,8 @@ cdef class MergedBooks:
         cdef uint64_t members
         cdef int64_t *parts
         cdef Merged *level
-        cdef object prices = power10[REFERENCE_SCALE - self.price_scale]  # Python's integers: exact
+        # Python's integers: exact.
+        cdef object prices = 10 ** <object>(REFERENCE_SCALE + self.fee_scale - self.price_scale)
         cdef object amounts = power10[REFERENCE_SCALE - self.amount_scale]
         for side in range(2):
             parts = state.parts[side]
