@@ -38,7 +38,7 @@ from onebook.transactions.adapter import (
     Source,
     Window,
 )
-from onebook.transactions.private import AccountStream, Happened, PrivateStream, StreamOpening
+from onebook.transactions.private import AccountStream, PrivateStream, StreamHint, StreamOpening
 from onebook.transactions.record import Record, encode
 from onebook.transactions.request import Query
 from onebook.transactions.run import Run
@@ -189,7 +189,7 @@ def content_of(record: Record, bare: bytes | None = None) -> int:
     return hash(encode(replace(record, raw=UNSET)) if bare is None else bare)
 
 
-class Delivered:
+class DeliveredRecords:
     """What a subscription has delivered: the content of each record that can still change.
 
     Args:
@@ -251,7 +251,7 @@ class LiveSubscription:
         self._roots = {(root_of(each), each.type) for each in self.sources.values()}
         self._name = AccountName(query.account.exchange, "") if joint else None
         self._floors: dict[str, int] = {}
-        self._delivered = Delivered(query.from_ms, limits.ids_max)
+        self._delivered = DeliveredRecords(query.from_ms, limits.ids_max)
 
     @property
     def from_ms(self) -> int:
@@ -293,7 +293,7 @@ class LiveSubscription:
         )
 
     def forget(self, before_ms: int) -> None:
-        """See `Delivered.forget`."""
+        """See `DeliveredRecords.forget`."""
         self._delivered.forget(before_ms)
 
     def inform(self, status: LiveStatus) -> None:
@@ -403,7 +403,7 @@ class AccountFollower:
 
     # The stream
 
-    def _happened(self, event: Happened) -> None:
+    def _happened(self, event: StreamHint) -> None:
         at_s = self._clock.monotonic() + self._limits.hint_s
         for kind in event.types or tuple(self._due):
             if kind not in self._due:

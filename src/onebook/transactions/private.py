@@ -31,11 +31,11 @@ _library_log = logging.getLogger("onebook.transactions.live.websockets")
 _library_log.setLevel(logging.CRITICAL)
 
 
-class Accepted(Struct, frozen=True):
+class StreamAccepted(Struct, frozen=True):
     """The exchange accepted a message that begins the stream."""
 
 
-class Happened(Struct, frozen=True):
+class StreamHint(Struct, frozen=True):
     """Something happened in the account.
 
     Args:
@@ -45,11 +45,11 @@ class Happened(Struct, frozen=True):
     types: frozenset[str] = frozenset()
 
 
-class Declined(Struct, frozen=True):
+class StreamRefused(Struct, frozen=True):
     """The exchange refused a message that begins the stream; its words stay there."""
 
 
-StreamMessage = Accepted | Happened | Declined | None
+StreamMessage = StreamAccepted | StreamHint | StreamRefused | None
 
 
 class PrivateStream(Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class AccountStream:
 
     Args:
         opening: Prepares a connection.
-        happened: Called with each `Happened`.
+        happened: Called with each `StreamHint`.
         changed: Called when the stream is there, and when it is lost, with the reason.
         backoff: Waits between connections.
         sleep: Waits.
@@ -112,7 +112,7 @@ class AccountStream:
         opening: Callable[[], Awaitable[StreamOpening]],
         *,
         name: str,
-        happened: Callable[[Happened], None],
+        happened: Callable[[StreamHint], None],
         changed: Callable[[str | None], None],
         backoff: Backoff,
         sleep: Callable[[float], Awaitable[None]],
@@ -178,10 +178,10 @@ class AccountStream:
         for message in opening.messages:
             async with asyncio.timeout(OPEN_S):
                 await socket.send(message)
-                while not isinstance(read := self._facts.read(await socket.recv()), Accepted):
-                    if isinstance(read, Declined):
+                while not isinstance(read := self._facts.read(await socket.recv()), StreamAccepted):
+                    if isinstance(read, StreamRefused):
                         raise StreamLost("The exchange refused the subscription.")
-                    if isinstance(read, Happened):
+                    if isinstance(read, StreamHint):
                         self._happened(read)
 
     async def _follow(self, socket: ClientConnection) -> None:
@@ -199,9 +199,9 @@ class AccountStream:
                 async with asyncio.timeout(self._facts.ping_s * SILENCE_PINGS):
                     frame = await socket.recv()
                 read = self._facts.read(frame)
-                if isinstance(read, Happened):
+                if isinstance(read, StreamHint):
                     self._happened(read)
-                elif isinstance(read, Declined):
+                elif isinstance(read, StreamRefused):
                     raise StreamLost("The exchange ended the subscription.")
         finally:
             for helper in helpers:

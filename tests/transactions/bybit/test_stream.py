@@ -14,25 +14,28 @@ from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, S
 from onebook.simulator.accounts.serving import serving
 from onebook.transactions.bybit.stream import opening, read
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.private import Accepted, Declined, Happened
+from onebook.transactions.private import StreamAccepted, StreamHint, StreamRefused
 from steady import PATIENCE_S
 
 KEY = SimulatedKey("stream0000000000", "secret0000000000000000000000000000")
 MEANINGS = [
-    ('{"success":true,"ret_msg":"","op":"auth","conn_id":"c-p"}', Accepted()),
-    ('{"success":false,"ret_msg":"API key is invalid.","op":"auth","conn_id":"c"}', Declined()),
-    ('{"success":true,"ret_msg":"","conn_id":"c","req_id":"","op":"subscribe"}', Accepted()),
+    ('{"success":true,"ret_msg":"","op":"auth","conn_id":"c-p"}', StreamAccepted()),
+    (
+        '{"success":false,"ret_msg":"API key is invalid.","op":"auth","conn_id":"c"}',
+        StreamRefused(),
+    ),
+    ('{"success":true,"ret_msg":"","conn_id":"c","req_id":"","op":"subscribe"}', StreamAccepted()),
     ('{"req_id":"","op":"pong","args":["1675418560633"],"conn_id":"c"}', None),
     (
         '{"id":"1","topic":"execution","creationTime":1,"data":[{"category":"linear"}]}',
-        Happened(frozenset({"futures_linear", "ledger"})),
+        StreamHint(frozenset({"futures_linear", "ledger"})),
     ),
     (
         '{"topic":"order","data":[{"category":"spot"},{"category":"inverse"}]}',
-        Happened(frozenset({"spot_orders", "futures_inverse", "ledger"})),
+        StreamHint(frozenset({"spot_orders", "futures_inverse", "ledger"})),
     ),
-    ('{"topic":"execution","data":[{"category":"option"}]}', Happened()),
-    ('{"topic":"wallet","data":[{"accountType":"UNIFIED","coin":[]}]}', Happened()),
+    ('{"topic":"execution","data":[{"category":"option"}]}', StreamHint()),
+    ('{"topic":"wallet","data":[{"accountType":"UNIFIED","coin":[]}]}', StreamHint()),
     ('{"topic":"greeks","data":[{"baseCoin":"ETH"}]}', None),
     ("<html>", None),
     ("[]", None),
@@ -103,8 +106,8 @@ async def test_a_wrong_signature_is_refused():
         serving(bybit) as url,
         connect(url.replace("http", "ws") + "/v5/private") as socket,
     ):
-        for secret, meaning in (("wrong", Declined()), (KEY.secret, Accepted())):
+        for secret, meaning in (("wrong", StreamRefused()), (KEY.secret, StreamAccepted())):
             await socket.send(opening(Credentials(KEY.api_key, secret), now_ms, "")[0])
             assert read(await socket.recv()) == meaning
         await socket.send('{"op":"subscribe","args":["orders"]}')
-        assert read(await socket.recv()) == Declined()
+        assert read(await socket.recv()) == StreamRefused()

@@ -25,11 +25,11 @@ from onebook.transactions.adapter import Environment
 from onebook.transactions.bybit.api import signature
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.private import (
-    Accepted,
-    Declined,
-    Happened,
     PrivateStream,
+    StreamAccepted,
+    StreamHint,
     StreamMessage,
+    StreamRefused,
 )
 
 TOPICS: Final = ("execution", "order", "wallet")
@@ -74,13 +74,13 @@ def read(frame: str | bytes) -> StreamMessage:
     except MsgspecError:
         return None
     if message.op in REQUESTS:
-        return Accepted() if message.success else Declined()
+        return StreamAccepted() if message.success else StreamRefused()
     if message.topic not in TOPICS:
         return None
     categories = {row.category for row in message.data}
     if message.topic == "wallet" or not categories <= TYPES.keys():
-        return Happened()
-    return Happened(frozenset({TYPES[each] for each in categories} | {"ledger"}))
+        return StreamHint()
+    return StreamHint(frozenset({TYPES[each] for each in categories} | {"ledger"}))
 
 
 STREAM: Final = PrivateStream(

@@ -31,7 +31,7 @@ from onebook.simulator.accounts.bybit.trading import ContractHistory, OrderHisto
 from onebook.simulator.accounts.history import UNIT, Entry, HistoryTable, product
 
 
-class Happened(NamedTuple):
+class AccountStep(NamedTuple):
     """What a step of time brought, each with its category; whether the unified wallet changed."""
 
     fills: list[tuple[str, Entry]]
@@ -81,7 +81,7 @@ class Account(AccountTables):
 
     # What happens after the history ---------------------------------------------------
 
-    def advance(self, to_ms: int) -> "Happened":
+    def advance(self, to_ms: int) -> "AccountStep":
         """Let time pass; returns the new fills, and the orders that were placed or changed."""
         before, lines = self._timeline.last, len(self.ledger)
         self._timeline.advance(to_ms)
@@ -99,7 +99,7 @@ class Account(AccountTables):
             for entry in table.entries
             if entry.seq > before or entry.facts.order_id in ids
         ]
-        return Happened(fills, orders, len(self.ledger) > lines)
+        return AccountStep(fills, orders, len(self.ledger) > lines)
 
     def trade(self, at_ms: int, category: str) -> None:
         """Schedule an order in a market of a category."""
