@@ -22,6 +22,8 @@ from onebook.core.types import (
     PERCENT_DECIMALS,
     SCALE_MAX,
     VALUE_DECIMALS,
+    WITHIN_DECIMALS_MAX,
+    WITHIN_MAX,
     LevelError,
     Levels,
 )
@@ -92,6 +94,24 @@ def view_step(group: str | None) -> Number:
     return step
 
 
+def view_within(within: str | None) -> Number | None:
+    """Return the distance from the mid in basis points; ValueError if it is invalid."""
+    if within is None:
+        return None
+    try:
+        found = parse_number(within)
+    except LevelError:
+        found = Number(0, 0, 0)
+    if not found.mantissa or found.scale > WITHIN_DECIMALS_MAX:
+        found = Number(0, 0, 0)
+    if not 0 < found.mantissa <= WITHIN_MAX * 10**found.scale:
+        raise ValueError(
+            "The distance from the mid is a decimal number above 0 of at most "
+            f"{WITHIN_MAX:,} basis points and {WITHIN_DECIMALS_MAX} decimals, such as 25."
+        )
+    return found
+
+
 class Fees(NamedTuple):
     """Taker fees as factors on prices, of the bids and the asks of each member: `fee_factors`."""
 
@@ -119,12 +139,14 @@ class View:
         group: str | None = None,
         split: bool = False,
         arrays: bool = False,
+        within: str | None = None,
         fees: Sequence[str] | None = None,
     ) -> None:
         self._fees = view_fees(fees, names)
         self._scale = SCALE_MAX + self._fees.scale  # of prices
         self._names = view_names(names)
         self._depth = view_depth(depth)
+        self._within = view_within(within)
         step = view_step(group)
         self._step: int = step.at(SCALE_MAX) * 10**self._fees.scale
         self._gross = fees is not None and not self._step  # a bin has several prices before fees
@@ -143,7 +165,7 @@ class View:
         for _, book in members:
             self._price_scale = max(self._price_scale, book.price_scale + self._fees.scale)
             self._amount_scale = max(self._amount_scale, book.amount_scale)
-        state = MergedState(self._side(members, 0), self._side(members, 1))
+        state = self._trimmed(MergedState(self._side(members, 0), self._side(members, 1)))
         if not self._merged:
             self._merged, self._now = True, state
             return True
@@ -170,6 +192,14 @@ class View:
         asks = self._changes(self._before.asks, self._now.asks)
         asks.sort(key=_price)
         return self._document(head, MergedState(bids, asks), tail)
+
+    def top(self) -> bytes:
+        """Return the best level of each side as JSON members, null for an empty side."""
+        bid, ask = (
+            f"[{self._price(side[0].price)},{_text(side[0].amount)}]" if side else "null"
+            for side in self._now
+        )
+        return f'"bid":{bid},"ask":{ask}'.encode()
 
     def checksum(self) -> int:
         """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
@@ -209,6 +239,22 @@ class View:
         rows = merge(*(bins(index, book) for index, book in members))
         grouped = islice(groupby(rows, itemgetter(0)), self._depth)
         return [_level_of(sign * key, level) for key, level in grouped]
+
+    def _trimmed(self, state: MergedState) -> MergedState:
+        """Drop the levels that are further from the mid than `within`.
+
+        While a side is empty, the best price of the other is the reference.
+        """
+        best = [side[0].price for side in state if side]
+        if self._within is None or not best:
+            return state
+        twice_mid = sum(best) * 2 // len(best)
+        unit = 10_000 * 10**self._within.scale
+        reach = self._within.mantissa * twice_mid
+        return MergedState(
+            [level for level in state.bids if (twice_mid - 2 * level.price) * unit <= reach],
+            [level for level in state.asks if (2 * level.price - twice_mid) * unit <= reach],
+        )
 
     def _bins(self, book: BookLike, side: int, factor: int) -> Iterable[tuple[int, int]]:
         """Return the best levels of a book, or its bins, at the scale of the view."""
