@@ -2,7 +2,7 @@
 
 import pytest
 
-from onebook.fees import FEES_MAX, FeeTable, fee_factors, fee_table, fee_text, fees_of
+from onebook.fees import FEES_MAX, TakerFees, fee_factors, fee_table, fee_text, fees_of
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_tables_with_equal_fees_of_the_exchanges_are_equal_and_hash_alike():
     assert first == second
     assert first.known == {"okx": "0.1", "xt": "0.2"}
     assert len({first.known: 1, second.known: 2}) == 1
-    assert hash(first.known) == hash(FeeTable(okx="0.1", xt="0.2"))
+    assert hash(first.known) == hash(TakerFees(okx="0.1", xt="0.2"))
 
 
 def test_an_exchange_without_a_fee_is_named_and_never_free():

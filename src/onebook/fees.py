@@ -17,7 +17,7 @@ OTHERS: Final = "*"
 _PERCENT = re.compile(r"-?(?:0|[1-9][0-9]?)(?:\.[0-9]{1,12})?", re.ASCII).fullmatch
 
 
-class FeeTable(dict[str, str]):
+class TakerFees(dict[str, str]):
     """A table in canonical form, made by `fee_table`; never changed, so that it can be hashed."""
 
     __slots__ = ("_hash",)
@@ -34,11 +34,11 @@ class FeeTable(dict[str, str]):
 class ExchangeFees(NamedTuple):
     """The fees of some exchanges: those with one, and the names of those without."""
 
-    known: FeeTable
+    known: TakerFees
     unknown: tuple[str, ...]
 
 
-def fee_table(fees: Mapping[str, str]) -> FeeTable:
+def fee_table(fees: Mapping[str, str]) -> TakerFees:
     """Check a table and convert it to canonical form: shortest texts, sorted by name.
 
     Raises:
@@ -46,7 +46,7 @@ def fee_table(fees: Mapping[str, str]) -> FeeTable:
     """
     if len(fees) > FEES_MAX:
         raise ValueError(f"A table has at most {FEES_MAX} fees, not {len(fees)}.")
-    return FeeTable((name, fee_text(fees[name])) for name in sorted(fees))
+    return TakerFees((name, fee_text(fees[name])) for name in sorted(fees))
 
 
 def fees_of(table: Mapping[str, str], names: Iterable[str]) -> ExchangeFees:
@@ -54,7 +54,7 @@ def fees_of(table: Mapping[str, str], names: Iterable[str]) -> ExchangeFees:
     others = table.get(OTHERS)
     found = {name: table.get(name, others) for name in sorted(names)}
     known = {name: fee for name, fee in found.items() if fee is not None}
-    return ExchangeFees(FeeTable(known), tuple(name for name, fee in found.items() if fee is None))
+    return ExchangeFees(TakerFees(known), tuple(name for name, fee in found.items() if fee is None))
 
 
 def fee_text(fee: str) -> str:
