@@ -87,13 +87,7 @@ MESSAGES: Final = (
         "subscribe_transactions",
         "client",
         commands.SubscribeTransactionsAction,
-        (
-            "transaction_progress",
-            "transaction_response",
-            "transaction_complete",
-            "transaction",
-            "transaction_status",
-        ),
+        ("transaction_progress", "transaction_response", "transaction_complete"),
     ),
     Described(
         "unsubscribe_transactions",
