@@ -36,7 +36,8 @@ cdef class View(MergedBooks):
     cdef size_t level_room  # the most bytes that one level may need
 
     def __cinit__(
-        self, names, *, int depth, group=None, bint split=False, bint arrays=False, fees=None
+        self, names, *, int depth, group=None, bint split=False, bint arrays=False, within=None,
+        fees=None,
     ):
         cdef int at
         self.gross = self.net and not self.step
@@ -94,6 +95,23 @@ cdef class View(MergedBooks):
         out = self.put_changes(put(out, b'"bids":['), 0)
         out = self.put_changes(put(out, b'],"asks":['), 1)
         return self.finish(put(out, b"],"), tail)
+
+    def top(self):
+        """Return the best level of each side as JSON members, null for an empty side."""
+        cdef char *out
+        if self.is_wide:
+            return self.wide.top()
+        out = self.reserve(NULL, STATS_ROOM)
+        out = self.put_best(put(out, b'"bid":'), 0)
+        out = self.put_best(put(out, b',"ask":'), 1)
+        return PyBytes_FromStringAndSize(self.text, out - self.text)
+
+    cdef inline char *put_best(self, char *out, int side) noexcept nogil:
+        if not self.now.counts[side]:
+            return put(out, b"null")
+        out = self.put_price(put(out, b"["), self.now.levels[side][0].key)
+        out = self.put_amount(put(out, b","), self.now.levels[side][0].amount)
+        return put(out, b"]")
 
     def checksum(self):
         """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""

@@ -17,16 +17,17 @@ from onebook.core.reference.text import Number, decimal_text, parse_number
 from onebook.core.types import (
     CHECKSUM_LEVELS,
     DEPTH_MAX,
-    FEE_DECIMALS_MAX,
-    FEE_MAX,
     LEVELS_MAX,
     MEMBERS_MAX,
     PERCENT_DECIMALS,
     SCALE_MAX,
     VALUE_DECIMALS,
+    WITHIN_DECIMALS_MAX,
+    WITHIN_MAX,
     LevelError,
     Levels,
 )
+from onebook.fees import fee_factors
 
 
 class BookLike(Protocol):
@@ -93,12 +94,26 @@ def view_step(group: str | None) -> Number:
     return step
 
 
-class Fees(NamedTuple):
-    """Taker fees as factors on prices: net price = price x factor x 10^-scale.
+def view_within(within: str | None) -> Number | None:
+    """Return the distance from the mid in basis points; ValueError if it is invalid."""
+    if within is None:
+        return None
+    try:
+        found = parse_number(within)
+    except LevelError:
+        found = Number(0, 0, 0)
+    if not found.mantissa or found.scale > WITHIN_DECIMALS_MAX:
+        found = Number(0, 0, 0)
+    if not 0 < found.mantissa <= WITHIN_MAX * 10**found.scale:
+        raise ValueError(
+            "The distance from the mid is a decimal number above 0 of at most "
+            f"{WITHIN_MAX:,} basis points and {WITHIN_DECIMALS_MAX} decimals, such as 25."
+        )
+    return found
 
-    `factors` has those of the bids and the asks of each member: a fee lowers what a seller gets
-    and raises what a buyer pays.
-    """
+
+class Fees(NamedTuple):
+    """Taker fees as factors on prices, of the bids and the asks of each member: `fee_factors`."""
 
     scale: int
     factors: tuple[tuple[int, int], ...]
@@ -110,31 +125,7 @@ def view_fees(fees: Sequence[str] | None, names: Sequence[str]) -> Fees:
         return Fees(0, ((1, 1),) * len(names))
     if len(fees) != len(names):
         raise ValueError(f"The view has {len(names)} fees, not {len(fees)}.")
-    found = [fee_percent(fee) for fee in fees]
-    scale = max((number.scale for number in found), default=0) + 2
-    percents = [number.mantissa * 10 ** (scale - 2 - number.scale) for number in found]
-    return Fees(scale, tuple((10**scale - fee, 10**scale + fee) for fee in percents))
-
-
-def fee_percent(fee: str) -> Number:
-    """Read a taker fee in percent; negative for a rebate. ValueError if it is invalid."""
-    plain = fee.removeprefix("-")
-    try:
-        if plain.strip("0123456789."):
-            raise LevelError
-        number = parse_number(plain)
-    except LevelError:
-        raise _not_a_fee(fee) from None
-    if number.scale > FEE_DECIMALS_MAX or number.mantissa > FEE_MAX * 10**number.scale:
-        raise _not_a_fee(fee)
-    return Number(number.mantissa * (-1 if plain != fee else 1), number.scale, 0)
-
-
-def _not_a_fee(fee: str) -> ValueError:
-    return ValueError(
-        f"A fee is a decimal number of percent from -{FEE_MAX} to {FEE_MAX} with at most "
-        f'{FEE_DECIMALS_MAX} decimals, such as "0.075", not "{fee[:40]}".'
-    )
+    return Fees(*fee_factors(fees))
 
 
 class View:
@@ -148,12 +139,14 @@ class View:
         group: str | None = None,
         split: bool = False,
         arrays: bool = False,
+        within: str | None = None,
         fees: Sequence[str] | None = None,
     ) -> None:
         self._fees = view_fees(fees, names)
         self._scale = SCALE_MAX + self._fees.scale  # of prices
         self._names = view_names(names)
         self._depth = view_depth(depth)
+        self._within = view_within(within)
         step = view_step(group)
         self._step: int = step.at(SCALE_MAX) * 10**self._fees.scale
         self._gross = fees is not None and not self._step  # a bin has several prices before fees
@@ -172,7 +165,7 @@ class View:
         for _, book in members:
             self._price_scale = max(self._price_scale, book.price_scale + self._fees.scale)
             self._amount_scale = max(self._amount_scale, book.amount_scale)
-        state = MergedState(self._side(members, 0), self._side(members, 1))
+        state = self._trimmed(MergedState(self._side(members, 0), self._side(members, 1)))
         if not self._merged:
             self._merged, self._now = True, state
             return True
@@ -199,6 +192,14 @@ class View:
         asks = self._changes(self._before.asks, self._now.asks)
         asks.sort(key=_price)
         return self._document(head, MergedState(bids, asks), tail)
+
+    def top(self) -> bytes:
+        """Return the best level of each side as JSON members, null for an empty side."""
+        bid, ask = (
+            f"[{self._price(side[0].price)},{_text(side[0].amount)}]" if side else "null"
+            for side in self._now
+        )
+        return f'"bid":{bid},"ask":{ask}'.encode()
 
     def checksum(self) -> int:
         """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
@@ -238,6 +239,22 @@ class View:
         rows = merge(*(bins(index, book) for index, book in members))
         grouped = islice(groupby(rows, itemgetter(0)), self._depth)
         return [_level_of(sign * key, level) for key, level in grouped]
+
+    def _trimmed(self, state: MergedState) -> MergedState:
+        """Drop the levels that are further from the mid than `within`.
+
+        While a side is empty, the best price of the other is the reference.
+        """
+        best = [side[0].price for side in state if side]
+        if self._within is None or not best:
+            return state
+        twice_mid = sum(best) * 2 // len(best)
+        unit = 10_000 * 10**self._within.scale
+        reach = self._within.mantissa * twice_mid
+        return MergedState(
+            [level for level in state.bids if (twice_mid - 2 * level.price) * unit <= reach],
+            [level for level in state.asks if (2 * level.price - twice_mid) * unit <= reach],
+        )
 
     def _bins(self, book: BookLike, side: int, factor: int) -> Iterable[tuple[int, int]]:
         """Return the best levels of a book, or its bins, at the scale of the view."""
