@@ -262,14 +262,10 @@ class AsyncOnebook:
 
 
 def _complete(options: SubscribeOptions) -> SubscribeOptions:
-<<<<<<< HEAD
-    """Request the ages and horizons of the exchanges too, as in books of the library."""
-=======
-    """Add what a book of the library has too: ages and horizons of the exchanges.
+    """Request the ages and horizons of the exchanges too, as in books of the library.
 
     The short updates of `on="best"` with `mode="delta"` stay short.
     """
     if options.get("on") == "best" and options.get("mode") == "delta":
         return {**options}
->>>>>>> main
     return {"ages": True, "coverage": True, **options}

@@ -157,23 +157,16 @@ class BookReader:
 
     def _update(self, time_us: int, now: float) -> BookUpdate:
         source = self.source
-<<<<<<< HEAD
-        self._conditions = conditions = source.conditions
-        observed: list[Observed] = []
-        for book in source.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
-            observed.append((book.updated_at, book.core.horizon(book.window)))  # noqa: PERF401
-=======
         conditions = source.conditions
         same_books = conditions is self._conditions
         self._conditions = conditions
-        moments: list[Moment] = []
+        observed: list[Observed] = []
         changes = 0
         for book in source.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
-            moments.append((book.updated_at, book.core.horizon(book.window)))
+            observed.append((book.updated_at, book.core.horizon(book.window)))
             changes += book.changes
         skipped = max(0, changes - self._changes - 1) if same_books else 0
         self._changes = changes
->>>>>>> main
         levels = self._view.levels()
         bid, ask = self._best.of(levels)
         return BookUpdate(

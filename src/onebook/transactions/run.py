@@ -242,16 +242,11 @@ class FailingReader:
 class Run:
     """One query being executed.
 
-        Args:
-            account_id: Identifies the exchange credentials in cursors.
-    <<<<<<< HEAD
-            merging: State shared by the runs of an answer of several accounts, whose records then
-                name their accounts.
-    =======
-            merging: What the runs of an answer of several accounts share; their records name their
-                accounts.
-            tap: Wraps the reader, to see what it reads; what is read again and again is not counted.
-    >>>>>>> main
+    Args:
+        account_id: Identifies the exchange credentials in cursors.
+    merging: State shared by the runs of an answer of several accounts, whose records then
+        name their accounts.
+    tap: Wraps the reader to observe what it reads; repeated reads are not counted.
     """
 
     def __init__(
