@@ -4,6 +4,8 @@ from onebook.client import Onebook
 
 state = pathlib.Path("cursor.json")
 saved = json.loads(state.read_text()) if state.exists() else {"end": None, "cursor": None}
+if saved["end"] and not saved["cursor"]:
+    raise SystemExit("history.jsonl is complete; without cursor.json the next run starts anew")
 end = saved["end"] or int(datetime.now(UTC).timestamp() * 1_000)
 options = {"cursor": saved["cursor"]} if saved["cursor"] else {}
 start = datetime.fromtimestamp(end / 1_000, UTC) - timedelta(days=365)
