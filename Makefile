@@ -65,6 +65,7 @@ check: $(BIN)/.installed-dev ## run ruff, mypy --strict and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file bench/mypy.ini
 	$(BIN)/lint-imports
 
 release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use each (QUICK=--quick)

@@ -31,8 +31,6 @@ DEPTH_MAX: Final = 500  # levels a side that one view shows
 LEVELS_MAX: Final = 20_000
 WITHIN_MAX: Final = 10_000  # basis points from the mid that a view can be limited to,
 WITHIN_DECIMALS_MAX: Final = 6  # and their decimals
-FEE_MAX: Final = 10  # percent of a taker fee or of a rebate
-FEE_DECIMALS_MAX: Final = 6  # of a fee in percent: net prices have at most eight more than prices
 VALUE_DECIMALS: Final = 10  # decimals of price x amount; further ones are cut
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum
@@ -220,7 +218,7 @@ class LevelShape(Struct, frozen=True, gc=False):
         if self.amount_decimals is not None and not 0 <= self.amount_decimals <= SCALE_MAX:
             raise ValueError(f"Amounts are cut to 0 to {SCALE_MAX} decimals, not {self!r}.")
         if not _within([self.price_scale, self.amount_scale], 0, SCALE_MAX):
-            raise ValueError(f"The point is moved by 0 to {SCALE_MAX} decimals, not {self!r}.")
+            raise ValueError(f"Scales must be 0 to {SCALE_MAX} decimals, not {self!r}.")
         if self.amount_scale and self.amount_decimals is not None:
             raise ValueError("Amounts may be either scaled or cut, not both.")
 
@@ -291,7 +289,7 @@ class ChecksumLayout(Struct, frozen=True, gc=False):
         if self.decimals is not None and (
             self.number is not ChecksumNumber.DIGITS or not 0 <= self.decimals <= SCALE_MAX
         ):
-            raise ValueError(f"Only digits have 0 to {SCALE_MAX} decimals, not {self}.")
+            raise ValueError(f"A checksum of digits may set 0 to {SCALE_MAX} decimals, not {self}.")
 
 
 LEVEL_FORM: Final = "=qqQ"  # a packed level: price, amount, and a bit for each contributing member
