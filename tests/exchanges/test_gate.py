@@ -293,13 +293,14 @@ TICKER = (
 
 
 def test_a_ticker_is_a_top_of_the_ids_of_the_book() -> None:
-    top = TopOfBook(BTC, 9793320464, b'[["16716.8","0.0134"]]', b'[["16716.9","0.0353"]]')
+    bids, asks = b'[["16716.8","0.0134"]]', b'[["16716.9","0.0353"]]'
+    top = TopOfBook(BTC, 9793320464, bids, asks, at=1671363004228)
     assert live().reader()(TICKER) == top
 
 
 def test_a_price_without_text_is_an_empty_side() -> None:
     empty = TICKER.replace(b'"16716.8","B":"0.0134"', b'"","B":""')
-    top = TopOfBook(BTC, 9793320464, b"[]", b'[["16716.9","0.0353"]]')
+    top = TopOfBook(BTC, 9793320464, b"[]", b'[["16716.9","0.0353"]]', at=1671363004228)
     assert live().reader()(empty) == top
 
 

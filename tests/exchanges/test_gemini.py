@@ -221,7 +221,8 @@ TICKER = b'{"u":12,"E":1751508438600117161,"s":"btcusd","b":"1","B":"3","a":"2",
 
 
 def test_a_ticker_is_a_top_of_the_ids_of_the_book() -> None:
-    assert live(10).reader()(TICKER) == TopOfBook(BTC, 12, b'[["1","3"]]', b'[["2","4"]]')
+    top = TopOfBook(BTC, 12, b'[["1","3"]]', b'[["2","4"]]', at=1751508438600117161)
+    assert live(10).reader()(TICKER) == top
 
 
 def test_a_ticker_of_one_side_states_no_best_prices() -> None:

@@ -130,10 +130,16 @@ class Data(Struct, gc=False):
     result: BookMessage
 
 
+class Ticker(BestPrices, gc=False):
+    """The best prices of a pair."""
+
+    at: int = field(name="t", default=UNTIMED)
+
+
 class TopData(Struct, gc=False):
     """A frame with best prices."""
 
-    result: BestPrices
+    result: Ticker
 
 
 class Control(Struct):

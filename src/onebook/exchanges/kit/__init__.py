@@ -88,6 +88,7 @@ from onebook.exchanges.kit.contract import (
     Unnamed,
     Verify,
     each_of,
+    microseconds,
 )
 from onebook.exchanges.kit.engine import Engine, QuietEngine, SeededEngine
 from onebook.exchanges.kit.families import (
@@ -211,6 +212,7 @@ __all__ = [
     "instruments_of",
     "items_reader",
     "join_by_rest",
+    "microseconds",
     "one_level",
     "protobuf_reader",
     "send",

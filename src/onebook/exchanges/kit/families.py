@@ -50,13 +50,14 @@ class BestPrices(Struct, gc=False):
     bid_amount: Raw = field(name="B")
     ask: Raw = field(name="a")
     ask_amount: Raw = field(name="A")
+    at: int = field(name="E", default=UNTIMED)
 
 
 def top_of(instrument: Instrument, best: BestPrices) -> TopOfBook:
     """Return the best bid and ask as an output; a side whose price is "" or null is empty."""
     bids = one_level(best.bid, best.bid_amount)
     asks = one_level(best.ask, best.ask_amount)
-    return TopOfBook(instrument, best.sequence, bids, asks)
+    return TopOfBook(instrument, best.sequence, bids, asks, at=best.at)
 
 
 def one_level(price: Raw, amount: Raw) -> bytes:
