@@ -161,6 +161,8 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         lines_name_events: Whether each line of its ledger names the event that it belongs to in
             `related`, and the event's type in `related_type`. An event that so names another is a
             part of that one.
+        disorder_ms: Lines say by `ids.sequence` in which order they were booked, and their times
+            can be out of it by so many ms; 0: they are in the order of their times.
         compared: Checks that its reader makes itself; see `reconciliation.ComparingReader`.
         without: Checks that compare nothing there, beside `events`.
         sums_from_ms: From when on all changes add up to what is held, Unix ms: the beginning of its
@@ -180,6 +182,7 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     unproven: tuple[tuple[str, Unproven], ...] = ()
     reasons: Mapping[CheckId, str] = {}
     lines_name_events: bool = False
+    disorder_ms: int = 0
     compared: frozenset[CheckId] = frozenset()
     without: frozenset[CheckId] = frozenset()
     sums_from_ms: int | None = None

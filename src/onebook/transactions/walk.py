@@ -391,11 +391,13 @@ class Walker:
 
     def _watermark_of(self, page: Page, window: Window) -> int:
         """Later pages hold what the exchange's filter puts before this page's oldest row; a
-        record's time is at most `lag_ms` later than the time that is filtered by.
+        record's time is at most `lag_ms` later than the time that is filtered by. A page can be
+        newer than its window, where that is but the place at which to stop.
         """
         oldest_ms = page.oldest_ms
         if oldest_ms is None or self.source.untimed:
             return self._watermark_ms
+        oldest_ms = min(oldest_ms, window.to_ms - 1)
         return max(oldest_ms + self.source.lag_ms, self._oldest_ahead(window))
 
     def _oldest_ahead(self, window: Window) -> int:
