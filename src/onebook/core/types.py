@@ -29,6 +29,8 @@ DEPTH_MAX: Final = 500  # levels a side that one view shows
 # exchange that sends re-entering levels again. Levels dropped at this limit are unknown from then
 # on.
 LEVELS_MAX: Final = 20_000
+WITHIN_MAX: Final = 10_000  # basis points from the mid that a view can be limited to,
+WITHIN_DECIMALS_MAX: Final = 6  # and their decimals
 VALUE_DECIMALS: Final = 10  # decimals of price x amount; further ones are cut
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum

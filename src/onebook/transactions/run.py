@@ -7,7 +7,7 @@ documented interface; fields of our own stand after them.
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Protocol
@@ -246,6 +246,7 @@ class Run:
         account_id: Identifies the exchange credentials in cursors.
         merging: What the runs of an answer of several accounts share; their records name their
             accounts.
+        tap: Wraps the reader, to see what it reads; what is read again and again is not counted.
     """
 
     def __init__(
@@ -257,6 +258,7 @@ class Run:
         *,
         account_id: str,
         merging: "Merging | None" = None,
+        tap: Callable[[PageReader], PageReader] | None = None,
     ) -> None:
         self.query = query
         self.totals = Totals(adapter.entry.singular)
@@ -265,6 +267,7 @@ class Run:
         self._account_id = account_id
         self._clock = clock
         self._merging = merging or Merging(query.limit, query.state.unplaced if query.state else ())
+        self._counting = tap is None
         self._last = FIRST
         self._unreadable_counted = 0
         self._stopped = LIMIT_REACHED
@@ -272,6 +275,8 @@ class Run:
         self._reader: PageReader = account.reader
         if query.account.label or merging is not None:
             self._reader = NamingReader(account.reader, query.account)
+        if tap is not None:
+            self._reader = tap(self._reader)
         self._outlets: dict[str, Outlet] = {}
         sources = self._readable()
         views = {each.type for each in adapter.sources.values() if each.walk}
@@ -480,6 +485,8 @@ class Run:
         self._add(branched, _not_found_yet())
 
     def _counted(self, batch: list[Record]) -> list[Record]:
+        if not self._counting:
+            return batch
         exchange = self.query.account.exchange
         for name, count in Counter([record.type for record in batch]).items():
             RECORDS.labels(exchange, name).inc(count)
