@@ -14,6 +14,9 @@ records each check gets.
 - `Verification`, `ProofCheck` and `TypeGrade`: the results.
 
 Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
+
+Over 800 lines, because all checks report the same results (`Left`, `Break`, `ProofCheck`), and what
+one check proves decides how others and the grades read.
 """
 
 import heapq
