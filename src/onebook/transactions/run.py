@@ -2,6 +2,9 @@
 
 A run owns every task it starts; closing it stops all requests. Field names of the answer follow the
 documented interface; fields of our own stand after them.
+
+Over 800 lines, because the walkers of a run and the description of its answer (coverage, errors,
+summary) share one state.
 """
 
 import asyncio
@@ -244,9 +247,9 @@ class Run:
 
     Args:
         account_id: Identifies the exchange credentials in cursors.
-    merging: State shared by the runs of an answer of several accounts, whose records then
-        name their accounts.
-    tap: Wraps the reader to observe what it reads; repeated reads are not counted.
+        merging: State shared by the runs of an answer of several accounts, whose records then
+            name their accounts.
+        tap: Wraps the reader to observe what it reads; repeated reads are not counted.
     """
 
     def __init__(
