@@ -8,7 +8,7 @@ every task it starts; leaving it stops all asking.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import TransactionSettings
@@ -35,6 +36,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
 )
 from onebook.transactions.availability import AvailabilityCache
+from onebook.transactions.collected import Collection, StoredAccount
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
@@ -53,6 +55,7 @@ from onebook.transactions.request import (
     one_of,
     plan,
     reach_ms,
+    refuse_forgotten,
 )
 from onebook.transactions.run import (
     LACKING,
@@ -75,6 +78,7 @@ UNIFIED_TYPES: Final = {
     "balances": "Account balance snapshots",
 }
 BUSY_RETRY_S: Final = 5.0
+EXCHANGE: Final = "exchange"  # of `source` in a request
 EXPORT_RECORDS_MAX: Final = 1_000_000  # of one file, which takes 0.5 GB of disk until it is sent
 UNREAD_S: Final = 30.0  # that a client may read nothing of a streamed answer before it is ended
 
@@ -125,6 +129,7 @@ class Transactions:
         settings: Deadlines and the number of concurrent queries.
         clock: Time and sleeping.
         unread_s: Seconds a client may read nothing of a streamed answer before it is ended.
+        collection: What is collected of the accounts; None: nothing.
     """
 
     def __init__(
@@ -136,7 +141,9 @@ class Transactions:
         settings: TransactionSettings | None = None,
         clock: Clock = SYSTEM_CLOCK,
         unread_s: float = UNREAD_S,
+        collection: Collection | None = None,
     ) -> None:
+        self.collection = collection
         self.unread_s = unread_s
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
         for name in self._adapters:
@@ -154,6 +161,20 @@ class Transactions:
     def exchanges(self) -> tuple[AdapterEntry, ...]:
         """Facts of the exchanges, for endpoints 4, 5 and 7."""
         return tuple(adapter.entry for adapter in self._adapters.values())
+
+    async def accounts(self) -> list[tuple[AccountName, Environment]]:
+        """The accounts with credentials."""
+        rows = [(account_name(row.exchange), row) for row in await self._vault.listed()]
+        return [
+            (name, Environment(row.environment))
+            for name, row in rows
+            if name.exchange in self._adapters
+        ]
+
+    @property
+    def adapters(self) -> Mapping[str, ExchangeAdapter]:
+        """The exchanges by name."""
+        return self._adapters
 
     @property
     def running(self) -> int:
@@ -180,7 +201,11 @@ class Transactions:
             key_id=key_id,
             now_ms=self._clock.wall_ms(),
             streamed=streamed,
+            lenient=self._may_be_stored(request),
         )
+
+    def _may_be_stored(self, request: TransactionsRequest) -> bool:
+        return self.collection is not None and request.source != EXCHANGE
 
     async def prepare(
         self,
@@ -202,7 +227,7 @@ class Transactions:
             ServiceUnavailable: `all` accounts are requested, and there are none.
         """
         if isinstance(request.exchange, str) and request.exchange != ALL:
-            filled = self._filled(request, summing=summing, whole=whole)
+            filled = await self._filled(request, summing=summing, whole=whole)
             return self.plan(filled, key_id=key_id, streamed=streamed)
         digest, states = joint_digest(request), {}
         if request.cursor:
@@ -215,7 +240,7 @@ class Transactions:
             if part.transaction_types and not known:
                 continue
             part = part.model_copy(update={"transaction_types": known})
-            part = self._filled(part, summing=summing, whole=whole)
+            part = await self._filled(part, summing=summing, whole=whole)
             parts.append(
                 plan(
                     part,
@@ -225,7 +250,7 @@ class Transactions:
                     now_ms=now_ms,
                     streamed=streamed,
                     state=states.get(name),
-                    lenient=True,
+                    joined=True,
                 )
             )
         self._refuse_unknown(request, parts)
@@ -237,7 +262,7 @@ class Transactions:
             digest=digest,
         )
 
-    def _filled(
+    async def _filled(
         self, request: TransactionsRequest, *, summing: bool, whole: bool
     ) -> TransactionsRequest:
         """A request of one account with the types and the start that stand for all of it."""
@@ -247,8 +272,29 @@ class Transactions:
         if whole and request.start_time is None:
             # A minute later: the start of what an exchange keeps moves forward while we read.
             start_ms = self.reach_ms(request) + MINUTE_MS
+            stored = await self._stored(request)
+            if stored is not None and stored.from_ms is not None:
+                start_ms = min(start_ms, stored.from_ms)
             request = request.model_copy(update={"start_time": start_ms})
         return request
+
+    async def _stored(self, request: TransactionsRequest) -> StoredAccount | None:
+        """What is collected of the account of a request, if its answer uses it."""
+        if request.source == EXCHANGE:
+            return None
+        only = request.source is not None
+        if self.collection is None:
+            if only:
+                raise InvalidRequest("Field source: nothing is collected by this service.")
+            return None
+        stored = await self.collection.account(
+            account_name(one_of(request)),
+            environment_of(testnet=request.testnet, demo=request.demo),
+            now_ms=self._clock.wall_ms(),
+            only=only,
+            include_raw=request.include_raw,
+        )
+        return stored if only or stored.to_ms is not None else None
 
     async def _named(self, request: TransactionsRequest) -> list[str]:
         """The accounts that a request names: for `all`, those with credentials."""
@@ -328,7 +374,11 @@ class Transactions:
             ServiceUnavailable: There are no credentials, or too many requests are running.
         """
         parts = query.parts if isinstance(query, JointQuery) else (query,)
-        accounts = [(part, *await self._account(part, key_id)) for part in parts]
+        accounts = []
+        for part in parts:
+            stored = await self._stored(part.request)
+            account = await self._account(part, key_id, known=stored is not None and stored.only)
+            accounts.append((self._bounded(part, stored), *account, stored))
         self._refuse_beyond(key_id)
         self._running[key_id] += 1
         RUNNING.inc()
@@ -346,8 +396,9 @@ class Transactions:
                     self._clock,
                     account_id=account_id,
                     merging=merging,
+                    stored=stored,
                 )
-                for part, account, account_id in accounts
+                for part, account, account_id, stored in accounts
             ]
             run: Run | JointRun = runs[0]
             if isinstance(query, JointQuery) and merging is not None:
@@ -361,6 +412,23 @@ class Transactions:
             RUNNING.dec()
             if not self._running[key_id]:
                 del self._running[key_id]
+
+    def _bounded(self, query: Query, stored: StoredAccount | None) -> Query:
+        """A query of a collected account that ends where the collection does, unless it says when.
+
+        Raises:
+            InvalidDateRange: Neither the exchange nor the collection has anything of the range.
+        """
+        if stored is None:
+            if self._may_be_stored(query.request) and query.state is None:
+                adapter = self._adapters[query.account.exchange]
+                if not query.joined:
+                    refuse_forgotten(query.to_ms, query.sources, adapter, self._clock.wall_ms())
+            return query
+        if not stored.only or query.state is not None or query.request.end_time is not None:
+            return query
+        to_ms = query.to_ms if stored.to_ms is None else min(query.to_ms, stored.to_ms)
+        return replace(query, to_ms=to_ms, from_ms=min(query.from_ms, to_ms))
 
     def _refuse_beyond(self, key_id: str) -> None:
         if self._running[key_id] >= self._settings.runs_per_key_max:
@@ -377,11 +445,20 @@ class Transactions:
                 retry_after_s=BUSY_RETRY_S,
             )
 
-    async def _account(self, query: Query, key_id: str) -> tuple[AccountSession, str]:
-        """The account of a query, and what identifies its credentials in cursors."""
+    async def _account(
+        self, query: Query, key_id: str, *, known: bool = False
+    ) -> tuple[AccountSession, str]:
+        """The account of a query, and what identifies its credentials in cursors.
+
+        Args:
+            known: Whether everything is read from the store, which needs no credentials.
+        """
         adapter = self._adapters[query.account.exchange]
-        credentials = await self._vault.get(str(query.account), query.environment)
-        message = _unusable(adapter, query.environment, credentials, query.account.label)
+        credentials: Credentials | None = Credentials("", "")
+        message = ""
+        if not known:
+            credentials = await self._vault.get(str(query.account), query.environment)
+            message = _unusable(adapter, query.environment, credentials, query.account.label)
         if credentials is None or message:
             if query.environment is not Environment.MAINNET:
                 raise InvalidRequest(message)
