@@ -8,13 +8,13 @@ LOG    := $(VENV)/install.log
 PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
            -e "s/^ *building '\([a-z._]*\)' extension.*/      compile \1/p" \
            -e 's/^ *Installing collected packages:.*/      install packages/p'
-# Test processes: twice as many as cores, because many tests wait for processes and deadlines.
+# Test processes: three times as many as cores, because most tests wait for processes and deadlines.
 # Python's development mode: asyncio checks that its loops are called in their own threads, which
 # takes a tenth of the time. Without its debug allocator: `make sanitize` checks memory.
 DEV_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=pymalloc
 # What each test cost, which a run of CI keeps.
 COSTS ?= build/test-costs.tsv
-PROCESSES ?= $(shell echo $$(( $$(nproc) * 2 )))
+PROCESSES ?= $(shell echo $$(( $$(nproc) * 3 )))
 # The WebSocket conformance cases; Python 2 code, so it is fetched and translated, not installed.
 AUTOBAHN := autobahntestsuite==25.10.1
 # What checks the accessibility of the pages in Chromium.
@@ -65,6 +65,7 @@ check: $(BIN)/.installed-dev ## run ruff, mypy --strict and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file bench/mypy.ini
 	$(BIN)/lint-imports
 
 release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use each (QUICK=--quick)

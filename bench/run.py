@@ -17,6 +17,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import document
 import environment
@@ -127,7 +128,7 @@ def table(rows: list[Row]) -> str:
     )
 
 
-def facts(machine: dict[str, object], commit: str, runs: int) -> str:
+def facts(machine: dict[str, Any], commit: str, runs: int) -> str:
     """Where and on what the table was made."""
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     quiet = "" if machine["load"] <= QUIET_LOAD else " The machine was NOT quiet."

@@ -273,7 +273,7 @@ MUTATIONS: Final = {
         "512cfbc",
         'view.rejected = {each["exchange"]: each["reason"] for each in rejected}',
         "view.rejected = {}",
-        "test_the_exchanges_that_the_service_does_not_serve_are_named",
+        "test_the_exchanges_that_do_not_list_the_symbol_are_named",
     ),
     "return_from_the_notice": Mutation(
         "23114cf",

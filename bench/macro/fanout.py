@@ -71,7 +71,7 @@ class Ticks:
         self.reached_s.append(sink.last_s - began)
 
     def _metered(self) -> int:
-        return self._witness.sent + self._witness.total
+        return self._witness.output.sent + self._witness.output.total
 
 
 async def settled(sink: load.Sink) -> None:
@@ -138,7 +138,7 @@ async def _hub_only(node: app.Node, ticks: Ticks, count: int) -> float:
     streams = node.gateway.streams
     (stream,) = streams._open.values()
     payload = stream.full()
-    packed = next(iter(gateway.connections)).packed
+    packed = next(iter(gateway.connections)).output.packed
     size = len((frames.deflated_frame if packed else frames.text_frame)(payload))
 
     async def tick() -> None:

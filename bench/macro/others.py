@@ -158,7 +158,7 @@ async def with_uvicorn(clients: int, size: int) -> float:
     config.load()
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(
-        lambda: config.http_protocol_class(config=config, server_state=state, app_state={}),
+        lambda: config.http_protocol_class(config=config, server_state=state, app_state={}),  # type: ignore[call-arg]
         sock=listener(),
     )
     port = server.sockets[0].getsockname()[1]

@@ -101,10 +101,12 @@ export class View {
   coverage: Record<string, { bids: string | null; asks: string | null }>;
   /** The cost of each size, with the option `fill`; numbers as decimal text. */
   fill: { buy?: Filled[]; sell?: Filled[] };
-  /** ISO 8601, UTC, microseconds. */
+  /** ISO 8601, UTC, microseconds; empty after a short update (`on: "best"` with `mode: "delta"`). */
   timestamp: string;
   /** Rises by one with each update of the view. */
   updateNumber: number;
+  /** States that the service had between this update and the one before, because this client did not read. */
+  skipped: number;
   constructor(symbol: string, view?: string | null);
   /** Take in an update, delta or status, parsed by `parseExact`; false where a resync is needed. */
   apply(message: Record<string, any>): boolean;
@@ -126,7 +128,7 @@ export interface BookOptions {
   view?: string;
   /** Levels a side, 1 to 500; 20 by default. */
   depth?: number;
-  /** Least milliseconds between two updates, 10 to 60,000; 100 by default. */
+  /** Least milliseconds between two updates, 10 to 60,000, or 0 for updates at once; 100 by default. */
   intervalMs?: number;
   /** "delta" sends only the levels that changed; a `View` is whole in both. "full" by default. */
   mode?: "full" | "delta";
@@ -142,6 +144,10 @@ export interface BookOptions {
   coverage?: boolean;
   /** What buying and selling these sizes would cost, as decimal text: amounts of the base, notionals of the quote. */
   fill?: { amounts?: string[]; notionals?: string[] } | null;
+  /** Only levels within so many basis points of the mid, as decimal text. */
+  within?: string | null;
+  /** "best": an update only when the best price of a side or its amount changes; short ones with `mode: "delta"`. */
+  on?: "best" | null;
 }
 
 /** Symbols of `watch`: one, several, or the options of each; a list of options is several views of a symbol. */

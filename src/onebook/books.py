@@ -81,6 +81,7 @@ class IdentityMark(NamedTuple):
 class LiveBook:
     """One instrument's levels and whether they may be shown.
 
+    `changes` counts the changes that were shown.
     `updated_at` is the time of the last data, live or not, and `changed_at` that of the last health
     change, both in monotonic seconds. `reason` is the code why the book is not live (None while it
     is), `detail` describes the case. `frozen_top` is the checksum of the best levels at the start
@@ -94,6 +95,7 @@ class LiveBook:
     __slots__ = (
         "agreed_at",
         "changed_at",
+        "changes",
         "core",
         "detail",
         "frozen_top",
@@ -126,6 +128,7 @@ class LiveBook:
         self.frozen_until = 0.0
         self.updated_at = 0.0
         self.changed_at = 0.0
+        self.changes = 0
         self.mark: IdentityMark | None = None
         self.agreed_at: float | None = None
         self.twins: dict[LiveBook, float] = {}
@@ -240,6 +243,7 @@ class Books:
         if reason is not None:
             return self._invalidate(book, Reason(reason), now)
         book.updated_at = now
+        book.changes += 1
         fusing = book.fusing
         if fusing is not None:
             fusing.changed(book.core, delta.sequence)
@@ -258,6 +262,7 @@ class Books:
             return False
         if not book.fusing.top(book.core, top):
             return False
+        book.changes += 1
         if self._on_changed is not None:
             self._on_changed(book)
         return True
@@ -308,6 +313,7 @@ class Books:
                 return self._invalidate(book, Reason.SILENT, now, SAME_BOOK)
             book.frozen_top = None
         book.updated_at = now
+        book.changes += 1
         if book.fusing is not None:
             book.fusing.filled(book.core, snapshot.sequence)
         if book.health is not LIVE:

@@ -52,6 +52,23 @@ def test_a_full_update_replaces_the_view():
     )
 
 
+def test_a_short_update_is_the_best_levels_and_nothing_else():
+    view = opened()
+    best = {"type": "best", "symbol": "BTC/USDT", "bid": [Decimal("100.5"), 3], "ask": None}
+    assert view.apply(best | {"ages": {"okx": 4}})
+    assert view.best_bid == BookLevel(Decimal("100.5"), Decimal(3))
+    assert (view.asks, view.ages, view.update_number) == ([], {"okx": 4}, 2)
+    assert (view.timestamp, view.time_us, view.market_stats) == ("", 0, {})
+
+
+def test_skipped_states_are_those_of_the_last_update_only():
+    view = opened()
+    view.apply(message("aggregated_orderbook_update", 9, [[99, 4]], [], skipped=7))
+    assert view.skipped == 7
+    view.apply(message("aggregated_orderbook_update", 10, [[99, 4]], []))
+    assert view.skipped == 0
+
+
 def test_a_delta_changes_adds_and_removes_levels_in_order():
     view = opened()
     change = delta(

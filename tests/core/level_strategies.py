@@ -18,6 +18,7 @@ EXTREMES = [
     *("999999999999999.999", "10000000000", "0.0000000001", "99999999.99999999"),
 ]
 AMOUNTS = ["1", "2", "0.5", "1.50", "1000000", "0.00000001", "3.14159", "7e3", "42.0"]
+WITHINS = [None, None, "10000", "0.000001", "25", "117.5", "3333.333333"]
 GROUPS = [None, None, None, "1", "0.5", "0.25", "10", "0.01", "3", "100000000000"]
 
 Rows = list[tuple[str, str]]
@@ -47,6 +48,7 @@ class Options(NamedTuple):
     group: str | None
     split: bool
     arrays: bool
+    within: str | None = None
 
 
 @st.composite
@@ -201,5 +203,10 @@ def steps(books: int, *, extremes: float = 0) -> Any:
 def options() -> Any:
     """Draw how a view shows."""
     return st.builds(
-        Options, st.integers(1, 12), st.sampled_from(GROUPS), st.booleans(), st.booleans()
+        Options,
+        st.integers(1, 12),
+        st.sampled_from(GROUPS),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from(WITHINS),
     )

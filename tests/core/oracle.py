@@ -10,6 +10,7 @@ from decimal import (
     Decimal,
     localcontext,
 )
+from fractions import Fraction
 from typing import Any
 
 Side = dict[Decimal, Decimal]
@@ -71,12 +72,32 @@ class OracleBook:
 
 
 def view_of(
-    names: list[str], books: list[OracleBook | None], *, depth: int, group: str | None
+    names: list[str],
+    books: list[OracleBook | None],
+    *,
+    depth: int,
+    group: str | None,
+    within: str | None = None,
 ) -> dict[str, Any]:
     """Return bids, asks (price, amount, parts by name) and market_stats of a whole view."""
     with localcontext(EXACT):
         sides = [_side(names, books, side, depth, group) for side in (0, 1)]
+        if within is not None:
+            sides = _near(sides, Fraction(within) / 10_000)
         return {"bids": sides[0], "asks": sides[1], "market_stats": _stats(*sides)}
+
+
+def _near(sides: list[Any], share: Fraction) -> list[Any]:
+    """Return the levels that are at most this share of the mid on the far side of it."""
+    best = [Fraction(side[0][0]) for side in sides if side]
+    if not best:
+        return sides
+    mid = sum(best) / len(best)
+    bids, asks = sides
+    return [
+        [level for level in bids if mid - Fraction(level[0]) <= mid * share],
+        [level for level in asks if Fraction(level[0]) - mid <= mid * share],
+    ]
 
 
 def checksum_of(view: dict[str, Any]) -> int:

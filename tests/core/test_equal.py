@@ -103,6 +103,7 @@ def test_any_life_gives_the_same_bytes(life: list[Any], how: Options, levels_max
                     view.merge(live),
                     view.full(b"<", b">"),
                     view.delta(b"head", b"tail"),
+                    view.top(),
                     view.checksum(),
                 )
             )

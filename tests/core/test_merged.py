@@ -63,7 +63,7 @@ def test_they_are_the_levels_that_are_printed(
     core: Any, life: list[Any], how: Options, levels_max: int
 ) -> None:
     books = [core.Book(levels_max) for _ in NAMES]
-    view = core.View(NAMES, depth=how.depth, group=how.group, split=how.split)
+    view = core.View(NAMES, **how._replace(arrays=False)._asdict())
     for step in life:
         if isinstance(step, Change):
             book = books[step.book]
@@ -80,7 +80,7 @@ def test_the_best_rows_are_the_first_and_the_same_objects_only_while_they_are_th
     core: Any, life: list[Any], how: Options
 ) -> None:
     books = [core.Book() for _ in NAMES]
-    view = core.View(NAMES, depth=how.depth, group=how.group, split=how.split)
+    view = core.View(NAMES, **how._replace(arrays=False)._asdict())
     before = view.levels()
     for step in life:
         if isinstance(step, Change):

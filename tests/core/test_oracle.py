@@ -180,6 +180,7 @@ def test_books_views_and_deltas_equal_the_decimal_model(
             [model if live else None for model, live in zip(models, step.live, strict=True)],
             depth=how.depth,
             group=how.group,
+            within=how.within,
         )
         seen = shown(expected, split=how.split, arrays=how.arrays)
         full = read(view.full(b"{", b"}"))

@@ -54,14 +54,14 @@ def test_a_view_shows_the_top_and_then_the_worse_levels(
     view = core.View(["okx"], **how._asdict())
     view.merge([book])
     document = view.full(b"{", b"}")
-    want = view_of(["okx"], [expected], depth=how.depth, group=how.group)
+    want = view_of(["okx"], [expected], depth=how.depth, group=how.group, within=how.within)
     assert json.loads(document, parse_float=Decimal, parse_int=Decimal) == shown(
         want, split=how.split, arrays=how.arrays
     )
     book.uncover()
     assert not book.overlaid
     view.merge([book])
-    want = view_of(["okx"], [model], depth=how.depth, group=how.group)
+    want = view_of(["okx"], [model], depth=how.depth, group=how.group, within=how.within)
     assert json.loads(view.full(b"{", b"}"), parse_float=Decimal, parse_int=Decimal) == shown(
         want, split=how.split, arrays=how.arrays
     )

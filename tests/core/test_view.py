@@ -387,6 +387,38 @@ def test_a_step_that_is_no_number_above_zero_is_refused(core: Any, group: str) -
         core.View(["a"], depth=1, group=group)
 
 
+@pytest.mark.parametrize("within", ["", "0", "-1", "x", "10000.1", "0.0000001", "1e9"])
+def test_a_distance_from_the_mid_outside_its_limits_is_refused(core: Any, within: str) -> None:
+    with pytest.raises(ValueError, match="at most 10,000 basis points and 6 decimals"):
+        core.View(["a"], depth=1, within=within)
+
+
+def test_levels_within_a_distance_of_the_mid_are_cut_at_the_far_end_only(core: Any) -> None:
+    crossed = [
+        book_of(core, [("103", "1"), ("99", "2"), ("98.99", "3")], []),
+        book_of(core, [], [("97", "1"), ("101", "2"), ("101.01", "3")]),
+    ]
+    data = document(merged(core, crossed, within="100", arrays=True))
+    assert data["bids"] == [[103, 1], [99, 2]]
+    assert data["asks"] == [[97, 1], [101, 2]]
+
+
+def test_a_side_without_a_level_within_the_distance_is_empty(core: Any) -> None:
+    books = [book_of(core, [("99", "1")], [("101", "1")])]
+    view = merged(core, books, within="99.99")
+    assert document(view)["bids"] == document(view)["asks"] == []
+    assert document(view)["market_stats"]["participating_exchanges"] == 0
+    assert view.top() == b'"bid":null,"ask":null'
+    assert document(merged(core, books, within="100"))["market_stats"]["best_bid"] == 99
+
+
+def test_without_one_side_the_best_price_of_the_other_is_the_reference(core: Any) -> None:
+    books = [book_of(core, [("100", "1.50"), ("99", "1"), ("98", "1")])]
+    view = merged(core, books, within="100", arrays=True)
+    assert document(view)["bids"] == [[100, 1.5], [99, 1]]
+    assert view.top() == b'"bid":[100,1.5],"ask":null'
+
+
 def test_a_merge_of_too_many_or_too_few_books_is_refused(core: Any) -> None:
     view = core.View(["a", "b"], depth=1)
     for books in ([], [None], [None] * 3):

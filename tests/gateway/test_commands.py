@@ -25,7 +25,7 @@ from onebook.gateway.processor import HANDLERS, KEYLESS
         ),
         ({"depth": "20"}, "depth: must be a whole number from 1 to 500."),
         ({"depth": 501}, "depth: must be a whole number from 1 to 500."),
-        ({"interval_ms": 9}, "interval_ms: must be a whole number from 10 to 60,000."),
+        ({"interval_ms": 9}, "interval_ms: must be 0, or a whole number from 10 to 60,000."),
         ({"mode": "diff"}, 'mode: must be "full" or "delta".'),
         ({"levels": None}, 'levels: must be "object" or "array".'),
         ({"split": 1}, "split: must be true or false."),

@@ -342,6 +342,13 @@ def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
     assert opened.key.options.fill == FillSizes(("0.5", "2"), ("10000",))
 
 
+@pytest.mark.parametrize("within", ["0", "-1", "x", "10000.5", "0.0000001", ""])
+def test_a_distance_from_the_mid_that_is_none_is_refused_in_a_sentence(alice, within):
+    (answer,) = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", within=within)
+    assert (answer["type"], answer["error"]) == ("subscription_error", "invalid_parameters")
+    assert answer["message"].startswith("within: The distance from the mid is a decimal number")
+
+
 # Ids are public and must outlive every release, as must the order of the reply's members.
 BARE = (
     b'"depth":20,"interval_ms":100,"mode":"full","levels":"object","split":false,"group":null,'
@@ -365,6 +372,15 @@ BARE = (
             {"coverage": True},
             b"sub_e5e7e9e85f83",
             BARE.replace(b'coverage":false', b'coverage":true'),
+        ),
+        (
+            {"within": "25.50", "on": "best", "interval_ms": 0, "mode": "delta"},
+            b"sub_6c29e95caca8",
+            BARE.replace(
+                b'depth":20,"interval_ms":100,"mode":"full"',
+                b'depth":1,"interval_ms":0,"mode":"delta"',
+            )
+            + b',"within":"25.5","on":"best"',
         ),
         (
             {"fill": {"amounts": ["2", "0.50"]}},

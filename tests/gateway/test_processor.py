@@ -346,6 +346,26 @@ def test_a_view_that_is_replaced_is_freed_only_if_no_other_client_has_it():
     assert not views.has_room("key", TWO, 1, instead_of=ONE)
 
 
+async def test_a_tier_may_have_a_least_interval(tmp_path):
+    async with gateway(tmp_path) as node:
+        basic = TierLimits(requests_per_minute=600, connections_max=5, interval_ms_min=50)
+        node.accounts.settings = AccountsSettings(tiers=TierSettings(basic=basic))
+        async with node.client(await node.key()) as client:
+
+            def subscribe(interval_ms):
+                return client.ask(
+                    type="subscribe_aggregated", symbol=SYMBOL, interval_ms=interval_ms
+                )
+
+            for interval_ms in (0, 49):
+                refusal = await subscribe(interval_ms)
+                assert refusal["error"] == "invalid_parameters"
+                assert refusal["message"] == (
+                    "interval_ms: must be at least 50 with this key's tier."
+                )
+            assert (await subscribe(50))["options"]["interval_ms"] == 50
+
+
 async def test_the_views_of_a_key_are_limited_over_its_connections(tmp_path):
     async with gateway(tmp_path) as node:
         basic = TierLimits(requests_per_minute=600, connections_max=5, views_max=2)

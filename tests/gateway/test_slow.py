@@ -108,6 +108,50 @@ async def test_it_gets_the_newest_book_when_it_reads_again_and_never_a_delta_wit
     assert (await slow.sleeper.until_book()) == following
 
 
+async def test_the_states_that_it_did_not_see_are_counted(slow):
+    first = await slow.update()
+    while (await slow.sleeper.until_book())["update_number"] < first["update_number"]:
+        pass
+    got, skipped = 0, 0
+    for _ in range(2):  # two slow moments
+        await slow.fall_asleep()
+        for _ in range(20):
+            newest = await slow.update()
+        slow.sleeper.socket.transport.resume_reading()
+        while True:
+            message = await slow.sleeper.until_book()
+            got += 1
+            skipped += message.get("skipped", 0)
+            if message["update_number"] == newest["update_number"]:
+                break
+        assert message["skipped"] >= 19, "the newest one was sent to it, and none of the others"
+        assert got + skipped == newest["update_number"] - first["update_number"]
+    assert "skipped" not in await slow.update()
+    assert "skipped" not in await slow.sleeper.until_book()
+
+
+async def test_a_client_with_two_views_counts_those_of_each(slow):
+    options = slow.connection.processor.subscriptions[SYMBOL, None].options
+    sent = {name: getattr(options, name) for name in ("depth", "interval_ms", "mode", "levels")}
+    await slow.sleeper.say(
+        type="subscribe_aggregated", symbol=SYMBOL, exchanges=["okx"], view="b", **sent
+    )
+    joined = (await slow.sleeper.until_book())["update_number"]
+    await slow.fall_asleep()
+    for _ in range(5):
+        newest = await slow.update()
+    slow.sleeper.socket.transport.resume_reading()
+    counts = {None: 0, "b": 0}
+    done = set()
+    while len(done) < 2:
+        message = await slow.sleeper.until_book()
+        view = message.get("view")
+        counts[view] += 1 + message.get("skipped", 0)
+        if message["update_number"] == newest["update_number"]:
+            done.add(view)
+    assert set(counts.values()) == {newest["update_number"] - joined}
+
+
 async def test_nothing_is_acted_on_that_a_client_behind_sends(slow):
     await slow.fall_asleep()
     heard = slow.node.gateway.totals.messages

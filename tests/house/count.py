@@ -180,7 +180,7 @@ def protocols(trees: Trees) -> Iterator[str]:
 
 
 def is_protocol(base: ast.expr) -> bool:
-    return ast.unparse(base).split("[")[0].rpartition(".")[2] == "Protocol"
+    return ast.unparse(base).split("[")[0] in ("Protocol", "typing.Protocol")
 
 
 def imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:

@@ -114,6 +114,49 @@ def test_an_interval_holds_changes_back_but_no_loss_of_health() -> None:
     updates.close()
 
 
+def test_the_states_that_a_reader_did_not_see_are_counted() -> None:
+    desk = Desk(ManualClock())
+    desk.fill()
+    updates = BookUpdates([desk.source], OPTIONS, ManualClock())
+    first = updates.take()
+    assert first is not None
+    assert first.skipped == 0
+    counts = [3, 1, 4]
+    for changes in counts:
+        for _ in range(changes):
+            desk.change()
+        update = updates.take()
+        assert update is not None
+        assert update.skipped == changes - 1
+    assert updates.take() is None
+
+
+def test_on_best_an_update_is_a_changed_best_level() -> None:
+    desk = Desk(ManualClock())
+    desk.fill()
+    options = options_of(5, 0, None, split=False, on="best")
+    updates = BookUpdates([desk.source], options, ManualClock())
+    assert amount_of(updates.take()) == 1
+    desk.books.change(Delta(desk.instrument, b'[["99","7"]]'), 0.0)
+    assert updates.take() is None
+    desk.change()
+    assert amount_of(updates.take()) == 2
+    desk.invalidate()
+    lost = updates.take()
+    assert lost is not None
+    assert not lost.live
+
+
+def test_levels_within_a_distance_of_the_mid_are_all_there_are() -> None:
+    desk = Desk(ManualClock())
+    desk.fill()
+    desk.books.change(Delta(desk.instrument, b'[["99","7"]]'), 0.0)
+    options = options_of(5, 0, None, split=False, within="60")
+    update = BookUpdates([desk.source], options, ManualClock()).take()
+    assert update is not None
+    assert [level.price for level in update.bids] == [100]
+
+
 def test_without_a_visible_change_there_is_no_update() -> None:
     clock = ManualClock()
     desk = Desk(clock)
@@ -165,3 +208,6 @@ def test_options_out_of_range_are_refused() -> None:
     for depth, interval_ms, group in ((0, 0, None), (501, 0, None), (5, -1, None), (5, 0, "x")):
         with pytest.raises(ValueError, match=r"not|above 0"):
             options_of(depth, interval_ms, group, split=False)
+    for within, on in (("x", None), ("0", None), (None, "change")):
+        with pytest.raises(ValueError, match=r"not|above 0"):
+            options_of(5, 0, None, split=False, within=within, on=on)

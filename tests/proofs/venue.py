@@ -79,7 +79,7 @@ class Venue:
         self._rng = rng
         self._board = ExchangeBoard(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
-        self.front = Front(self._dialect, self._board, clock=self._now, instead=self._failure)
+        self.front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
         body = list_body(self.exchange, self._dialect, self._now())
         listed = self.exchange.parse_instruments(body)
         self.instruments = {each.symbol: each for each in listed}

@@ -128,7 +128,7 @@ async def test_a_file_that_cannot_be_opened_is_one_warning(
         alone.refuse(600)
     assert alone.refused_s() == 0
     (said,) = caplog.messages
-    assert said.startswith("Other processes of this machine do not share a request limit")
+    assert said.startswith("Cannot share a request limit with other processes")
     assert said.endswith("Is a directory.")
 
 

@@ -234,7 +234,7 @@ class TestCredentials:
         pem = tmp_path / "key.pem"
         pem.write_text("-----BEGIN PRIVATE KEY-----\n")
         words = "credentials", "set", "bybit", "--testnet", "--rsa-key-file", str(pem)
-        refused(run(*words, typed="key\n"), "no RSA private key")
+        refused(run(*words, typed="key\n"), "not an unencrypted RSA private key")
         result = run(*words, "--no-check", typed="key\n")
         assert result.exit_code == 0, result.output
 

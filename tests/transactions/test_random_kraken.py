@@ -16,8 +16,8 @@ import httpx
 import pytest
 from msgspec import json
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import AccountUrls, TransactionSettings
-from onebook.simulator.accounts.admission import wall_ms
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.kraken import KRAKEN
@@ -49,7 +49,7 @@ class Reader:
 
     def __init__(self, url: str) -> None:
         self._http = httpx.AsyncClient(base_url=url)
-        self._nonce = wall_ms()
+        self._nonce = SYSTEM_CLOCK.wall_ms()
 
     async def __aenter__(self) -> "Reader":
         return self

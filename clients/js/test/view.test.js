@@ -47,6 +47,16 @@ test("deltas change a view, a wrong number or checksum asks for the full book", 
   assert.equal(view.apply(delta(3, 2, 5, [])), false);
 });
 
+test("a short update is the best levels and nothing else, and skipped states are those of one update", () => {
+  const view = new View("BTC/USDT");
+  assert.ok(view.apply(update(8, [[100, 2], [99, 1]], [[101, 3]], { skipped: 5 })));
+  assert.equal(view.skipped, 5);
+  assert.ok(view.apply(parseExact('{"type":"best","symbol":"BTC/USDT","bid":[100.50,3],"ask":null,"ages":{"okx":4}}')));
+  assert.deepEqual(view.bids, [{ price: "100.50", amount: "3", exchanges: [], amounts: [] }]);
+  assert.deepEqual([view.asks, view.ages, view.updateNumber], [[], { okx: 4 }, 9]);
+  assert.deepEqual([view.timestamp, view.marketStats, view.skipped], ["", {}, 0]);
+});
+
 test("deltas are merged by value into a new array, and what has not changed is the same object", () => {
   const view = new View("BTC/USDT");
   view.apply(update(1, [[99, 1], [100, 2], [98.5, 3]], [[101, 3], [102, 1]]));

@@ -19,7 +19,7 @@ class SubscribeOptions(TypedDict, total=False):
     """Options of a view; docs/reference/messages.md has their limits and defaults."""
 
     depth: int  # levels a side
-    interval_ms: int  # least time between two updates
+    interval_ms: int  # least time between two updates; 0: at once
     mode: Literal["full", "delta"]  # whole updates, or changed levels with a checksum
     levels: Literal["object", "array"]  # form of a level on the wire
     split: bool  # the amount of each exchange at a level
@@ -27,6 +27,8 @@ class SubscribeOptions(TypedDict, total=False):
     ages: bool  # how old the data of each exchange is
     coverage: bool  # up to which price the book of each exchange is known
     fill: FillRequest  # the cost of sizes, over the best 500 levels
+    within: str  # only levels within so many basis points of the mid, as decimal text
+    on: Literal["best"]  # an update only when the best price of a side or its amount changes
 
 
 class SymbolOptions(SubscribeOptions, total=False):

@@ -262,5 +262,10 @@ class AsyncOnebook:
 
 
 def _complete(options: SubscribeOptions) -> SubscribeOptions:
-    """Add what a book of the library has too: ages and horizons of the exchanges."""
+    """Add what a book of the library has too: ages and horizons of the exchanges.
+
+    The short updates of `on="best"` with `mode="delta"` stay short.
+    """
+    if options.get("on") == "best" and options.get("mode") == "delta":
+        return {**options}
     return {"ages": True, "coverage": True, **options}

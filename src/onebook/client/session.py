@@ -35,9 +35,8 @@ SILENCE_MAX_S = 10.0
 _library_log = logging.getLogger("onebook.client.websockets")
 _library_log.setLevel(logging.WARNING)
 
-_UPDATES = frozenset(
-    ("aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status")
-)
+_CHANGES = frozenset(("aggregated_orderbook_delta", "best"))  # of a view that had an update
+_UPDATES = _CHANGES | {"aggregated_orderbook_update", "exchange_status"}
 _SHAPES = shapes_of({})
 _UNASKED = {"symbol": str}
 _LEAVING = "-"  # before the key in the `id` of an unsubscription
@@ -239,7 +238,7 @@ class ViewSession:
     async def _updated(self, held: HeldView, message: dict[str, Any]) -> bool:
         """Apply an update, or request a full one after a gap; returns whether the view changed."""
         view = held.view
-        if message["type"] == "aggregated_orderbook_delta" and not view.live:
+        if message["type"] in _CHANGES and not view.live:
             return False  # a full update is under way
         if message["type"] != "exchange_status":
             self._answer_by.pop(held.key, None)

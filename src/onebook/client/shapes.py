@@ -138,6 +138,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "fill": {"buy": _FILLS, "sell": _FILLS},
     }
     levels = [_level_of(split=bool(options.get("split")))]
+    requested = {name: shape for name, shape in extras.items() if options.get(name)}
     book = {
         "symbol": str,
         "timestamp": _time_fault,
@@ -146,13 +147,14 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
             "asks": levels,
             "market_stats": _STATS,
             "stale_exchanges": [str],
-            **{name: shape for name, shape in extras.items() if options.get(name)},
+            **requested,
         },
     }
-    update = {**book, "update_number": int}
+    update = {**book, "update_number": int, "skipped?": int}
     return {
         "aggregated_orderbook_update": update,
         "aggregated_orderbook_delta": {**update, "previous_update_number": int, "checksum": int},
+        "best": {"symbol": str, "bid": _best_fault, "ask": _best_fault, **requested},
         "aggregated_orderbook_data": book,
         "exchange_status": {
             "symbol": str,
@@ -202,6 +204,12 @@ def _level_of(*, split: bool) -> Callable[[Any], str | None]:
         return None
 
     return fault
+
+
+def _best_fault(raw: Any) -> str | None:
+    """The shape of the best level of a side; null for an empty one."""
+    is_level = type(raw) is list and len(raw) == 2 and _NUMBERS.issuperset(map(type, raw))
+    return None if raw is None or is_level else " is not a level"
 
 
 AUTHENTICATED = {"session_token": str}

@@ -100,6 +100,9 @@ class BookView(OrderBookState):
     "sell": [...]}) is the cost of each size requested with the option `fill`. `timestamp` is the
     service's time of the update; of a lost view, this machine's time of the loss. `view` is the
     client's name of a second view of the symbol. `members` are the exchanges that are merged.
+    `skipped` is the number of states that the service had between this update and the one before,
+    because this client did not read. With `on="best"` and `mode="delta"`, an update after the first
+    has neither a `timestamp` nor `market_stats`.
     """
 
     symbol: str
@@ -118,6 +121,7 @@ class BookView(OrderBookState):
     update_number: int = 0
     view: str = ""
     members: tuple[str, ...] = ()
+    skipped: int = 0
     reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
 
     @property
@@ -228,6 +232,9 @@ class BookView(OrderBookState):
                 message.get("detail", ""),
             )
             return True
+        if message["type"] == "best":
+            self._take_best(message)
+            return True
         if message["type"] == "aggregated_orderbook_delta":
             if message["previous_update_number"] != self.update_number:
                 return False
@@ -245,7 +252,7 @@ class BookView(OrderBookState):
         self.stale_exchanges = []
         self.ages, self.coverage, self.fills = {}, {}, {}
         self.timestamp = iso_us(time_ns() // 1_000)
-        self.update_number = 0
+        self.update_number = self.skipped = 0
 
     def _take(self, message: dict[str, Any], *, changed: bool) -> None:
         data = message["data"]
@@ -258,14 +265,30 @@ class BookView(OrderBookState):
         self.problem = None
         self.market_stats = _decimals(data["market_stats"])
         self.stale_exchanges = data["stale_exchanges"]
+        self._take_extras(data)
+        self.timestamp = message["timestamp"]
+        self.update_number = message["update_number"]
+        self.skipped = message.get("skipped", 0)
+
+    def _take_best(self, message: dict[str, Any]) -> None:
+        """Take a short update: the best levels, and nothing of the others."""
+        self.bids, self.asks = ViewSide.pair(
+            *([_level(raw)] if (raw := message[side]) else [] for side in ("bid", "ask"))
+        )
+        self.market_stats = {}
+        self._take_extras(message)
+        self.timestamp = ""
+        self.update_number += 1
+        self.skipped = 0
+
+    def _take_extras(self, data: Mapping[str, Any]) -> None:
+        """Take the members that a view has only if they were requested."""
         self.ages = data.get("ages", {})
         self.coverage = {name: _decimals(ends) for name, ends in data.get("coverage", {}).items()}
         self.fills = {
             direction: [_fill(direction, each) for each in found]
             for direction, found in data.get("fill", {}).items()
         }
-        self.timestamp = message["timestamp"]
-        self.update_number = message["update_number"]
 
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
         if any(not level.amounts for level in (*self.bids, *self.asks)):

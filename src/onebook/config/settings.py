@@ -108,6 +108,8 @@ class TierLimits(Section):
     """Maximum open WebSocket connections per key."""
     views_max: int = Field(500, ge=1, le=1_000_000)
     """Maximum distinct views (symbol, exchanges and options) per key, over all its connections."""
+    interval_ms_min: int = Field(0, ge=0, le=60_000)
+    """Least `interval_ms` of a view, in milliseconds; 0 permits updates at once."""
 
 
 class TierSettings(Section):

@@ -46,7 +46,7 @@ from onebook.core.reference.text import decimal_text
 from onebook.core.reference.view import MergedLevel as ReferenceLevel
 from onebook.core.reference.view import MergedState as ReferenceState
 from onebook.core.reference.view import View as ReferenceView
-from onebook.core.reference.view import view_depth, view_names, view_step
+from onebook.core.reference.view import view_depth, view_fees, view_names, view_step, view_within
 from onebook.core.types import (
     ABSURD, CROSSED, PAIRS, ChecksumLayout, LevelError, Levels, LevelShape,
 )

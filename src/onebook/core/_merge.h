@@ -39,6 +39,7 @@ typedef struct { /* one live book */
     int price_scale;
     int amount_scale;
     int member;
+    int64_t factors[2]; /* that a fee puts on the prices of each side; 1 without fees */
 } Source;
 
 typedef struct { /* a cursor at the best remaining level of a book */
@@ -134,7 +135,11 @@ static inline void state_grow(State *state, int64_t keys, int64_t amounts) {
     }
 }
 
-/* Start at the best level of each non-empty book; false if its key does not fit. */
+/* Start at the best level of each non-empty book; false if its key does not fit.
+ *
+ * A fee multiplies all keys of a side, which keeps their order, so that a merge by net prices only
+ * differs in these factors. `price_scale` is that of gross prices.
+ */
 static inline bool cursors_open(
     Cursors *cursors, const Source *sources, int count, int side, int price_scale, int amount_scale
 ) {
@@ -147,9 +152,10 @@ static inline bool cursors_open(
                 &cursor->walk, &source->sides[side], source->tops ? &source->tops[side] : NULL
             ))
             continue;
-        cursor->keys = (int64_t)power10[price_scale - source->price_scale];
+        cursor->keys =
+            (int64_t)power10[price_scale - source->price_scale] * source->factors[side];
         cursor->amounts = (int64_t)power10[amount_scale - source->amount_scale];
-        cursor->key_max = (int64_t)power10[KEY_DIGITS - price_scale + source->price_scale] - 1;
+        cursor->key_max = ((int64_t)power10[KEY_DIGITS] - 1) / cursor->keys;
         cursor->amount_max = (int64_t)power10[KEY_DIGITS - amount_scale + source->amount_scale] - 1;
         cursor->member = (uint64_t)1 << source->member;
         key = cursor->walk.level->key;

@@ -20,6 +20,11 @@ cdef class MergedBooks:
     cdef int amount_scale
     cdef int64_t step  # at `step_scale`
     cdef int step_scale
+    cdef int64_t within  # basis points of the mid at `within_scale`; -1 for no limit
+    cdef int within_scale
+    cdef int fee_scale  # decimals that fees add to prices
+    cdef bint net  # whether levels are in the order of net prices
+    cdef int64_t factors[MEMBERS_MAX][2]  # of net prices: see `Fees`
     cdef dict options  # for `ReferenceView`
     cdef tuple best_rows  # of the last `levels`, returned again if unchanged
     cdef Merged best_levels[2]  # the levels of `best_rows` ...
@@ -27,13 +32,25 @@ cdef class MergedBooks:
     cdef object wide  # a `ReferenceView` while numbers exceed 64 bits, else None
     cdef bint is_wide
 
-    def __cinit__(self, names, *, int depth, group=None, bint split=False, bint arrays=False):
+    def __cinit__(
+        self, names, *, int depth, group=None, bint split=False, bint arrays=False, within=None,
+        fees=None,
+    ):
         cdef int at
         step = view_step(group)
+        limit = view_within(within)
+        self.within = -1 if limit is None else limit.mantissa
+        self.within_scale = 0 if limit is None else limit.scale
         self.member_count = <int>len(view_names(names))
+        charged = view_fees(fees, names)
+        self.net = fees is not None
+        self.fee_scale = charged.scale
+        for at in range(self.member_count):
+            self.factors[at][0], self.factors[at][1] = charged.factors[at]
         self.depth = view_depth(depth)
         self.options = {
-            "names": tuple(names), "depth": depth, "group": group, "split": split, "arrays": arrays
+            "names": tuple(names), "depth": depth, "group": group, "split": split, "arrays": arrays,
+            "within": within, "fees": fees,
         }
         self.step = step.mantissa
         self.step_scale = self.price_scale = step.scale
@@ -140,6 +157,8 @@ cdef class MergedBooks:
                 source.price_scale = book.price_scale
                 source.amount_scale = book.amount_scale
                 source.member = member
+                source.factors[0] = self.factors[member][0]
+                source.factors[1] = self.factors[member][1]
                 live += 1
             member += 1
         return live
@@ -151,10 +170,12 @@ cdef class MergedBooks:
         cdef int64_t prices, amounts
         cdef int at
         for at in range(live):
-            price_scale = max(price_scale, self.sources[at].price_scale)
+            price_scale = max(price_scale, self.sources[at].price_scale + self.fee_scale)
             amount_scale = max(amount_scale, self.sources[at].amount_scale)
         if price_scale == self.price_scale and amount_scale == self.amount_scale:
             return True
+        if price_scale > DIGITS_MAX:
+            return False  # of net prices: those of books have at most as many decimals
         self.rescaled = True
         if self.is_wide:
             # `wide` keeps the states; ours would be at another scale.
@@ -184,10 +205,45 @@ cdef class MergedBooks:
         self.spare.members = 0
         for side in range(2):
             if not cursors_open(
-                &self.cursors, self.sources, live, side, self.price_scale, self.amount_scale
+                &self.cursors, self.sources, live, side, self.price_scale - self.fee_scale,
+                self.amount_scale,
             ) or not self.fill_side(side, step):
                 return False
+        if self.within >= 0:
+            self.trim(self.spare)
         return True
+
+    cdef void trim(self, State *state) noexcept nogil:
+        """Drop the levels that are further from the mid than `within`.
+
+        While a side is empty, the best price of the other is the reference.
+        """
+        cdef int64_t bid = state.levels[0][0].key if state.counts[0] else 0
+        cdef int64_t ask = -state.levels[1][0].key if state.counts[1] else 0
+        cdef int64_t twice_mid = bid + ask if bid and ask else 2 * (bid + ask)
+        cdef wide reach = <wide>self.within * <wide>twice_mid
+        cdef wide unit = <wide>10_000 * <wide>power10[self.within_scale]
+        cdef int64_t distance
+        cdef int32_t at, count
+        cdef int side
+        state.members = 0
+        for side in range(2):
+            count = state.counts[side]
+            while count:
+                distance = twice_mid - 2 * state.levels[side][count - 1].key
+                if side:
+                    distance = -twice_mid - 2 * state.levels[side][count - 1].key
+                if distance <= 0 or <wide>distance * unit <= reach:
+                    break
+                count -= 1
+            state.counts[side] = count
+            state.part_counts[side] = 0
+            for at in range(count):
+                state.members |= state.levels[side][at].members
+                if self.split:
+                    state.part_counts[side] += __builtin_popcountll(
+                        state.levels[side][at].members
+                    )
 
     cdef inline bint fill_side(self, int side, int64_t step) noexcept nogil:
         # The C compiler makes one function for each of these, without the tests inside.
@@ -241,7 +297,8 @@ cdef class MergedBooks:
         cdef uint64_t members
         cdef int64_t *parts
         cdef Merged *level
-        cdef object prices = power10[REFERENCE_SCALE - self.price_scale]  # Python's integers: exact
+        # Python's integers: exact.
+        cdef object prices = 10 ** <object>(REFERENCE_SCALE + self.fee_scale - self.price_scale)
         cdef object amounts = power10[REFERENCE_SCALE - self.amount_scale]
         for side in range(2):
             parts = state.parts[side]

@@ -27,6 +27,7 @@ cdef class View(MergedBooks):
     """Merges books into one view, encoded as JSON: in full, or as a delta."""
 
     cdef Name names[MEMBERS_MAX]
+    cdef bint gross  # print the price of each exchange before fees; a bin has several
     cdef tuple name_texts  # keeps the texts of `names` alive
     cdef char *text
     cdef size_t text_room
@@ -34,8 +35,12 @@ cdef class View(MergedBooks):
     cdef Printed printed
     cdef size_t level_room  # the most bytes that one level may need
 
-    def __cinit__(self, names, *, int depth, group=None, bint split=False, bint arrays=False):
+    def __cinit__(
+        self, names, *, int depth, group=None, bint split=False, bint arrays=False, within=None,
+        fees=None,
+    ):
         cdef int at
+        self.gross = self.net and not self.step
         self.name_texts = tuple([name.encode() + b"," for name in view_names(names)])
         self.level_room = NUMBER_ROOM * 6
         for at in range(self.member_count):
@@ -46,6 +51,7 @@ cdef class View(MergedBooks):
                 self.names[at].text, self.names[at].whole, min(self.names[at].length, NAME_COPIED)
             )
             self.level_room += self.names[at].length + (NUMBER_ROOM if split else 0)
+            self.level_room += NUMBER_ROOM if self.gross else 0
         if not state_alloc(&self.printed.state, depth, self.member_count if split else 0):
             raise MemoryError
         for at in range(2):
@@ -89,6 +95,23 @@ cdef class View(MergedBooks):
         out = self.put_changes(put(out, b'"bids":['), 0)
         out = self.put_changes(put(out, b'],"asks":['), 1)
         return self.finish(put(out, b"],"), tail)
+
+    def top(self):
+        """Return the best level of each side as JSON members, null for an empty side."""
+        cdef char *out
+        if self.is_wide:
+            return self.wide.top()
+        out = self.reserve(NULL, STATS_ROOM)
+        out = self.put_best(put(out, b'"bid":'), 0)
+        out = self.put_best(put(out, b',"ask":'), 1)
+        return PyBytes_FromStringAndSize(self.text, out - self.text)
+
+    cdef inline char *put_best(self, char *out, int side) noexcept nogil:
+        if not self.now.counts[side]:
+            return put(out, b"null")
+        out = self.put_price(put(out, b"["), self.now.levels[side][0].key)
+        out = self.put_amount(put(out, b","), self.now.levels[side][0].amount)
+        return put(out, b"]")
 
     def checksum(self):
         """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
@@ -272,6 +295,8 @@ cdef class View(MergedBooks):
             out += was.value - was.members
         else:
             out = self.put_members(out, level.members, count)
+            if self.gross:
+                out = self.put_all_gross(put(out, b',"gross":['), level)
         mark.value = <int32_t>(out - start)
         out = self.put_value(put(out, b',"value":'), llabs(level.key), level.amount)
         if self.split:
@@ -289,6 +314,18 @@ cdef class View(MergedBooks):
         out = put(out - 1 if count else out, b'],"exchange_count":')
         return put_count(out, count)
 
+    cdef inline char *put_gross(self, char *out, int64_t key, int member) noexcept nogil:
+        """Print the price of a member before its fee: the division is exact."""
+        cdef int64_t price = llabs(key) // self.factors[member][1 if key < 0 else 0]
+        return put_decimal(out, <uint64_t>price, self.price_scale - self.fee_scale)
+
+    cdef char *put_all_gross(self, char *out, const Merged *level) noexcept nogil:
+        cdef uint64_t members = level.members
+        while members:
+            out = put(self.put_gross(out, level.key, __builtin_ctzll(members)), b",")
+            members &= members - 1
+        return put(out - 1 if level.members else out, b"]")
+
     cdef inline char *put_array(
         self, char *out, const Merged *level, const int64_t *parts
     ) noexcept nogil:
@@ -300,7 +337,10 @@ cdef class View(MergedBooks):
         out = put(out, b",[")
         while members:
             out = self.put_name(put(out, b"["), __builtin_ctzll(members))
-            out = put(self.put_amount(out, parts[0]), b"],")
+            out = self.put_amount(out, parts[0])
+            if self.gross:
+                out = self.put_gross(put(out, b","), level.key, __builtin_ctzll(members))
+            out = put(out, b"],")
             members &= members - 1
             parts += 1
         return put(out - 1 if level.members else out, b"]],")

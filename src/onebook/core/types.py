@@ -29,6 +29,10 @@ DEPTH_MAX: Final = 500  # levels a side that one view shows
 # exchange that sends re-entering levels again. Levels dropped at this limit are unknown from then
 # on.
 LEVELS_MAX: Final = 20_000
+WITHIN_MAX: Final = 10_000  # basis points from the mid that a view can be limited to,
+WITHIN_DECIMALS_MAX: Final = 6  # and their decimals
+FEE_MAX: Final = 10  # percent of a taker fee or of a rebate
+FEE_DECIMALS_MAX: Final = 6  # of a fee in percent: net prices have at most eight more than prices
 VALUE_DECIMALS: Final = 10  # decimals of price x amount; further ones are cut
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum

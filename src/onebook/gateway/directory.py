@@ -3,14 +3,14 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from onebook import exchanges
-from onebook.core import MEMBERS_MAX
+from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
 from onebook.gateway import commands, replies
@@ -18,6 +18,7 @@ from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes
+from onebook.streams.options import BEST, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
 
 KEPT_S: Final = 5.0  # encoded lists are long and change hourly
 SUGGESTIONS_MAX: Final = 3
@@ -192,10 +193,18 @@ def _canonical(options: ViewOptions) -> ViewOptions:
     """Return the canonical form of options, without the other fields of a command.
 
     Raises:
-        CommandRefused: The price step or a size is invalid.
+        CommandRefused: The interval, the price step, a size or the distance is invalid.
     """
+    if 0 < options.interval_ms < INTERVAL_MS_MIN:
+        raise _bad(f"interval_ms: must be {INTERVAL_MUST_BE}.")
     chosen = {name: getattr(options, name) for name in ViewOptions.__struct_fields__}
-    exact = {"group": _shortest(options.group), "fill": _sizes(options.fill)}
+    exact: dict[str, Any] = {
+        "group": _shortest(options.group),
+        "fill": _sizes(options.fill),
+        "within": _within(options.within),
+    }
+    if options.on == BEST and options.mode == DELTA:
+        exact["depth"] = 1  # its short updates state no other level
     return ViewOptions(**chosen | exact)
 
 
@@ -290,16 +299,35 @@ def _shortest(group: str | None) -> str | None:
     step = Decimal(group)
     if not step:
         raise _bad("group: must be greater than 0.")
-    text = f"{step:f}"
-    shortest = text.rstrip("0").rstrip(".") if "." in text else text
+    shortest = _without_zeros(step)
     if len(shortest.partition(".")[2]) > GROUP_DECIMALS_MAX:
         raise _bad(f"group: must have at most {GROUP_DECIMALS_MAX} decimals.")
     return shortest
 
 
+def _without_zeros(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _within(distance: str | None) -> str | None:
+    """Return the shortest text of a distance from the mid in basis points.
+
+    Raises:
+        CommandRefused: It is not a positive decimal number, or is too large or too fine.
+    """
+    if distance is None:
+        return None
+    try:
+        View([], depth=1, within=distance)
+    except ValueError as error:
+        raise _bad(f"within: {error}") from None
+    return _without_zeros(Decimal(distance))
+
+
 def options_of(key: StreamKey) -> replies.Options:
     """Return the options of a stream as a reply lists them."""
-    return replies.Options(**asdict(key.options))
+    return replies.Options.of(key.options)
 
 
 def _sizes(sizes: FillSizes | None) -> FillSizes | None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from onebook import sockets
 from onebook.gateway import frames, metrics
 from onebook.gateway.limits import GatewayLimits
-from onebook.gateway.messages import with_view
+from onebook.gateway.messages import with_skipped, with_view
 from onebook.streams import Stream
 
 IPPROTO_TCP: Final = 6
@@ -230,16 +230,17 @@ class StreamSubscribers:
         # Clients in order of arrival: roughly the order of their sockets in kernel memory.
         self.by_form: dict[FrameVariant, dict[ClientOutput, None]] = {}
         self._number = 0
-        self._frames: dict[FrameVariant, bytes] = {}
+        self._frames: dict[tuple[FrameVariant, int], bytes] = {}
 
-    def whole(self, stream: Stream, form: FrameVariant) -> bytes:
-        """The newest book as one frame, built once for all clients."""
+    def whole(self, stream: Stream, form: FrameVariant, skipped: int = 0) -> bytes:
+        """The newest book as one frame, built once for all clients that skipped as many states."""
         if self._number != stream.update_number:
             self._number = stream.update_number
             self._frames = {}
-        frame = self._frames.get(form)
+        frame = self._frames.get((form, skipped))
         if frame is None:
-            frame = self._frames[form] = form.build(stream.full())
+            frame = form.build(with_skipped(stream.full(), skipped))
+            self._frames[form, skipped] = frame
         return frame
 
 
@@ -256,8 +257,9 @@ class Fanout:
         self._join_bytes_max = join_bytes_max
         self._monotonic = monotonic
         self._subscribers: dict[Stream, StreamSubscribers] = {}
-        # Updates of a client that is behind, by stream and the client's name of the view.
-        self._missed: dict[ClientOutput, set[tuple[Stream, str | None]]] = {}
+        # The first update that a client which is behind did not get, by stream and the client's
+        # name of the view.
+        self._missed: dict[ClientOutput, dict[tuple[Stream, str | None], int]] = {}
         self._touched: list[ClientOutput] = []
         self._published: list[Stream] = []
 
@@ -293,7 +295,8 @@ class Fanout:
 
     def _skip(self, client: ClientOutput, stream: Stream, view: str | None) -> None:
         self.conflated_total += 1
-        self._missed.setdefault(client, set()).add((stream, view))
+        missed = self._missed.setdefault(client, {})
+        missed.setdefault((stream, view), stream.update_number)
 
     # Subscribers
 
@@ -322,13 +325,21 @@ class Fanout:
             del self._subscribers[stream]
         missed = self._missed.get(client)
         if missed is not None:
-            missed.discard((stream, view))
+            missed.pop((stream, view), None)
             if not missed:
                 del self._missed[client]
 
     def missed(self, client: ClientOutput) -> frozenset[tuple[Stream, str | None]]:
         """The streams of which a slow consumer has missed updates, each with the view's name."""
         return frozenset(self._missed.get(client, ()))
+
+    def resent(self, client: ClientOutput, stream: Stream, view: str | None) -> int:
+        """Note that a client is sent the newest book; return how many states before it skipped."""
+        missed = self._missed.get(client)
+        if missed is None or (stream, view) not in missed:
+            return 0
+        first, missed[stream, view] = missed[stream, view], stream.update_number + 1
+        return max(0, stream.update_number - first)
 
     def forget(self, client: ClientOutput) -> None:
         """Drop the list of streams that a closed client missed."""
@@ -338,8 +349,9 @@ class Fanout:
         """Send a client that reads again the newest books it missed, while it keeps up."""
         missed = self._missed.get(client)
         while missed and not client.behind:
-            stream, view = missed.pop()
+            (stream, view), first = missed.popitem()
             form = FrameVariant(client.packed, view)
-            client.write(self._subscribers[stream].whole(stream, form))
+            skipped = max(0, stream.update_number - first)
+            client.write(self._subscribers[stream].whole(stream, form, skipped))
         if not missed:
             self._missed.pop(client, None)

@@ -61,6 +61,7 @@ MESSAGES: Final = (
     Described("unsubscribe_response", "server", replies.UnsubscribeResponse),
     Described("aggregated_orderbook_update", "server", replies.OrderbookUpdate),
     Described("aggregated_orderbook_delta", "server", replies.OrderbookDelta),
+    Described("best", "server", replies.BestUpdate),
     Described("aggregated_orderbook_data", "server", replies.OrderbookData),
     Described("exchange_status", "server", replies.ExchangeStatus),
     Described("subscriptions_data", "server", replies.SubscriptionsData),
@@ -199,3 +200,8 @@ def with_view(payload: bytes, view: str | None) -> bytes:
     if view is None:
         return payload
     return b'%b,"view":%b}' % (payload[:-1], _encoder.encode(view))
+
+
+def with_skipped(payload: bytes, skipped: int) -> bytes:
+    """Add the number of states that a client did not see to an encoded update, unless it is 0."""
+    return b'%b,"skipped":%d}' % (payload[:-1], skipped) if skipped else payload

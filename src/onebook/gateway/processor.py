@@ -345,7 +345,13 @@ class CommandProcessor:
 
     def _require_room(self, key: StreamKey, previous: StreamKey | None, view: str | None) -> None:
         assert self.key is not None
-        views_max = self.tiers.of(self.key.tier).views_max
+        limits = self.tiers.of(self.key.tier)
+        if key.options.interval_ms < limits.interval_ms_min:
+            raise CommandRefused(
+                "invalid_parameters",
+                f"interval_ms: must be at least {limits.interval_ms_min:,} with this key's tier.",
+            )
+        views_max = limits.views_max
         replaced = None if previous is None else (previous, view)
         if not self.views.has_room(self.key.key_id, (key, view), views_max, instead_of=replaced):
             raise CommandRefused(

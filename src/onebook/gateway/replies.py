@@ -96,16 +96,30 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
     ] = UNSET
 
 
-# The options without defaults: a reply has every one.
-_Options: Any = msgspec.defstruct(
-    "_Options",
-    [(each.name, each.type) for each in msgspec.structs.fields(ViewOptions)],
-    frozen=True,
-)
+# A reply has each of the first options, and later ones only if they are chosen, so that a new
+# option changes no reply to those who do not know it.
+OPTIONS_IN_EVERY_REPLY: Final = 9
+
+
+def _option_fields() -> list[tuple[Any, ...]]:
+    fields = [(each.name, each.type) for each in msgspec.structs.fields(ViewOptions)]
+    later = ((name, kind | UnsetType, UNSET) for name, kind in fields[OPTIONS_IN_EVERY_REPLY:])
+    return [*fields[:OPTIONS_IN_EVERY_REPLY], *later]
+
+
+_Options: Any = msgspec.defstruct("_Options", _option_fields(), frozen=True)
 
 
 class Options(_Options):  # type: ignore[misc]
-    """The options of a subscription as they are applied."""
+    """The options of a subscription as they are applied; those after `fill` only if chosen."""
+
+    @classmethod
+    def of(cls, options: ViewOptions) -> "Options":
+        """Return the options as a reply has them."""
+        values = enumerate(msgspec.structs.asdict(options).items())
+        return cls(
+            **{name: value for at, (name, value) in values if at < OPTIONS_IN_EVERY_REPLY or value}
+        )
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
@@ -478,6 +492,16 @@ class BookData(Struct, frozen=True):
     ] = UNSET
 
 
+Skipped = Annotated[
+    int | UnsetType,
+    about(
+        "After a moment in which you did not read: states of the view between this update and the "
+        "one that you received before. Absent if there were none.",
+        3,
+    ),
+]
+
+
 class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
     """The whole view."""
 
@@ -486,6 +510,7 @@ class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
     update_number: UpdateNumber
     timestamp: Timestamp
     data: BookData
+    skipped: Skipped = UNSET
     view: View = UNSET
 
 
@@ -503,6 +528,27 @@ class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
     timestamp: Timestamp
     data: BookData
     checksum: Annotated[int, about(CHECKSUM_RULE, crc32(CHECKSUM_TEXT.encode()))]
+    view: View = UNSET
+
+
+BestLevel = Annotated[
+    tuple[float, float] | None,
+    about("Price and amount, summed over the exchanges; null for an empty side.", [97310.4, 1.5]),
+]
+
+
+class BestUpdate(Struct, tag="best", frozen=True):
+    """The best levels, with `on: best` and `mode: delta`; whole, so that a lost one is no gap.
+
+    It has the members of `data` that were requested: ages, coverage, fill.
+    """
+
+    symbol: Symbol
+    bid: BestLevel
+    ask: BestLevel
+    ages: dict[str, int] | UnsetType = UNSET
+    coverage: dict[str, Covered] | UnsetType = UNSET
+    fill: Fills | UnsetType = UNSET
     view: View = UNSET
 
 

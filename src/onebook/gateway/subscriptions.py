@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from onebook.gateway.effects import CloseView, FetchBook, OpenView, ResendBook
 from onebook.gateway.fanout import Fanout
-from onebook.gateway.messages import with_view
+from onebook.gateway.messages import with_skipped, with_view
 from onebook.gateway.processor import NONE_SUBSCRIBED, KeyViews
 from onebook.gateway.registry import ClientPort
 from onebook.streams import StreamKey, Streams
@@ -64,7 +64,9 @@ class SubscriptionManager:
         """Send the whole book of a subscription."""
         stream = self._streams.find(effect.key)
         self._streams.publish_now(stream)
-        client.output.send_text(with_view(stream.full_for(effect.message_id), effect.view))
+        skipped = self._fanout.resent(client.output, stream, effect.view)
+        whole = with_skipped(stream.full_for(effect.message_id), skipped)
+        client.output.send_text(with_view(whole, effect.view))
 
     def release(self, client: ClientPort) -> None:
         """End all subscriptions and unanswered requests of a client."""

@@ -56,6 +56,8 @@ def order_book(
     interval_ms: int = 0,
     group: str | None = None,
     split: bool = False,
+    within: str | None = None,
+    on: Literal["best"] | None = None,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     feeds: FeedSettings | None = None,
@@ -74,6 +76,9 @@ def order_book(
         group: Price step to bin levels to, as decimal text such as "0.5"; bids below one step are
             left out.
         split: Keep the amount of each exchange at each level.
+        within: Only levels within so many basis points of the mid, as decimal text such as "25".
+        on: "best" yields an update only when the best price of a side or its amount changes, or an
+            exchange joins or leaves.
         timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file per exchange; `replay` reads them.
         feeds: Limits, waits and other addresses of feeds.
@@ -90,7 +95,7 @@ def order_book(
     return OrderBook(
         [symbol],
         exchanges,
-        options_of(depth, interval_ms, group, split=split),
+        options_of(depth, interval_ms, group, split=split, within=within, on=on),
         timeout_s=timeout_s,
         record=record,
         feeds=feeds,
@@ -107,6 +112,8 @@ def order_books(
     interval_ms: int = 0,
     group: str | None = None,
     split: bool = False,
+    within: str | None = None,
+    on: Literal["best"] | None = None,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     feeds: FeedSettings | None = None,
@@ -128,7 +135,7 @@ def order_books(
     return OrderBooks(
         symbols,
         exchanges,
-        options_of(depth, interval_ms, group, split=split),
+        options_of(depth, interval_ms, group, split=split, within=within, on=on),
         merged=merged,
         timeout_s=timeout_s,
         record=record,
@@ -137,7 +144,15 @@ def order_books(
     )
 
 
-def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) -> BookOptions:
+def options_of(
+    depth: int,
+    interval_ms: int,
+    group: str | None,
+    *,
+    split: bool,
+    within: str | None = None,
+    on: str | None = None,
+) -> BookOptions:
     """Check the options of a book.
 
     Raises:
@@ -151,8 +166,12 @@ def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) 
         raise TypeError(f"depth must be a whole number, not {depth!r}.")
     if not isinstance(group, str | None):
         raise TypeError(f'group must be decimal text such as "0.5", not {group!r}.')
-    View([], depth=depth, group=group)
-    return BookOptions(depth, group, split, interval_ms / 1_000)
+    if not isinstance(within, str | None):
+        raise TypeError(f'within must be decimal text such as "25", not {within!r}.')
+    if on not in (None, "best"):
+        raise ValueError(f'on must be "best" or None, not {on!r}.')
+    View([], depth=depth, group=group, within=within)
+    return BookOptions(depth, group, split, interval_ms / 1_000, within, on == "best")
 
 
 def _require_known(service: Mapping[str, Any]) -> None:

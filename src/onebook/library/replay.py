@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.books import Books
@@ -54,6 +54,8 @@ def replay(
     interval_ms: int = 0,
     group: str | None = None,
     split: bool = False,
+    within: str | None = None,
+    on: Literal["best"] | None = None,
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
 ) -> Iterator[BookUpdate]:
@@ -73,7 +75,7 @@ def replay(
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
     """
-    options = options_of(depth, interval_ms, group, split=split)
+    options = options_of(depth, interval_ms, group, split=split, within=within, on=on)
     player = Player(
         tapes_of(files_of(recordings), names_of(exchanges)),
         None if symbols is None else symbols_of(symbols),

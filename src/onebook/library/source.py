@@ -26,12 +26,18 @@ SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)
 
 
 class BookOptions(NamedTuple):
-    """Options of a shown book: levels a side, price step, amounts by exchange, minimum interval."""
+    """Options of a shown book.
+
+    Levels a side, price step, amounts by exchange, minimum interval, distance from the mid in basis
+    points, and whether only a changed best level is an update.
+    """
 
     depth: int
     group: str | None
     split: bool
     interval_s: float
+    within: str | None = None
+    on_best: bool = False
 
 
 class BookSource:
@@ -116,17 +122,29 @@ class BookReader:
         self.reading = reading
         self.read_at = float("-inf")  # monotonic seconds of the last update
         self._number = 0
+        self._changes = 0  # of the shown books when they were last merged
         self._conditions: tuple[ExchangeCondition, ...] | None = None
         self._best = BestLevels(source.naming)
+        self._on_best = options.on_best
+        self._top = b""  # the best levels of the last merge
         self._view = View(
-            source.names, depth=options.depth, group=options.group, split=options.split
+            source.names,
+            depth=options.depth,
+            group=options.group,
+            split=options.split,
+            within=options.within,
         )
 
     def read(self, time_us: int, now: float) -> BookUpdate | None:
         """Merge the current books; None if nothing shown has changed since the last update."""
         source = self.source
         source.clean.add(self)
-        if not self._view.merge(source.members.cores) and source.conditions is self._conditions:
+        changed = self._view.merge(source.members.cores)
+        if self._on_best and changed:
+            before, self._top = self._top, self._view.top()
+            changed = self._top != before
+        if not changed and source.conditions is self._conditions:
+            self._changes = sum([book.changes for book in source.members.books])
             return None
         self._number += 1
         self.read_at = now
@@ -139,10 +157,16 @@ class BookReader:
 
     def _update(self, time_us: int, now: float) -> BookUpdate:
         source = self.source
-        self._conditions = conditions = source.conditions
+        conditions = source.conditions
+        same_books = conditions is self._conditions
+        self._conditions = conditions
         moments: list[Moment] = []
+        changes = 0
         for book in source.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
-            moments.append((book.updated_at, book.core.horizon(book.window)))  # noqa: PERF401
+            moments.append((book.updated_at, book.core.horizon(book.window)))
+            changes += book.changes
+        skipped = max(0, changes - self._changes - 1) if same_books else 0
+        self._changes = changes
         levels = self._view.levels()
         bid, ask = self._best.of(levels)
         return BookUpdate(
@@ -156,6 +180,7 @@ class BookReader:
             conditions,
             moments,
             now,
+            skipped,
         )
 
     def leave(self) -> None:

@@ -234,8 +234,9 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
 
     `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the whole
     book. `time_us` is when it was merged, in microseconds since 1970 by this machine's clock (in a
-    replay: by the recording's). `best_bid` is the highest bid and `best_ask` the lowest ask; None
-    if there are none.
+    replay: by the recording's). `skipped` is the number of changes of its books that are in this
+    update beyond one: states that the reader did not see. `best_bid` is the highest bid and
+    `best_ask` the lowest ask; None if there are none.
     """
 
     symbol: str
@@ -248,6 +249,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     _conditions: tuple[ExchangeCondition, ...]
     _moments: list[Moment]  # of the exchanges that are shown, in their order
     _now: float
+    skipped: int = 0
 
     def __repr__(self) -> str:
         best = " / ".join(

@@ -8,11 +8,16 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Struct
 
-from onebook.core.types import DEPTH_MAX
+from onebook.core.types import DEPTH_MAX, WITHIN_DECIMALS_MAX, WITHIN_MAX
 from onebook.streams.fill import FILL_SIZES_MAX, FillSizes
 
 MUST_BE: Final = "must_be"  # key in `Meta.extra`: what a field must be, for error messages
 
+INTERVAL_MS_MIN: Final = 10  # or 0
+INTERVAL_MS_MAX: Final = 60_000
+INTERVAL_MUST_BE: Final = f"0, or a whole number from {INTERVAL_MS_MIN:,} to {INTERVAL_MS_MAX:,}"
+
+BEST: Final = "best"
 FULL: Final = "full"
 DELTA: Final = "delta"
 OBJECT: Final = "object"
@@ -32,19 +37,22 @@ def about(description: str, example: Any = UNSET, must_be: str = "", **limits: A
 class ViewOptions(Struct, frozen=True, kw_only=True):
     """Options of a view.
 
-    In a stream key `group` and `fill` are canonical, so that equal views are one stream. A new
-    option is added at the end with a false default, because ids of streams omit such options.
+    In a stream key `depth`, `group`, `fill` and `within` are canonical, so that equal views are one
+    stream. A new option is added at the end with a false default, because ids of streams omit such
+    options.
     """
 
     depth: Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)] = 20
     interval_ms: Annotated[
         int,
         about(
-            "Minimum milliseconds between two updates; the last state is always sent. After a late "
-            "update the next may follow after half of it.",
+            "Minimum milliseconds between two updates, from 10; the last state is always sent. "
+            "After a late update the next may follow after half of it. 0: each change at once; "
+            "changes that arrive together are one update.",
             100,
-            ge=10,
-            le=60_000,
+            INTERVAL_MUST_BE,
+            ge=0,
+            le=INTERVAL_MS_MAX,
         ),
     ] = 100
     mode: Annotated[
@@ -79,5 +87,25 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
             f"{FILL_SIZES_MAX} amounts and notionals.",
             {"amounts": ["0.5"], "notionals": ["10000"]},
             'an object with lists of decimal text in "amounts", "notionals" or both',
+        ),
+    ] = None
+    within: Annotated[
+        str | None,
+        about(
+            "Only levels within so many basis points of the mid, as decimal text: bids not further "
+            "below and asks not further above it, at most `depth` a side. While a side of the view "
+            "is empty, the best price of the other is the reference. At most "
+            f"{WITHIN_MAX:,} and {WITHIN_DECIMALS_MAX} decimals.",
+            "25",
+            'basis points as decimal text, such as "25"',
+        ),
+    ] = None
+    on: Annotated[
+        Literal["best"] | None,
+        about(
+            "best: an update only when the best price of a side or its amount changes, or an "
+            "exchange joins or leaves. With `mode: delta` the depth is 1, and after the first "
+            "update each change is a short `best`.",
+            BEST,
         ),
     ] = None

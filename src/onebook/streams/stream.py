@@ -18,7 +18,7 @@ from onebook.fill import BookEnds
 from onebook.model import GIB_BYTES, Health, Instrument, Reason
 from onebook.streams.fill import FillView
 from onebook.streams.identity import CONFLICT
-from onebook.streams.options import ARRAY, FULL, ViewOptions
+from onebook.streams.options import ARRAY, BEST, FULL, ViewOptions
 
 # A late update shortens the wait for the next one by its delay, at most by this share of the
 # interval, so that a loaded node keeps the pace.
@@ -161,10 +161,13 @@ class Stream:
     __slots__ = (
         "_extras",
         "_full",
+        "_head_best",
         "_head_delta",
         "_head_full",
+        "_on_best",
         "_stale_json",
         "_stamp",
+        "_top",
         "broken",
         "bytes_published",
         "due",
@@ -216,6 +219,9 @@ class Stream:
         shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
         self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
+        self._head_best = b'{"type":"best","symbol":%b,' % _json(key.symbol)
+        self._on_best = key.options.on == BEST
+        self._top = b""  # the best levels of the last merge
 
     def pace_from(self, due: float | None, now: float) -> None:
         """Start the interval after an update; `due` is when it was due, if it was."""
@@ -256,11 +262,15 @@ class Stream:
         changed = self.view.merge(self.members.cores)
         if self.fills is not None:
             changed |= self.fills.merge(self.members.cores, self.members.ends())
+        if self._on_best and changed:
+            before, self._top = self._top, self.view.top()
+            return self._top != before
         return changed
 
     def advance(self, wall_us: int, now: float) -> bytes:
         """Make the merged state the next update and encode it in the stream's mode."""
         # Levels and stale names must match: a slow client may get this update later.
+        same_members = self._stale_json == self.members.stale_json
         self._stale_json = self.members.stale_json
         self._extras = self.members.extras(self.key.options, now, self.fills)
         self.update_number += 1
@@ -268,6 +278,9 @@ class Stream:
         self._full = None
         if self.key.options.mode == FULL:
             return self.full()
+        if self._on_best:
+            is_short = same_members and self.update_number > 1
+            return self._head_best + self._top + self._extras + b"}" if is_short else self.full()
         return self._delta() or self.full()
 
     def _delta(self) -> bytes | None:
@@ -348,6 +361,7 @@ def _view(key: StreamKey) -> View:
         group=options.group,
         split=options.split,
         arrays=options.levels == ARRAY,
+        within=options.within,
     )
 
 

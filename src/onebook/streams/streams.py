@@ -159,11 +159,15 @@ class Streams:
         """Merge a stream for a request; changes are published to all of its subscribers.
 
         Thus no client misses an update number. Nothing is merged within the interval (at most a
-        second) of the last update, so that one client's requests cost the others nothing.
+        second) of the last update, so that one client's requests cost the others nothing. Changes
+        of a stream without an interval are published in the next turn anyway.
         """
         now = self._clock.monotonic()
         is_due = stream.due is not None and stream.due <= now
-        pace = min(self._pace(stream), stream.published_at + JOIN_PACE_S)
+        if is_due and stream.update_number and not stream.interval_s:
+            return
+        pace = max(self._pace(stream), stream.merged_at + MERGE_PACE_S)
+        pace = min(pace, stream.published_at + JOIN_PACE_S)
         if stream.update_number and not is_due and now < pace:
             return
         options = stream.key.options
@@ -259,7 +263,9 @@ class Streams:
         waiting.clear()
 
     def _pace(self, stream: Stream) -> float:
-        """The earliest time of the next update of a stream."""
+        """The earliest time of the next update of a stream; without an interval: the next turn."""
+        if not stream.interval_s:
+            return stream.paced_at
         return max(stream.paced_at + stream.interval_s, stream.merged_at + MERGE_PACE_S)
 
     def _enqueue(self, stream: Stream, now: float, due: float) -> None:

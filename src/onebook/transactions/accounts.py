@@ -1,8 +1,8 @@
 """Named accounts: several of one exchange, such as `kraken` and `kraken:treasury`.
 
 An exchange's first account has the exchange's name. Others have a label after a colon, and
-credentials of their own. Their records name the account, and its label is a part of their ids: two
-accounts of one user see a transfer between them under one id of the exchange, and both are events.
+their own credentials. Their records name the account, and its label is a part of the record ids,
+because a transfer between two accounts of a user is an event of each, under one id of the exchange.
 """
 
 import re
@@ -81,7 +81,7 @@ class NamingReader:
 
 
 def named(record: Record, account: AccountName) -> Record:
-    """A record that names its account; ids of an account with a label are apart from others."""
+    """Return a record that names its account; a label becomes a part of its ids."""
     holder = record.account or Holder(None, None)
     record = replace(record, account=Holder(holder.wallet, holder.uid, str(account)))
     if not account.label:

@@ -15,7 +15,7 @@ from onebook.transactions.record import Record
 
 
 class FailureReason(StrEnum):
-    """Why, as a code for machines."""
+    """Machine-readable reason of a failure."""
 
     AUTHENTICATION_FAILED = "authentication_failed"
     PERMISSION_DENIED = "permission_denied"
@@ -34,11 +34,11 @@ class FailureReason(StrEnum):
 
 
 class SourceFailed(Exception):
-    """A source cannot be read (further).
+    """A source, or the rest of it, cannot be read.
 
     Args:
         reason: A code for machines.
-        message: A sentence for people; holds nothing of what the exchange said.
+        message: A sentence for people, without text of the exchange.
         exchange_code: The exchange's own code, if any.
         retryable: Whether a later request may succeed.
         fatal: Whether no source of this account can be read: wrong key, bound address.
@@ -75,10 +75,10 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     """Coverage of the requested range by an answer, for one type.
 
     Args:
-        from_ms: Everything from here on is in this answer or those before it; null: nothing is.
-        to_ms: Where this answer begins, going back in time.
-        complete: Whether all of the requested range is.
-        reason: Why not: a code.
+        from_ms: Start of the time that this answer and those before it cover; null: none.
+        to_ms: Newest time of this answer, which goes back in time from there.
+        complete: Whether the whole requested range is covered.
+        reason: Machine-readable reason why it is not.
         floor: Unix ms before which the exchange keeps nothing; null where no end is known.
     """
 
@@ -93,7 +93,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
 
 
 class ErrorEntry(Struct, frozen=True):
-    """One type that could not be read, or not to its end."""
+    """One type that could not be read, or only in part."""
 
     transaction_type: str
     error: str
@@ -104,7 +104,7 @@ class ErrorEntry(Struct, frozen=True):
 
 
 class CursorGone(Exception):
-    """The exchange no longer accepts a cursor that it gave."""
+    """The exchange no longer accepts its own cursor."""
 
 
 class TooOld(Exception):
@@ -112,7 +112,7 @@ class TooOld(Exception):
 
 
 class EventType(StrEnum):
-    """Types of events as the proof names them; see `Bookkeeping.types_of`."""
+    """Types of events in the terms of the proof; see `Bookkeeping.types_of`."""
 
     # The same at every exchange.
     LEDGER = "ledger"
@@ -147,7 +147,7 @@ class CheckId(StrEnum):
 
 
 class Unproven(Struct, frozen=True):
-    """Something that no answer of the exchange can prove, and why."""
+    """Something that no data of the exchange can prove, with the reason."""
 
     what: str
     why: str
@@ -165,18 +165,17 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
             can go, by a line that its ledger calls a transfer; "" if none.
         funding_wallet: The wallet of which every transfer is listed; "" if none.
         held: The wallets whose holdings are read; None: all.
-        unheld: Stated as unproven if there are other wallets.
+        unheld: The statement that other wallets, if any, are unproven.
         unproven: What cannot be proven of a type (or `TRADES`, `FUTURES`, `TOKENS`).
-        reasons: By check, why unmatched entries need not be lost ones.
-        lines_name_events: Whether each line of its ledger names the event that it belongs to in
-            `related`, and the event's type in `related_type`. An event that so names another is a
-            part of that one.
-        compared: Checks that its reader makes itself; see `reconciliation.ComparingReader`.
-        without: Checks that compare nothing there, beside `events`.
-        sums_from_ms: From when on all changes add up to what is held, Unix ms: the beginning of its
-            history, for an exchange whose records have no balance after them; None: they do not.
+        reasons: By check, why an unmatched entry may have an innocent cause.
+        lines_name_events: Whether each ledger line names its event in `related`, and the event's
+            type in `related_type`. An event that names another in this way is a part of it.
+        compared: Checks made by the adapter's reader; see `reconciliation.ComparingReader`.
+        without: Checks that do not apply to this exchange, besides `events`.
+        sums_from_ms: Unix ms from which all changes add up to the holdings: the beginning of the
+            history, for an exchange whose records have no balances; None: they do not add up.
         readings: Whether holdings of several times are known, and changes between them add up.
-        withheld: By type, what the exchange does not give that a proof would need.
+        withheld: By type, data that a proof would need and the exchange does not provide.
     """
 
     trades: str = ""
@@ -197,7 +196,7 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     withheld: Mapping[str, str] = {}
 
     def types_of(self, name: str) -> frozenset[str]:
-        """The types of the exchange behind a name of this module; any of them serves."""
+        """The exchange's types for a type of the proof; any one of them is enough."""
         own: dict[str, frozenset[str]] = {
             EventType.TRADES: frozenset({self.trades} - {""}),
             EventType.FUTURES: frozenset(self.contracts.values()),
@@ -211,7 +210,7 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         return own.get(name, name)
 
     def type_of(self, category: str) -> str:
-        """The type of what happens in a category of markets; "" where it has none."""
+        """The type of events in a category of markets; "" if the exchange has none."""
         return self.trades if category == self.spot else self.contracts.get(category, "")
 
 
@@ -257,9 +256,9 @@ class AdapterEntry(Struct, frozen=True):
         name: Its id, the value of `exchange` in requests.
         display: Its name for people.
         types: Its own transaction types, in the order of the documentation.
-        words: Every accepted word, its own or unified, and the sources that serve it.
-        default: The words of a request without any: every type but `ledger`, the
-            second view of events, and `holdings`, which are no events.
+        words: Every accepted type, its own or unified, and the sources that serve it.
+        default: The types of a request that names none: all but `ledger`, the second view of
+            events, and `holdings`, which are not events.
         hosts: The base URL of each host by its name, by environment; the first is the default.
         books: How it books events, for proofs.
         singular: The documented singular name of its types, where it is not the type itself.
@@ -312,33 +311,34 @@ class Source(Struct, frozen=True, kw_only=True):
         type: The exchange type that it serves.
         window_ms: The longest range of one request; 0 for a snapshot without time.
         grain_ms: The exchange compares times at this precision.
-        lag_ms: Maximum by which a record's own time is later than the time that is filtered by.
+        lag_ms: Maximum by which a record's own time is later than the time used by the filter.
         keeps_ms: Retention at the exchange; None if unknown.
         begins_ms: Nothing is older than this, Unix ms.
         ends_ms: Nothing is newer than this, Unix ms; None if it goes on.
         page_rows: Rows of a full page.
         page_rows_least: Size to which pages could shrink without notice: a page with fewer
             rows is surely the last. 0: a short page proves nothing (the query is filtered).
-        untimed: Whether rows may come without a time, or in no order of it. Without one they
-            count at the end of their window, which is therefore never cut differently; it is
-            passed on as a whole.
+        untimed: Whether rows may lack a time, or not be in order of time. A row without a time gets
+            that of the end of its window, which is therefore always the same window and passed on
+            as a whole.
         oldest_first: Whether the first page of a window holds its oldest rows.
-        ranged: Whether a query takes a range of time; without, its first page begins at the newest
-            row there is, whatever the window.
-        cursor_lasts: Whether a cursor may be used in a later request of ours: then the cursor that
-            we give out carries it, and no page before it is asked for again. Newest first only.
-        needs: The credential field without which it is not read, such as a second key.
+        ranged: Whether a query takes a range of time; if not, its first page begins at the newest
+            row, whatever the window.
+        cursor_lasts: Whether a cursor stays valid for a client's next request: our cursor then
+            contains it, and earlier pages are not requested again. Newest first only.
+        needs: The credential field that it requires, such as a second key.
         sized: Whether a query takes a page size.
-        walk: Sources with one walk are views of one query whose rows are of several types: it is
-            read once, and records of types that were not requested are dropped. They differ in
-            nothing but name and type.
-        join_ms: Rows of one event lie within so many ms, on any pages: pages give them as
-            `EventRow`, and `JoiningReader.join` makes records of them. 0: each row is an event.
-        joint: Sources with one joint are joined with each other; they have one `join_ms`.
-        branched: Whether it is a query for each of several names that are found at run time, such
-            as wallets or symbols; see `BranchingReader`. Each is walked by itself.
+        walk: Sources with the same `walk` are views of one query that returns several types. It is
+            read once, and records of types that were not requested are dropped. Such sources differ
+            only in name and type.
+        join_ms: Maximum time between the rows of one event, which may be on different pages: pages
+            return them as `EventRow`, and `JoiningReader.join` makes records of them. 0: each row
+            is an event.
+        joint: Sources with the same `joint` are joined with each other; their `join_ms` is equal.
+        branched: Whether it stands for several queries whose names are found at run time, such as
+            wallets or symbols; see `BranchingReader`. Each branch is walked separately.
         branch: The name of such a query.
-        views: The types that are requested of its walk; set when it is read.
+        views: The requested types of its walk; set when it is read.
     """
 
     name: str
@@ -366,12 +366,12 @@ class Source(Struct, frozen=True, kw_only=True):
 
     @property
     def query(self) -> str:
-        """The name of the query that is read for it: its walk, else its own."""
+        """The name of its query: its walk, or its own name."""
         return self.walk or self.name
 
 
 class Window(NamedTuple):
-    """A half-open range of time [from_ms, to_ms), and when a row without a time counts as seen."""
+    """A half-open range of time [from_ms, to_ms), and the time given to rows without one."""
 
     from_ms: int
     to_ms: int
@@ -382,11 +382,11 @@ SNAPSHOT: Final = Window(0, 0, 0)
 
 
 class EventRow(Struct, frozen=True, gc=False):
-    """A row that may be one of several of one event.
+    """A row of an event that may have several rows.
 
     Args:
         key: Rows with an equal key within `Source.join_ms` are one event.
-        row_id: Identifies the row, so that one that is read twice counts once.
+        row_id: Identifies the row; a row that is read twice counts once.
         at_ms: Its time, Unix ms.
         row: The row, for `JoiningReader.join`.
     """
@@ -401,17 +401,16 @@ class Page(Struct, frozen=True):
     """One answer of an exchange.
 
     Args:
-        records: Its rows that are events by themselves, mapped, in the exchange's order.
+        records: Records of the rows that are whole events, in the exchange's order.
         rows: Number of its rows.
         cursor: Cursor of the next page; "" at the end.
         unreadable: Rows that did not fit the mapping; they are in `records` as `other`.
-        kept_from_ms: Set where an answer shows that there was more before this time than the
-            exchange shows: Unix ms.
-        hidden_before_ms: Set where the key may not see what is older: Unix ms.
-        hidden_after_ms: Set where the key may not see what is newer: Unix ms.
+        kept_from_ms: Unix ms before which, as the answer shows, the exchange has dropped rows.
+        hidden_before_ms: Unix ms before which the key may not see rows.
+        hidden_after_ms: Unix ms after which the key may not see rows.
         parts: Its rows that have to be joined.
-        cut: Whether the window has more rows than this page, and no cursor leads to them: the
-            window is read again in halves.
+        cut: Whether the window has more rows than this page and no cursor to them; the window is
+            then read again in halves.
     """
 
     records: list[Record]
@@ -442,12 +441,13 @@ class AccountInfo(Struct, frozen=True):
         account_type: UNIFIED or CLASSIC.
         read_only: Whether the key can only read.
         unavailable_types: Types that the key has no permission for.
-        warnings: Permissions that reading does not need, and an expiry that is near.
+        warnings: Permissions that reading does not need, and an imminent expiry.
         expires_at: Expiry of the key, Unix ms; None if it does not expire.
-        found: Credential fields that the check found out, such as the host of the account.
-        may_withdraw: Whether the key can withdraw funds: then it is stored only if the operator
+        found: Credential fields that the check determined, such as the host of the account.
+        may_withdraw: Whether the key can withdraw funds; it is then stored only if the operator
             insists.
-        may_trade: The same for placing or cancelling orders.
+        may_trade: Whether the key can place or cancel orders; it is then stored only if the
+            operator insists.
     """
 
     account_type: str
@@ -465,9 +465,9 @@ class RequestVerdict(Struct, frozen=True):
     """Result of the last signed request to an environment of an exchange.
 
     Args:
-        at_ms: When, Unix ms.
-        failure: Why it failed, a code; None if the exchange answered it.
-        message: The same for people.
+        at_ms: Time of the result, Unix ms.
+        failure: Machine-readable reason of the failure; None if the exchange answered.
+        message: The reason as a sentence for people.
     """
 
     at_ms: int
@@ -490,7 +490,7 @@ class PageReader(Protocol):
 
 
 class AccountReader(PageReader, Protocol):
-    """Reads one account, for one request of a client: what each exchange does in its own way."""
+    """Reads one account for one request of a client; implemented by each adapter."""
 
     async def check(self) -> AccountInfo:
         """Fetch the account of the credentials."""
@@ -504,11 +504,11 @@ class JoiningReader(Protocol):
     async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
         """Make records of whole groups, each with its newest row first.
 
-        It may request what else is known of the events. A record has the time of one of its rows,
-        and an id that follows from its rows alone. The page's `records` and `unreadable` count.
+        It may request further details of the events. A record has the time of one of its rows, and
+        an id derived from its rows only. Of the returned page, `records` and `unreadable` are used.
 
         Raises:
-            SourceFailed: What it requested could not be fetched, after all retries.
+            SourceFailed: The details could not be fetched, after all retries.
         """
         ...
 
@@ -521,6 +521,6 @@ class BranchingReader(Protocol):
         """The names of the queries of a source, such as wallets or symbols.
 
         Raises:
-            SourceFailed: They could not be fetched, after all retries.
+            SourceFailed: The names could not be fetched, after all retries.
         """
         ...

@@ -1,12 +1,13 @@
 """The limit of this machine's address at an exchange, shared by its processes through a file.
 
 Exchanges count requests by address and ban one that sends too many. A limit in memory alone would
-give every worker and every command all of it. The file holds the time of each of the last requests,
-by the machine's monotonic clock, and until when the exchange refuses the address. Times far ahead
-of the clock are of before a reboot, and void. Other machines behind the same address are not seen.
+give the whole limit to every worker and every command. The file holds the times of the last
+requests, by the machine's monotonic clock, and the end of a ban of the address. Times far ahead of
+the clock are from before a reboot and ignored. Requests of other machines are not counted.
 
-An exchange counts a request when it arrives, some time between its sending and its answer: a place
-is taken by the one and freed a period after the other, so that no delay makes too many of them.
+An exchange counts a request when it arrives, at some time between our sending and its response. So
+a unit is taken before sending and freed one period after the response: no delay can exceed the
+limit.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ log = logging.getLogger("onebook.transactions")
 def windows_of(
     exchange: str, limits: Mapping[str, CostLimit], clock: Clock, folder: Path | None
 ) -> dict[str, "AddressWindow"]:
-    """The windows of the pools of an exchange that count by address, by name of the pool."""
+    """The shared windows of an exchange's pools with the scope of an address, by pool."""
     if folder is None:
         return {}
     return {
@@ -56,7 +57,7 @@ def windows_of(
 class AddressWindow:
     """A rolling window over the requests of all processes. Close it.
 
-    Where the file cannot be used, all requests pass: each process has its own limit besides.
+    If the file is unusable, all requests pass; each process still has its own limit.
 
     Args:
         limit: The exchange's rule.
@@ -74,7 +75,7 @@ class AddressWindow:
 
     @asynccontextmanager
     async def request(self, units: float, waits: Waits) -> AsyncIterator[None]:
-        """Wait until units are free, and use them for the context and a period more."""
+        """Wait until units are free; they stay in use until one period after the context."""
         count = min(ceil(units), self._units)
         async with self._turn:
             places, wait_s = self._taken(count)
@@ -88,7 +89,7 @@ class AddressWindow:
             self._write(places, self._clock.monotonic())
 
     def refuse(self, seconds: float) -> None:
-        """Note for all processes that the exchange refuses this address for a while."""
+        """Record for all processes that the exchange refuses this address for a while."""
         self._write([REFUSED_AT], self._clock.wall_ms() / SECOND_MS + seconds)
 
     def refused_s(self) -> float:
@@ -97,14 +98,14 @@ class AddressWindow:
         return left_s if 0 < left_s <= REFUSED_S_MAX else 0.0
 
     def close(self) -> None:
-        """Close the file; nothing is shared from now on."""
+        """Close the file; from now on nothing is shared."""
         self._path = None
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def _taken(self, count: int) -> tuple[list[int], float]:
-        """Take units: their places in the file, and the seconds to wait if too few are free."""
+        """Take units: returns their slots in the file, or the seconds until enough are free."""
         file = self._opened()
         if file is None:
             return [], 0.0
@@ -158,9 +159,9 @@ class AddressWindow:
         return self._file
 
     def _fail(self, error: OSError) -> None:
-        """Share nothing from now on."""
+        """Stop sharing, and log why."""
         log.warning(
-            "Other processes of this machine do not share a request limit: %s: %s.",
+            "Cannot share a request limit with other processes through %s: %s.",
             self._path, error.strerror,
         )  # fmt: skip
         self.close()

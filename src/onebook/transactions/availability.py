@@ -1,8 +1,8 @@
 """Availability of each exchange's transactions, for the public lists and health.
 
 Credentials are looked up in the vault at most once in `LOOKUP_INTERVAL_S`, because health is
-requested by anyone and often; a vault that does not answer delays no health. Whether the exchange
-accepts them is what its last answer said.
+requested often and by anyone; a vault that does not answer never delays it. Whether the exchange
+accepts the credentials is known from its last answer.
 """
 
 import asyncio

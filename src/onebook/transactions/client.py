@@ -1,6 +1,6 @@
 """Sends requests to an exchange: connections, limits, retries, circuit breaker, clock.
 
-No rule of an exchange is here: `ExchangeApi` says how a request is signed and what an answer means.
+It contains no rule of an exchange: an `ExchangeApi` signs requests and interprets answers.
 The query string is built once, signed and sent byte for byte: clients that quote it again break the
 signature on cursors. No message text of an exchange leaves this module.
 """
@@ -60,10 +60,10 @@ class ExchangeApi(Struct, frozen=True, kw_only=True):
         sign: Returns a call with its authentication, from the call, credentials and a stamp. The
             query string of the call is already as it goes over the wire. The stamp is the time of
             the request by the exchange's clock, Unix ms; with `rising` it is a nonce.
-        read: Interprets an answer by its call, status, headers and body.
-        rising: Whether the stamp of each request of a key must be higher than the one before it:
-            stamps are then nonces in Unix nanoseconds (`nonces`), and requests of a key are sent
-            strictly one after the other, over all processes of this machine.
+        read: Interprets an answer: call, status, headers and body.
+        rising: Whether the stamp of each request of a key must be higher than the last: stamps are
+            then nonces in Unix nanoseconds (`nonces`), and the requests of a key are sent strictly
+            one after the other, across all processes of this machine.
         headers: Headers of every request to an environment, such as the mark of a demo account.
         connections_max: Maximum open connections.
         body_bytes_max: Maximum size of an answer.
@@ -120,10 +120,10 @@ class Reply(Struct, frozen=True, kw_only=True):
         server_ms: The exchange's time, Unix ms; 0 if not stated.
         clock_ms: The exchange's time if it refused ours; None otherwise.
         pools: What it states about the pools of its call, by name.
-        user: The exchange's id of the user, where an answer states it: pools that are counted by
-            user are then one for all keys of the user.
+        user: The exchange's id of the user, if stated: the user's keys then share the pools that
+            are counted by user.
         failure: The failure, if any.
-        then: What the client does about it.
+        then: The client's reaction to the failure.
         stop_s: With `Then.STOP`: seconds without requests; 0: `ExchangeApi.circuit_s`.
         stops: With `Then.STOP`: whether this address or only the key of the call must stop.
     """
@@ -143,8 +143,8 @@ class Outcome(Struct, frozen=True):
     """Meaning of a status or error code of an exchange.
 
     Args:
-        message: A sentence for people; holds nothing of what the exchange said.
-        retryable: Whether asking again may help.
+        message: A sentence for people, without text of the exchange.
+        retryable: Whether a retry may succeed.
         fatal: Whether nothing of this account can be read.
     """
 
@@ -154,7 +154,7 @@ class Outcome(Struct, frozen=True):
     fatal: bool = False
 
     def failure(self, code: int | str | None = None) -> SourceFailed:
-        """As the failure of a source, with the exchange's own code."""
+        """Convert to the failure of a source, with the exchange's own code."""
         return SourceFailed(
             self.reason,
             self.message,
@@ -164,13 +164,13 @@ class Outcome(Struct, frozen=True):
         )
 
     def reply(self, code: int | str | None = None, **more: Any) -> Reply:
-        """As a reply that is retried if that may help."""
+        """Convert to a reply, which is retried if that may help."""
         then = Then.RETRY if self.retryable else Then.RAISE
         return Reply(failure=self.failure(code), then=then, **more)
 
 
 class ClockOffset:
-    """Offset of the exchange's clock to ours, measured by the fastest answer."""
+    """Offset of the exchange's clock from ours, measured by the fastest answer."""
 
     def __init__(self) -> None:
         self.ms = 0
@@ -178,22 +178,22 @@ class ClockOffset:
         self._at_s = float("-inf")
 
     def observe(self, server_ms: int, *, sent_ms: int, way_s: float, now_s: float) -> None:
-        """Add the time of one answer; `way_s` is its round trip."""
+        """Add the exchange's time in one answer; `way_s` is the round trip."""
         if way_s <= self._way_s or now_s - self._at_s > OFFSET_MAX_AGE_S:
             self.ms = server_ms - sent_ms - round(way_s * 500)
             self._way_s, self._at_s = way_s, now_s
 
     def corrected(self, server_ms: int, *, now_ms: int) -> None:
-        """Adopt the exchange's time: it refused ours."""
+        """Adopt the exchange's time after it refused ours."""
         self.ms = server_ms - now_ms
         self._way_s = float("inf")
 
 
 class ExchangeSite:
-    """The state of one environment of an exchange that all requests to it share.
+    """State shared by all requests to one environment of an exchange.
 
     Args:
-        environment: Which one.
+        environment: The environment.
         hosts: The address of each host by its name; the first is the default.
         nonces: Makes the stamps of keys that need nonces.
     """
@@ -239,10 +239,10 @@ class ExchangeSite:
     async def stamping(
         self, host: str, account: str, *, key: str
     ) -> AsyncIterator[Callable[[], int]]:
-        """Makes the stamps of requests of an account.
+        """Return a context with the function that makes the stamps of an account's requests.
 
-        Where they must rise, the account is held meanwhile: its requests go one after the other,
-        and API keys take turns.
+        If stamps must rise, the context locks the account: its requests are sent one after the
+        other, and API keys take turns.
         """
         if self._nonces is None or not account:
             yield lambda: self._clock.wall_ms() + self._offsets[host].ms
@@ -258,12 +258,12 @@ class ExchangeClient:
 
     Args:
         entry: The exchange's name, for metrics, logs and messages.
-        api: Its limits, and how it is spoken to.
+        api: Its limits, signatures and interpretation of answers.
         clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
         reserve: Share of each long limit that one API key leaves to others; see `Pool`. If it is
-            not 0, connections are also kept free for API keys that are not asking yet.
+            not 0, connections are also kept free for API keys without requests.
         shared_folder: The folder of `Nonces` and `AddressWindow`.
     """
 
@@ -325,10 +325,10 @@ class ExchangeClient:
         retries: Retries,
         noted: bool = True,
     ) -> Reply:
-        """Send a request, and again while that may help; the reply has no failure.
+        """Send a request, with retries while they may help; the reply has no failure.
 
         Args:
-            noted: Whether its result is the verdict of the site: that of the first account.
+            noted: Whether to record the result as the site's verdict: for the first account.
 
         Raises:
             SourceFailed: The exchange does not answer, or refuses.
@@ -470,7 +470,7 @@ class ExchangeClient:
             ) from None
 
     def _raise(self, reply: Reply, account: str) -> None:
-        """Raise what `then` stands for."""
+        """Raise the exception of a failed reply."""
         failure, then = reply.failure, reply.then
         assert failure is not None
         if then is Then.TOO_OLD:
@@ -518,7 +518,7 @@ class ExchangeClient:
             )
 
     def _learn_refusal(self) -> None:
-        """Open the circuit of this address where another process met a refusal."""
+        """Open the circuit of this address if the exchange refused it to another process."""
         left_s = max((each.refused_s() for each in self._windows.values()), default=0.0)
         circuit = self._circuits.get("")
         if left_s > 0 and (circuit is None or circuit.left_s() <= 0):

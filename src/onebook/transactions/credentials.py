@@ -39,12 +39,12 @@ SECRET_CHARS_MAX: Final = 8_192  # an RSA key in PEM is about 1,700
 
 
 class CredentialStore(Protocol):
-    """Where encrypted rows are kept; `store.CredentialsStore` is one."""
+    """Storage of encrypted rows, such as `store.CredentialsStore`."""
 
     async def put_credentials(
         self, row: CredentialsRow, change: AuditedChange | None = None
     ) -> None:
-        """Keep a row in place of the one before, and the change in the audit trail."""
+        """Store a row in place of the previous one, and record the change in the audit trail."""
         ...
 
     async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
@@ -62,7 +62,7 @@ class CredentialStore(Protocol):
     async def delete_credentials(
         self, exchange: str, environment: str, change: AuditedChange | None = None
     ) -> bool:
-        """Forget a row, and keep the change in the audit trail."""
+        """Delete a row, and record the change in the audit trail."""
         ...
 
     async def data_keys(self) -> list[DataKeyRow]:
@@ -101,7 +101,7 @@ class Credentials:
         """A field that the exchange requires.
 
         Raises:
-            ConfigError: The operator has not set it; which, by name only.
+            ConfigError: The operator has not set it.
         """
         value = self.fields.get(name, "")
         if not value:
@@ -118,7 +118,7 @@ class Credentials:
 
 
 def masked(api_key: str) -> str:
-    """Enough of a key to tell it from another, too little to use it."""
+    """Mask a key: enough is left to recognise it, too little to use it."""
     return f"{api_key[:4]}..." if len(api_key) > 8 else "..."
 
 
@@ -149,12 +149,12 @@ class KeyRing:
         return kek_id in self._ciphers
 
     def wrap(self, data_key: bytes, bound_to: bytes) -> bytes:
-        """A data key under the current master key."""
+        """Wrap a data key by the current master key."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._ciphers[self.current_id].encrypt(nonce, data_key, bound_to)
 
     def unwrap(self, kek_id: str, wrapped: bytes, bound_to: bytes) -> bytes:
-        """A data key from under the master key that it names."""
+        """Unwrap a data key by the master key that it names."""
         cipher = self._ciphers.get(kek_id)
         if cipher is None:
             raise ConfigError(
@@ -184,7 +184,7 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
     """Master keys from lines of base64.
 
     Raises:
-        ConfigError: A line that is none; what it holds is not said.
+        ConfigError: A line is not a key; the message does not contain it.
     """
     try:
         return tuple(b64decode(line, validate=True) for line in text.split())
@@ -197,7 +197,7 @@ class MasterKeys:
 
     Args:
         file: The key file; made with one fresh key when it is first needed for writing.
-        value: Keys from the settings, separated by blanks; they win over the file.
+        value: Keys from the settings, separated by blanks; they take precedence over the file.
         lock_wait_s: Maximum seconds that a change waits for another one.
     """
 
@@ -220,7 +220,7 @@ class MasterKeys:
         """The keys as they are now.
 
         Raises:
-            ConfigError: There are none, or others can read them.
+            ConfigError: There are no keys, or other users can read the file.
         """
         if self._value:
             return KeyRing(parse_keys(self._value))
@@ -235,9 +235,9 @@ class MasterKeys:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Keep others meanwhile from changing the file, and from storing rows under its keys.
+        """Lock the file: no other command changes it or stores rows under its keys meanwhile.
 
-        Of two rotations at once each would drop the key of the other, with the rows under it.
+        Otherwise, of two concurrent rotations, each would drop the key of the other, with its rows.
 
         Raises:
             ConfigError: Another command holds the lock.
@@ -261,13 +261,13 @@ class MasterKeys:
             os.close(descriptor)
 
     def read_or_make(self) -> KeyRing:
-        """The keys; a file that is not there yet is made with a fresh one."""
+        """The keys; a missing file is created with a fresh one."""
         if not self._value and self._file is not None and not self._file.exists():
             self.write((new_master_key(),))
         return self.read()
 
     def keys(self) -> tuple[bytes, ...]:
-        """The keys of the file, for turning."""
+        """The keys of the file, for a rotation."""
         assert self._file is not None
         self.read()  # refuses a file that is missing or that others can read
         return self._in_file(self._file)
@@ -280,7 +280,7 @@ class MasterKeys:
             raise ConfigError(reason) from None
 
     def write(self, keys: tuple[bytes, ...]) -> None:
-        """Put keys into the file: all or nothing, and never readable by others."""
+        """Write keys to the file atomically; it is never readable by other users."""
         assert self._file is not None
         self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = self._file.with_name(self._file.name + ".new")
@@ -298,7 +298,7 @@ class MasterKeys:
 
 
 def master_keys(settings: TransactionSettings) -> MasterKeys:
-    """Where an operator's settings say that the master keys are."""
+    """The master keys of an operator's settings."""
     return MasterKeys(settings.master_key_file, value=settings.master_key.get_secret_value())
 
 
@@ -334,7 +334,7 @@ class Vault:
         now_ms: int,
         change: AuditedChange | None = None,
     ) -> None:
-        """Encrypt and keep credentials, and the change in the audit trail."""
+        """Encrypt and store credentials, and record the change in the audit trail."""
         async with self._masters.exclusive():
             self._ring = self._masters.read_or_make()
             row = _seal(exchange, environment, credentials, self._ring, now_ms=now_ms)
@@ -391,7 +391,7 @@ class Vault:
         """Rotate the master key and re-wrap every data key; return how many. Safe while serving.
 
         A running service that meets a row under a key it has not seen reads the file again.
-        Keys from the settings are not ours to make: then rows are re-wrapped to the first.
+        If the keys come from the settings, no key is made: rows are re-wrapped by the first one.
         """
         async with self._masters.exclusive():
             return await self._rotate()
@@ -472,7 +472,7 @@ def _secrets_of(fields: dict[str, str]) -> _Secrets:
 
 
 def rewrapped(row: CredentialsRow, ring: KeyRing) -> CredentialsRow:
-    """A row whose data key is under the current master key; its secrets are not touched."""
+    """A row with its data key re-wrapped by the current master key, and its secrets unchanged."""
     bound_to = _bound_to(row.exchange, row.environment, "key")
     data_key = ring.unwrap(row.kek_id, row.ciphertext[:WRAPPED_BYTES], bound_to)
     ciphertext = ring.wrap(data_key, bound_to) + row.ciphertext[WRAPPED_BYTES:]

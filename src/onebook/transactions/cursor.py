@@ -1,10 +1,10 @@
-"""Cursors: opaque, signed, good after a restart, bound to the query and the keys they came from:
-the caller's, and the exchange's, because another account has other records.
+"""Cursors: opaque, signed, valid after a restart, bound to the query and to both keys.
 
-A cursor holds no secret and no record: the range as it was fixed by the first page, how far every
-source has come, and a MAC. Sources that have come equally far share one place; one that failed
-keeps its own, so that the next request reads what is missing. Where an exchange's own cursors last,
-they are in it too.
+The keys are the caller's API key and the exchange credentials, since another account has other
+records. A cursor contains no secret and no record, but the range as fixed by the first page, the
+position of every source, and a MAC. Sources at the same position share one entry; a source that
+failed has its own, so that the next request reads what is missing. Cursors of the exchange are
+included if they last.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
 
     Args:
         after: Position of the last record that was delivered.
-        others: The places of sources that are elsewhere.
+        others: The positions of sources that have another one.
         bookmarks: The exchange's own cursors, of sources whose cursors last.
-        kept: From when on a source shows all there was, Unix ms, where that is not the whole range.
-        flaws: Why what a source delivered is not complete, where it is not: a code.
-        unplaced: Records without a time of their own that were given out: their place may differ in
-            the next answer.
-        account: The exchange credentials that the pages before were read with.
+        kept: Unix ms from which a source has all records, if that is not the whole range.
+        flaws: Codes of the reasons why a source's records are incomplete, if they are.
+        unplaced: Delivered records without a time of their own; their position may differ in the
+            next answer.
+        account: The exchange credentials with which the earlier pages were read.
     """
 
     version: int = VERSION
@@ -66,7 +66,7 @@ NO_CURSOR: Final = "Field cursor is not a cursor of this service."
 
 
 class JointState(Struct, frozen=True, array_like=True, kw_only=True):
-    """State of a query of several accounts between two pages: that of each."""
+    """State of a query of several accounts between two pages, by account."""
 
     version: int = JOINT_VERSION
     digest: str
@@ -81,14 +81,14 @@ class Cursors:
     """Signs and opens cursors.
 
     Args:
-        secret: A secret of the node that outlives it; every node of a service has the same.
+        secret: A persistent secret; every node of a service has the same.
     """
 
     def __init__(self, secret: bytes) -> None:
         self._secret = hashlib.sha256(b"onebook cursor v1 " + secret).digest()
 
     def seal(self, state: CursorState) -> str:
-        """The text of a cursor; what would make it too long is read again instead."""
+        """The text of a cursor; parts that would make it too long are left out and read again."""
         text = self._sealed(state)
         if len(text) > CHARS_MAX:
             text = self._sealed(replace(state, bookmarks={}))
@@ -104,7 +104,7 @@ class Cursors:
         return urlsafe_b64encode(self._mac(body) + body).decode().rstrip("=")
 
     def open(self, text: str, *, digest: str, key_id: str) -> CursorState:
-        """Where a cursor points.
+        """The state in a cursor.
 
         Raises:
             InvalidRequest: It is none of ours, or of another query or key.
@@ -124,7 +124,7 @@ class Cursors:
         return text
 
     def open_joint(self, text: str, *, digest: str, key_id: str) -> dict[str, CursorState]:
-        """Where a cursor of several accounts points.
+        """The states in a cursor of several accounts.
 
         Raises:
             InvalidRequest: It is none of ours, or of another query or key.
@@ -136,7 +136,7 @@ class Cursors:
         return state.states
 
     def account(self, api_key: str) -> str:
-        """The name of exchange credentials inside a cursor; reveals nothing of them."""
+        """Digest that stands for exchange credentials in a cursor; it reveals nothing of them."""
         return self._mac(b"account " + api_key.encode()).hex()
 
     def _read(self, text: str, kind: type[State]) -> State:
@@ -166,12 +166,12 @@ def _refuse_other(state: CursorState | JointState, digest: str, key_id: str) -> 
 
 
 def key_digest(key_id: str) -> str:
-    """A key's name inside a cursor."""
+    """Digest that stands for a key in a cursor."""
     return hashlib.sha256(key_id.encode()).hexdigest()[:16]
 
 
 def as_key(place: Place) -> RecordKey:
-    """A place as a walker takes it."""
+    """Convert a position to a sort key."""
     return RecordKey(*place)
 
 

@@ -1,6 +1,6 @@
-"""Exact decimals: arithmetic on what `onebook.core` reads and prints, that refuses to round.
+"""Exact decimal arithmetic on the numbers of `onebook.core`; never rounds.
 
-No binary float is made anywhere between an exchange's text and ours.
+No number becomes a binary float on its way from an exchange's text to ours.
 """
 
 from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
@@ -22,12 +22,12 @@ def number(value: Any) -> Decimal | None:
 
 
 def amount(value: Any) -> Decimal:
-    """An exchange's number where absence means nothing moved."""
+    """An exchange's number; 0 if absent."""
     return number(value) or ZERO
 
 
 def add(*values: Decimal) -> Decimal:
-    """The exact sum; `decimal.Inexact` where 400 digits would not hold it."""
+    """The exact sum; raises `decimal.Inexact` if it needs more than 400 digits."""
     total = ZERO
     for value in values:
         total = _add(total, value)
@@ -40,7 +40,7 @@ def subtract(left: Decimal, right: Decimal) -> Decimal:
 
 
 def negate(value: Decimal) -> Decimal:
-    """The exact negative; the sign operator would round to the context of the thread."""
+    """The exact negative; the sign operator would round in the thread's context."""
     return EXACT.minus(value)
 
 

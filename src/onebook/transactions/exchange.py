@@ -1,4 +1,4 @@
-"""The adapter of an exchange: everything that depends on no exchange, filled by a definition.
+"""The adapter of an exchange: common code, parametrised by an `ExchangeDefinition`.
 
 Adding an exchange means writing an `ExchangeDefinition` (facts, and functions that sign requests,
 interpret answers, list instruments and read pages) and naming it in `registry`. Connections,
@@ -44,7 +44,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
         reader: Makes the reader of an account, one for each request of a client.
         instruments: Fetches the instrument list of a category, page by page.
         listed: Turns a row of that list into a market.
-        guess: Derives a market from its category and symbol, for one that left the list.
+        guess: Derives a market that is no longer listed from its category and symbol.
     """
 
     entry: AdapterEntry
@@ -64,8 +64,8 @@ class ExchangeAdapter:
         clock: Time and sleeping.
         transport: In place of the connection pool.
         random: For jitter.
-        shared_folder: What processes of this machine share of it: nonces of keys (`Nonces`) and
-            limits of the address (`AddressWindow`); None: nothing.
+        shared_folder: Folder of the state shared by the processes of this machine: nonces of keys
+            (`Nonces`) and limits of the address (`AddressWindow`); None: nothing is shared.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ExchangeAdapter:
         include_raw: bool = False,
         key_id: str = "",
     ) -> "AccountSession":
-        """Open an account for one request of an API key of this service; by default the first.
+        """Open an account (default: the first) for one request of an API key of this service.
 
         Raises:
             InvalidRequest: The exchange has no such environment.
@@ -169,7 +169,7 @@ class ExchangeAdapter:
 class AccountSession:
     """Signed requests to one account of an exchange, and its markets, for one request of a client.
 
-    `reader` is the adapter's own part.
+    `reader` is the part that the adapter implements.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class AccountSession:
         return self._client.clock.wall_ms()
 
     async def ask(self, call: Call) -> Reply:
-        """Send a signed request, and again while that may help; the reply has no failure.
+        """Send a signed request, with retries while they may help; the reply has no failure.
 
         Raises:
             SourceFailed: The exchange does not answer, or refuses.

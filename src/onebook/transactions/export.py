@@ -1,6 +1,6 @@
-"""Records as files: JSON lines, and every record as a row of CSV, Excel and Parquet.
+"""Export of records to files: JSON lines, CSV, Excel and Parquet.
 
-The forms of tax tools are in `taxes`.
+The formats of tax tools are in `taxes`.
 """
 
 import csv
@@ -68,8 +68,8 @@ class Writer(Protocol):
     """Writes records to a file.
 
     Args:
-        rows: Rows written: a record may make several.
-        skipped: Records that make no row.
+        rows: Rows written; a record may have several.
+        skipped: Records without a row.
     """
 
     rows: int
@@ -85,17 +85,19 @@ class Writer(Protocol):
 
 
 def writer(form: str, path: Path, *, exchange: str) -> Writer:
-    """A writer of one of `FORMS`; `exchange` is the name of the records' exchange for people.
+    """Create the writer of one of `FORMS`.
 
-    Of several accounts it is empty: each record then has the name of its own.
+    Args:
+        exchange: Display name of the records' exchange; "" for several accounts: each record then
+            has the name of its account.
 
     Raises:
-        InvalidRequest: There is no such form, what it needs is not installed, or there can be no
-            such file.
+        InvalidRequest: The format is unknown, its packages are not installed, or the file cannot
+            be created.
     """
     found = FORMS.get(form)
     if found is None:
-        raise InvalidRequest(f"There is no format {form!r}; there are {', '.join(FORMS)}.")
+        raise InvalidRequest(f"Unknown format {form!r}; known: {', '.join(FORMS)}.")
     try:
         return found.make(path, exchange)
     except OSError as error:
@@ -109,10 +111,10 @@ def wallet_of(record: Record) -> str:
 
 
 def form_of(path: Path, given: str = "") -> str:
-    """The form of a file: the given one, or that of the ending of its name.
+    """The format of a file: the given one, or that of the file name's extension.
 
     Raises:
-        InvalidRequest: Neither says it, or they contradict each other.
+        InvalidRequest: It is unknown, or differs from the extension.
     """
     ending = path.suffix.lower()
     usual = ENDINGS.get(ending)
@@ -130,7 +132,7 @@ def form_of(path: Path, given: str = "") -> str:
 
 
 class JsonLines:
-    """A record a line, as the API sends it."""
+    """JSON lines: one record per line, as sent by the API."""
 
     def __init__(self, path: Path) -> None:
         self.rows = self.skipped = 0
@@ -148,7 +150,7 @@ class JsonLines:
 
 
 class CsvTable:
-    """A CSV file (RFC 4180) whose rows a function makes; a record may make none."""
+    """A CSV file (RFC 4180); a function returns the rows of each record, or none."""
 
     def __init__(
         self, path: Path, columns: tuple[str, ...], rows: Callable[[Record], list[Row]]
@@ -199,7 +201,7 @@ class RotkiArchive:
             self.skipped += not rows
 
     def _apart(self, row: Row, at_ms: int) -> Row:
-        """Move a trade to the next free millisecond: equal ones of one instant count once."""
+        """Move a trade to the next free millisecond: rotki drops equal trades of one instant."""
         if abs(self._newest_ms - at_ms) > EQUAL_TRADES_MS:
             self._newest_ms = at_ms
             self._recent = {one for one in self._recent if one[1] <= at_ms + EQUAL_TRADES_MS}
@@ -225,8 +227,8 @@ class RotkiArchive:
 class Parquet:
     """The columns of the CSV: amounts as decimals, `datetime` as a timestamp.
 
-    decimal128(38, 18) is the widest that DuckDB, Polars and Spark read exactly. What does not fit
-    is refused, not rounded.
+    decimal128(38, 18) is the widest that DuckDB, Polars and Spark read exactly. A larger amount is
+    an error and never rounded.
     """
 
     def __init__(self, path: Path) -> None:
@@ -291,7 +293,7 @@ class Parquet:
 class Workbook:
     """An Excel workbook of the columns of the CSV: dates and numbers as such, times in UTC.
 
-    A number of Excel has 15 digits; an amount with more is written as text, so that none is lost.
+    Excel's numbers have 15 digits; an amount with more is written as text, to keep every digit.
     """
 
     def __init__(self, path: Path) -> None:
@@ -362,7 +364,7 @@ class Workbook:
 
 
 def _is_short(amount: str) -> bool:
-    """Whether a number of Excel holds every digit of an amount."""
+    """Whether Excel's numbers can hold every digit of an amount."""
     return len(amount.lstrip("-").replace(".", "").lstrip("0")) <= EXCEL_DIGITS and (
         len(amount.partition(".")[2]) <= EXCEL_DIGITS
     )
@@ -373,7 +375,7 @@ def _decimal(amount: str | int | None) -> Decimal | None:
 
 
 def flat(record: Record) -> Row:
-    """A record as one row of `COLUMNS`."""
+    """Flatten a record to one row of `COLUMNS`."""
     position, balance, market = record.position, record.balance, record.instrument
     sent, received = _money(record.sentCurrency), _money(record.receivedCurrency)
     return (
@@ -411,7 +413,7 @@ def flat(record: Record) -> Row:
 
 
 def fees_text(fees: tuple[Fee, ...]) -> str | None:
-    """Every fee in one cell, as `0.2 BTC; 0.036 BTC`: paid, or below zero a rebate."""
+    """All fees in one cell, such as `0.2 BTC; 0.036 BTC`; a rebate is negative."""
     return "; ".join(f"{fee.amount} {fee.currency or '?'}" for fee in fees) or None
 
 
@@ -420,9 +422,9 @@ def _money(money: Money | UnsetType | None) -> Amount:
 
 
 def _harmless(cell: str | int | None) -> str | int | None:
-    """A text that a spreadsheet will not take for a formula (OWASP, CSV injection).
+    """Escape a text that a spreadsheet would run as a formula (OWASP, CSV injection).
 
-    What begins with a minus is one unless it is an amount, or a list of amounts as `fees_text` has.
+    A text with a leading minus is a formula unless it is an amount, or amounts as in `fees_text`.
     """
     if isinstance(cell, str) and cell.startswith(FORMULA) and not _AMOUNTS.fullmatch(cell):
         return "'" + cell
@@ -430,7 +432,7 @@ def _harmless(cell: str | int | None) -> str | int | None:
 
 
 class Form(NamedTuple):
-    """A form of files: the ending of their names, their media type, and what makes their writer."""
+    """A file format: its extension, media type and writer."""
 
     ending: str
     media_type: str

@@ -1,4 +1,4 @@
-"""One answer for several accounts: their records merged, everything else told apart by account."""
+"""One answer for several accounts: records merged, everything else by account."""
 
 import asyncio
 from collections import Counter
@@ -55,10 +55,10 @@ class JointQuery(Struct, frozen=True, kw_only=True):
 
 
 class JointRun:
-    """The runs of several accounts, as one.
+    """The runs of several accounts as one run.
 
     Args:
-        runs: They share `merging`.
+        runs: The runs, which share `merging`.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class JointRun:
 
     @property
     def reached_ms(self) -> int:
-        """The time down to which everything has been read and passed on."""
+        """Time down to which all records have been delivered."""
         return max(run.reached_ms for run in self._runs)
 
     @property
@@ -127,7 +127,7 @@ class JointRun:
                 yield batch
 
     def nothing_but_failure(self) -> SourceFailed | None:
-        """The failure to answer with: no account could be read."""
+        """The failure of the answer if no account could be read; else None."""
         failures = [run.nothing_but_failure() for run in self._runs]
         return None if None in failures else failures[0]
 

@@ -18,11 +18,27 @@ from typing import Any, Final
 
 from onebook.core import canonical, texts
 from onebook.transactions.decimals import negated
-from onebook.transactions.record import Direction, Fee, Money, money
+from onebook.transactions.record import Description, Direction, Fee, Ids, Money, Record, money
 
 PATTERNS_MAX: Final = 4_096  # of one kind; a busy account needs about a hundred
 
 Row = dict[str, Any]
+
+
+def blank_record(exchange: str) -> Record:
+    """Return the record of an exchange from which its patterns are made."""
+    return Record(
+        transactionId="",
+        timestamp=0,
+        label="Other",
+        description=Description("", ""),
+        datetime="",
+        exchange=exchange,
+        environment="",
+        type="",
+        kind="other",
+        ids=Ids(),
+    )
 
 
 def text(row: Row, name: str) -> str | None:

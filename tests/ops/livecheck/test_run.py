@@ -8,13 +8,13 @@ import asyncio
 import json
 import re
 import socket
-import time
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit import Exchange
@@ -22,8 +22,6 @@ from onebook.feeds.limits import LIMITS
 from onebook.ops.livecheck import ExchangeReport, FindingKind, LiveCheck
 from onebook.ops.livecheck.run import SYMBOLS, defaults, own_hosts
 from onebook.simulator import SimulatedExchange, SimulatedExchanges
-from onebook.simulator.kit import Now
-from onebook.simulator.kit.loopback import system_now
 from ops.livecheck.drift import (
     HOST,
     Bodies,
@@ -63,7 +61,7 @@ class Case(NamedTuple):
     symbols: tuple[str, ...] = ()
     rate_hz: float = 10.0
     seconds: float = SECONDS
-    clock: Callable[[], Now] = system_now
+    clock: Clock = SYSTEM_CLOCK
 
 
 def closed_port() -> int:
@@ -94,8 +92,11 @@ def amounts_changed(body: bytes, number: int) -> bytes:
     return json.dumps(book).encode()
 
 
-def ahead() -> Now:
-    return Now(time.monotonic(), time.time_ns() // 1_000_000 + 30_000)
+class Ahead(Clock):
+    """A clock whose wall time is 30 s ahead."""
+
+    def wall_us(self) -> int:
+        return super().wall_us() + 30_000_000
 
 
 def mexc_push(symbol: str) -> bytes:
@@ -176,7 +177,7 @@ CASES: dict[str, Case] = {
     "okx wants fewer requests": Case("okx", fault=lambda sim: sim.limit(1)),
     "bybit has no such pair": Case("bybit", symbols=("BTC/USDT", "XYZ/USDT")),
     "binance differs from REST": Case("binance", Bodies("/api/v3/depth", amounts_changed)),
-    "okx has another clock": Case("okx", clock=ahead),
+    "okx has another clock": Case("okx", clock=Ahead()),
     "binance delivers nothing": Case("binance", fault=lambda sim: sim.kill_stream("BTC/USDT")),
 }
 

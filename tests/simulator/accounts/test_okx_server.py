@@ -9,8 +9,9 @@ import httpx
 import pytest
 from msgspec import json
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import AccountFaults, wall_ms
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.okx import OkxAccount, OkxHistory, SimulatedOkxKey, demo
 from onebook.simulator.accounts.okx.facts import FUNDING, TRADING
 from onebook.simulator.accounts.okx.keys import okx_signature, stamp_of
@@ -619,7 +620,7 @@ class TestFaults:
 
 async def test_the_demo_is_served_with_its_files() -> None:
     async with demo() as served:
-        key, client = served.key, OkxClient(served.url, served.key, wall_ms)
+        key, client = served.key, OkxClient(served.url, served.key, SYSTEM_CLOCK.wall_ms)
         assert served.fields == {
             "api_key": key.api_key, "secret": key.secret, "passphrase": key.passphrase,
         }  # fmt: skip

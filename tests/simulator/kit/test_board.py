@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onebook.clock import ManualClock
 from onebook.simulator import DIALECTS
 from onebook.simulator.binance import Binance
 from onebook.simulator.kit.board import (
@@ -179,18 +180,18 @@ def test_what_is_one_too_many_is_counted_by_its_kind() -> None:
 
 
 def test_requests_weigh_what_the_exchange_says_and_beyond_its_budget_get_429() -> None:
-    now = Now(0.0, 0)
+    clock = ManualClock()
     board = ExchangeBoard(
         Binance.listings,
         MarketBooks({"binance": Binance.offer()}, seed=1).books("binance"),
         rules=Binance.rules,
     )
-    front = Front(Binance(board), board, clock=lambda: now, instead=lambda path, query: None)
+    front = Front(Binance(board), board, clock=clock, instead=lambda path, query: None)
     depth = {"symbol": "BTCUSDT", "limit": "5000"}  # 250 of 6,000 a minute
     answers = [front.get("/api/v3/depth", depth).status for _ in range(25)]
     assert answers == [200] * 24 + [429]
     assert front.breaches == {"fetches": 1}
-    now = Now(60.1, 60_100)
+    clock.now_s = 60.1
     assert front.get("/api/v3/exchangeInfo", {}).status == 200
 
 

@@ -4,6 +4,7 @@ import httpx
 import pytest
 import websockets
 
+from onebook.clock import ManualClock
 from onebook.simulator.kit.board import (
     Dialect,
     ExchangeBoard,
@@ -54,7 +55,7 @@ async def loopback():
     front = Front(
         Made(board),
         board,
-        clock=lambda: Now(0.0, 0),
+        clock=ManualClock(),
         instead=lambda path, query: None,
     )
     loopback = Loopback("okx", front)

@@ -10,10 +10,10 @@ import pytest
 import websockets
 from websockets.exceptions import ConnectionClosed
 
+from onebook.clock import ManualClock
 from onebook.feeds.recording import Received, Recorder, read
 from onebook.simulator import SimulatedExchanges
 from onebook.simulator.kit import replay as replay_module
-from onebook.simulator.kit.board import Now
 from onebook.simulator.kit.replay import Replay
 from simulator.follower import Follower
 
@@ -167,20 +167,20 @@ async def test_heartbeats_go_on_after_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay_module, "WATCH_S", 0.001)
-    moment = [100.0]
+    clock = ManualClock(100.0)
     path = tmp_path / "kraken"
     frame = '{"channel":"book","type":"snapshot","data":[{"symbol":"BTC/USD"}]}'
     path.write_text(f"wss://ws.kraken.com/v2 <-> 1.0\n2.0: {frame}\n")
     params = {"channel": "book", "symbol": ["BTC/USD"], "depth": 100}
     async with (
-        Replay([path], speed=None, clock=lambda: Now(moment[0], 0)) as replay,
+        Replay([path], speed=None, clock=clock) as replay,
         websockets.connect(replay.urls["kraken"].ws) as ws,
         asyncio.timeout(30),
     ):
         await ws.send(json.dumps({"method": "subscribe", "params": params}))
         got = [str(await ws.recv()) for _ in range(3)]
         assert got[2] == frame
-        moment[0] += 2
+        clock.now_s += 2
         assert await ws.recv() == '{"channel":"heartbeat"}'
 
 

@@ -10,26 +10,16 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Close
 
+from onebook.clock import ManualClock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import LossDetection, Trading
 from onebook.simulator import DIALECTS, SimulatedExchanges
 from onebook.simulator.kit import loopback
-from onebook.simulator.kit.board import Now
 from simulator.follower import Follower
 from simulator.pure import main_pair
 
 SYMBOL = "BTC/USDT"
 REASONS = {"coinbase": "No subscription within 5 s."}
-
-
-class Clock:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.s = 1_000.0
-
-    def __call__(self) -> Now:
-        return Now(self.s, int(self.s * 1000))
 
 
 @pytest.fixture(params=DIALECTS)
@@ -241,29 +231,29 @@ async def test_rest_failures_come_as_often_as_asked_then_end() -> None:
 async def test_a_silent_client_is_dropped_when_the_real_one_drops_it(
     name: str, seconds: float
 ) -> None:
-    clock = Clock()
+    clock = ManualClock(1_000.0)
     async with (
         SimulatedExchanges([name], rate_hz=0, clock=clock) as sim,
         websockets.connect(sim.urls[name].ws) as ws,
     ):
-        clock.s += seconds - 2
+        clock.now_s += seconds - 2
         sim[name].watch()
         assert sim[name].clients == 1
-        clock.s += 2
+        clock.now_s += 2
         sim[name].watch()
         assert await ended(ws) == Close(1008, REASONS.get(name, "Idle for too long."))
 
 
 async def test_traffic_keeps_an_okx_client_but_not_a_poloniex_client() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000.0)
     async with SimulatedExchanges(["okx", "poloniex"], rate_hz=0, clock=clock) as sim:
         followers = [Follower(sim.exchanges()[name], [SYMBOL]) for name in ("okx", "poloniex")]
         async with followers[0] as okx, followers[1] as poloniex:
             await settled(okx, sim)
             await settled(poloniex, sim)
-            clock.s += 29
+            clock.now_s += 29
             sim.step()
-            clock.s += 29
+            clock.now_s += 29
             for name in ("okx", "poloniex"):
                 sim[name].watch()
             await settled(okx, sim)
@@ -272,20 +262,20 @@ async def test_traffic_keeps_an_okx_client_but_not_a_poloniex_client() -> None:
 
 
 async def test_heartbeats_come_when_nothing_else_does() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000.0)
     async with (
         SimulatedExchanges(["kraken"], rate_hz=0, clock=clock) as sim,
         Follower(sim.exchanges()["kraken"], [SYMBOL]) as follower,
     ):
         await settled(follower, sim)
-        clock.s += 1
+        clock.now_s += 1
         sim["kraken"].watch()
         await follower.until(lambda: follower.frame_log[-1] == '{"channel":"heartbeat"}')
 
 
 async def test_too_many_frames_end_the_connection() -> None:
     async with (
-        SimulatedExchanges(["binance"], rate_hz=0, clock=Clock()) as sim,
+        SimulatedExchanges(["binance"], rate_hz=0, clock=ManualClock(1_000.0)) as sim,
         websockets.connect(sim.urls["binance"].ws) as ws,
     ):
         for number in range(6):
@@ -317,12 +307,12 @@ async def test_the_pace_moves_all_exchanges_by_itself_and_raw_streams_are_unwrap
 
 async def test_the_watch_runs_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onebook.simulator.kit.server.WATCH_S", 0.001)
-    clock = Clock()
+    clock = ManualClock(1_000.0)
     async with (
         SimulatedExchanges(["okx"], rate_hz=0, clock=clock) as sim,
         websockets.connect(sim.urls["okx"].ws) as ws,
     ):
-        clock.s += 31
+        clock.now_s += 31
         assert await ended(ws) == Close(1008, "Idle for too long.")
 
 

@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import AccountFaults, wall_ms
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.history import UNIT, WalletBalances, shown
 
 KEYS: Final = {"corsac-key-000000": "corsac-secret-000", "vault-key-0000000": "vault-secret-0000"}
@@ -92,7 +93,7 @@ class SimulatedCorsac:
         *,
         region: str = "localhost",
         visible_from_ms: int = 0,
-        now_ms: Callable[[], int] = wall_ms,
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
         others: int = 0,
         demo: bool = False,
         withdraw: bool = False,

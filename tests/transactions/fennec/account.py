@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import AccountFaults, RisingStamps, RollingCount, wall_ms
+from onebook.simulator.accounts.admission import AccountFaults, RisingStamps, RollingCount
 from onebook.simulator.accounts.history import (
     UNIT,
     BadCursor,
@@ -121,7 +122,7 @@ class SimulatedFennec:
         self,
         account: FennecAccount,
         *,
-        now_ms: Callable[[], int] = wall_ms,
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
         faults: AccountFaults | None = None,
         per_second: int = 500,
     ) -> None:

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import AccountUrls, TransactionSettings
 from onebook.errors import InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import wall_ms
 from onebook.simulator.accounts.serving import serving
 from onebook.transactions import registry
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
@@ -34,7 +34,7 @@ from transactions.fennec.account import (
 from transactions.fennec.adapter import ENTRY, FENNEC
 
 GOOD = Credentials(API_KEY, SECRET, passphrase=PASSPHRASE)
-NOW_MS = wall_ms()
+NOW_MS = SYSTEM_CLOCK.wall_ms()
 DAYS = 20
 ACCOUNT = FennecAccount(NOW_MS, days=DAYS)
 ROWS = {name: len(table) for name, table in ACCOUNT.tables.items()}

@@ -1,14 +1,15 @@
 """Merges books into one view, in pure Python.
 
 A view keeps its levels as integers at one fixed scale, so that sums and comparisons are exact for
-members of any scale, and formats them only when requested.
+members of any scale, and formats them only when requested. With fees, levels are in the order of
+net prices: what a buyer pays and a seller receives for each unit after the exchange's taker fee.
 """
 
 import json
 from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import groupby, islice
+from itertools import groupby, islice, takewhile
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
@@ -16,10 +17,15 @@ from onebook.core.reference.text import Number, decimal_text, parse_number
 from onebook.core.types import (
     CHECKSUM_LEVELS,
     DEPTH_MAX,
+    FEE_DECIMALS_MAX,
+    FEE_MAX,
+    LEVELS_MAX,
     MEMBERS_MAX,
     PERCENT_DECIMALS,
     SCALE_MAX,
     VALUE_DECIMALS,
+    WITHIN_DECIMALS_MAX,
+    WITHIN_MAX,
     LevelError,
     Levels,
 )
@@ -59,7 +65,6 @@ class MergedState(NamedTuple):
 
 
 UNIT: Final = 10**SCALE_MAX
-VALUE_CUT: Final = 10 ** (2 * SCALE_MAX - VALUE_DECIMALS)
 EMPTY: Final = MergedState([], [])
 
 
@@ -90,6 +95,68 @@ def view_step(group: str | None) -> Number:
     return step
 
 
+def view_within(within: str | None) -> Number | None:
+    """Return the distance from the mid in basis points; ValueError if it is invalid."""
+    if within is None:
+        return None
+    try:
+        found = parse_number(within)
+    except LevelError:
+        found = Number(0, 0, 0)
+    if not found.mantissa or found.scale > WITHIN_DECIMALS_MAX:
+        found = Number(0, 0, 0)
+    if not 0 < found.mantissa <= WITHIN_MAX * 10**found.scale:
+        raise ValueError(
+            "The distance from the mid is a decimal number above 0 of at most "
+            f"{WITHIN_MAX:,} basis points and {WITHIN_DECIMALS_MAX} decimals, such as 25."
+        )
+    return found
+
+
+class Fees(NamedTuple):
+    """Taker fees as factors on prices: net price = price x factor x 10^-scale.
+
+    `factors` has those of the bids and the asks of each member: a fee lowers what a seller gets
+    and raises what a buyer pays.
+    """
+
+    scale: int
+    factors: tuple[tuple[int, int], ...]
+
+
+def view_fees(fees: Sequence[str] | None, names: Sequence[str]) -> Fees:
+    """Return the factors of taker fees in percent, 1 if None; ValueError if one is invalid."""
+    if fees is None:
+        return Fees(0, ((1, 1),) * len(names))
+    if len(fees) != len(names):
+        raise ValueError(f"The view has {len(names)} fees, not {len(fees)}.")
+    found = [fee_percent(fee) for fee in fees]
+    scale = max((number.scale for number in found), default=0) + 2
+    percents = [number.mantissa * 10 ** (scale - 2 - number.scale) for number in found]
+    return Fees(scale, tuple((10**scale - fee, 10**scale + fee) for fee in percents))
+
+
+def fee_percent(fee: str) -> Number:
+    """Read a taker fee in percent; negative for a rebate. ValueError if it is invalid."""
+    plain = fee.removeprefix("-")
+    try:
+        if plain.strip("0123456789."):
+            raise LevelError
+        number = parse_number(plain)
+    except LevelError:
+        raise _not_a_fee(fee) from None
+    if number.scale > FEE_DECIMALS_MAX or number.mantissa > FEE_MAX * 10**number.scale:
+        raise _not_a_fee(fee)
+    return Number(number.mantissa * (-1 if plain != fee else 1), number.scale, 0)
+
+
+def _not_a_fee(fee: str) -> ValueError:
+    return ValueError(
+        f"A fee is a decimal number of percent from -{FEE_MAX} to {FEE_MAX} with at most "
+        f'{FEE_DECIMALS_MAX} decimals, such as "0.075", not "{fee[:40]}".'
+    )
+
+
 class View:
     """Merges books into one view, encoded as JSON: in full, or as a delta."""
 
@@ -101,11 +168,17 @@ class View:
         group: str | None = None,
         split: bool = False,
         arrays: bool = False,
+        within: str | None = None,
+        fees: Sequence[str] | None = None,
     ) -> None:
+        self._fees = view_fees(fees, names)
+        self._scale = SCALE_MAX + self._fees.scale  # of prices
         self._names = view_names(names)
         self._depth = view_depth(depth)
+        self._within = view_within(within)
         step = view_step(group)
-        self._step = step.at(SCALE_MAX)
+        self._step: int = step.at(SCALE_MAX) * 10**self._fees.scale
+        self._gross = fees is not None and not self._step  # a bin has several prices before fees
         self._price_scale, self._amount_scale = step.scale, 0  # of `levels`; they only grow
         self._split = split
         self._arrays = arrays
@@ -119,9 +192,9 @@ class View:
             raise ValueError(f"The view merges {len(self._names)} books, not {len(books)}.")
         members = [(index, book) for index, book in enumerate(books) if book is not None]
         for _, book in members:
-            self._price_scale = max(self._price_scale, book.price_scale)
+            self._price_scale = max(self._price_scale, book.price_scale + self._fees.scale)
             self._amount_scale = max(self._amount_scale, book.amount_scale)
-        state = MergedState(self._side(members, 0), self._side(members, 1))
+        state = self._trimmed(MergedState(self._side(members, 0), self._side(members, 1)))
         if not self._merged:
             self._merged, self._now = True, state
             return True
@@ -149,15 +222,23 @@ class View:
         asks.sort(key=_price)
         return self._document(head, MergedState(bids, asks), tail)
 
+    def top(self) -> bytes:
+        """Return the best level of each side as JSON members, null for an empty side."""
+        bid, ask = (
+            f"[{self._price(side[0].price)},{_text(side[0].amount)}]" if side else "null"
+            for side in self._now
+        )
+        return f'"bid":{bid},"ask":{ask}'.encode()
+
     def checksum(self) -> int:
         """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
         levels = self._now.bids[:CHECKSUM_LEVELS] + self._now.asks[:CHECKSUM_LEVELS]
-        texts = (f"{_text(level.price)}:{_text(level.amount)}" for level in levels)
+        texts = (f"{self._price(level.price)}:{_text(level.amount)}" for level in levels)
         return crc32(":".join(texts).encode())
 
     def levels(self) -> Levels:
         """Return the merged levels as integers: see `Levels`."""
-        prices, amounts = 10 ** (SCALE_MAX - self._price_scale), self._amount_unit
+        prices, amounts = 10 ** (self._scale - self._price_scale), self._amount_unit
         bids, asks = ([_row(level, prices, amounts) for level in side] for side in self._now)
         bid_parts, ask_parts = ([*self._parts(side)] for side in self._now)
         best = (rows[0] if rows else None for rows in (bids, asks))
@@ -181,12 +262,48 @@ class View:
 
         def bins(index: int, book: BookLike) -> Iterator[tuple[int, int, int]]:
             amounts = 10 ** (SCALE_MAX - book.amount_scale)
-            for price, amount in book.bins(side, self._step, self._depth):
+            for price, amount in self._bins(book, side, self._fees.factors[index][side]):
                 yield sign * price, index, amount * amounts
 
         rows = merge(*(bins(index, book) for index, book in members))
         grouped = islice(groupby(rows, itemgetter(0)), self._depth)
         return [_level_of(sign * key, level) for key, level in grouped]
+
+    def _trimmed(self, state: MergedState) -> MergedState:
+        """Drop the levels that are further from the mid than `within`.
+
+        While a side is empty, the best price of the other is the reference.
+        """
+        best = [side[0].price for side in state if side]
+        if self._within is None or not best:
+            return state
+        twice_mid = sum(best) * 2 // len(best)
+        unit = 10_000 * 10**self._within.scale
+        reach = self._within.mantissa * twice_mid
+        return MergedState(
+            [level for level in state.bids if (twice_mid - 2 * level.price) * unit <= reach],
+            [level for level in state.asks if (2 * level.price - twice_mid) * unit <= reach],
+        )
+
+    def _bins(self, book: BookLike, side: int, factor: int) -> Iterable[tuple[int, int]]:
+        """Return the best levels of a book, or its bins, at the scale of the view."""
+        if not self._fees.scale:
+            return book.bins(side, self._step, self._depth)
+        if not self._step:
+            return ((price * factor, amount) for price, amount in book.bins(side, 0, self._depth))
+        return islice(self._net_bins(book, side, factor), self._depth)
+
+    def _net_bins(self, book: BookLike, side: int, factor: int) -> Iterator[tuple[int, int]]:
+        """Bin the net prices of a book, away from the touch."""
+
+        def bin_of(level: tuple[int, int]) -> int:
+            net = level[0] * factor
+            steps: int = -(-net // self._step) if side else net // self._step
+            return steps * self._step
+
+        levels = book.bins(side, 0, LEVELS_MAX)
+        for price, found in takewhile(itemgetter(0), groupby(levels, bin_of)):
+            yield price, sum(amount for _, amount in found)
 
     def _shown(self, level: MergedLevel) -> object:
         """Return the parts of a level that this view shows, except its price."""
@@ -209,43 +326,59 @@ class View:
         kept = {level.price for level in now}
         return changed + [MergedLevel(price, 0, ()) for price in old if price not in kept]
 
-    def _level(self, level: MergedLevel) -> str:
-        price, amount = _text(level.price), _text(level.amount)
+    def _price(self, price: int) -> str:
+        return decimal_text(price, self._scale)
+
+    def _gross_texts(self, level: MergedLevel, side: int) -> list[str]:
+        """Return the price of each exchange before its fee."""
+        factors = (self._fees.factors[index][side] for index, _ in level.parts)
+        return [_text(level.price // factor) for factor in factors]
+
+    def _level(self, level: MergedLevel, side: int) -> str:
+        price, amount = self._price(level.price), _text(level.amount)
         names = self._names
+        gross = self._gross_texts(level, side) if self._gross else []
         if self._arrays:
             if not self._split:
                 return f"[{price},{amount}]"
-            parts = ",".join(f"[{names[index]},{_text(part)}]" for index, part in level.parts)
-            return f"[{price},{amount},[{parts}]]"
+            rows = ([names[index], _text(part)] for index, part in level.parts)
+            parts = zip(rows, gross, strict=True) if self._gross else ((row, "") for row in rows)
+            texts = (",".join([*row, each] if each else row) for row, each in parts)
+            return f"[{price},{amount},[{','.join(f'[{text}]' for text in texts)}]]"
         exchanges = ",".join(names[index] for index, _ in level.parts)
-        value = decimal_text(level.price * level.amount // VALUE_CUT, VALUE_DECIMALS)
+        cut = 10 ** (self._scale + SCALE_MAX - VALUE_DECIMALS)
+        value = decimal_text(level.price * level.amount // cut, VALUE_DECIMALS)
+        before_fees = f',"gross":[{",".join(gross)}]' if self._gross else ""
         text = (
             f'{{"price":{price},"amount":{amount},"exchanges":[{exchanges}],'
-            f'"exchange_count":{len(level.parts)},"value":{value}'
+            f'"exchange_count":{len(level.parts)}{before_fees},"value":{value}'
         )
         if not self._split:
             return text + "}"
         return f'{text},"amounts":[{",".join(_text(part) for _, part in level.parts)}]}}'
 
     def _document(self, head: bytes, levels: MergedState, tail: bytes) -> bytes:
-        bids, asks = (",".join(map(self._level, side)) for side in levels)
-        stats = market_stats(self._now)
+        bids, asks = (
+            ",".join(self._level(level, side) for level in found)
+            for side, found in enumerate(levels)
+        )
+        stats = market_stats(self._now, self._scale)
         body = f'"bids":[{bids}],"asks":[{asks}],"market_stats":{stats}'
         return b"".join((head, body.encode(), tail))
 
 
-def market_stats(state: MergedState) -> str:
-    """Return the market_stats object of a view as JSON text."""
+def market_stats(state: MergedState, scale: int) -> str:
+    """Return the market_stats object of a view as JSON text, given the scale of its prices."""
     bid = state.bids[0].price if state.bids else None
     ask = state.asks[0].price if state.asks else None
     spread = percent = mid = "null"
     if bid is not None and ask is not None:
-        spread = _text(ask - bid)
+        spread = decimal_text(ask - bid, scale)
         percent = _percent(ask - bid, bid + ask)
-        mid = decimal_text((bid + ask) * 5, SCALE_MAX + 1)
+        mid = decimal_text((bid + ask) * 5, scale + 1)
     crossed = bid is not None and ask is not None and bid >= ask
     return (
-        f'{{"best_bid":{_text_or_null(bid)},"best_ask":{_text_or_null(ask)},'
+        f'{{"best_bid":{_text_or_null(bid, scale)},"best_ask":{_text_or_null(ask, scale)},'
         f'"spread":{spread},"spread_percent":{percent},"mid_price":{mid},'
         f'"total_bid_volume":{_total(state.bids)},"total_ask_volume":{_total(state.asks)},'
         f'"participating_exchanges":{_participants(state)},'
@@ -289,5 +422,5 @@ def _text(mantissa: int) -> str:
     return decimal_text(mantissa, SCALE_MAX)
 
 
-def _text_or_null(mantissa: int | None) -> str:
-    return "null" if mantissa is None else _text(mantissa)
+def _text_or_null(mantissa: int | None, scale: int) -> str:
+    return "null" if mantissa is None else decimal_text(mantissa, scale)

@@ -1,14 +1,8 @@
 """Request checks of a simulated exchange: time stamps, rate limits, bans, injected faults."""
 
-import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable
 from random import Random
-
-
-def wall_ms() -> int:
-    """Return the current time in Unix milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def in_time(stamp_ms: int, now_ms: int, *, behind_ms: int, ahead_ms: int) -> bool:

@@ -1,16 +1,98 @@
-"""Access to a simulated exchange account: a loopback port, or an httpx transport."""
+"""The HTTP side of simulated exchange accounts: their hosts, and how clients reach them.
+
+`SimulatedHost` is what the hosts have in common; it is served on a loopback port by `serving`, or
+in-process by `SimulatedTransport`.
+"""
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
 import httpx
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from onebook.simulator.accounts.admission import AccountFaults
 
 LOOPBACK: Final = "127.0.0.1"
+
+
+class EdgeError(NamedTuple):
+    """An error that a proxy or CDN in front of an exchange returns instead of a response."""
+
+    status: int
+    body: str
+    media_type: str = "text/html"
+
+
+def cloudflare(status: int) -> EdgeError:
+    """Return the error page of Cloudflare for a status."""
+    title = f"{status} cloudflare"
+    page = f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
+    return EdgeError(status, page)
+
+
+class SimulatedHost(ABC):
+    """A host of a simulated exchange as an ASGI application.
+
+    It counts the requests and injects the faults of the transport: `slow`, `reset`, `truncated`
+    (half of the body) and those in `edge_errors`; a subclass answers, with its faults of the API.
+
+    Args:
+        now_ms: The exchange's clock.
+        sleep: Waits during a slow answer.
+        faults: The faults to inject.
+    """
+
+    edge_errors: ClassVar[Mapping[str, EdgeError]] = {}
+
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        sleep: Callable[[float], Awaitable[None]],
+        faults: AccountFaults | None,
+    ) -> None:
+        self.faults = faults or AccountFaults()
+        self.requests: dict[str, int] = {}
+        self.before_page: Callable[[str], None] | None = None
+        self._now_ms = now_ms
+        self._sleep = sleep
+
+    @abstractmethod
+    def _answer(self, request: Request, body: bytes, fault: str) -> Response:
+        """Answer a request; `fault` is "" or one of the API."""
+
+    def _path(self, request: Request) -> str:
+        """Return the path under which a request is counted and its faults are queued."""
+        return request.url.path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            response = await self._respond(Request(scope, receive))
+            await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        path = self._path(request)
+        self.requests[path] = self.requests.get(path, 0) + 1
+        fault = self.faults.next(path)
+        if fault == "slow":
+            await self._sleep(self.faults.slow_s)
+        if fault == "reset":
+            raise ConnectionResetError("the simulated connection was reset")
+        if fault in self.edge_errors:
+            error = self.edge_errors[fault]
+            return Response(error.body, error.status, media_type=error.media_type)
+        response = self._answer(request, await request.body(), fault)
+        if fault == "truncated":
+            half = response.body[: len(response.body) // 2]
+            return Response(half, response.status_code, media_type=response.media_type)
+        return response
 
 
 class LoopbackServer(uvicorn.Server):

@@ -13,9 +13,9 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
-from onebook.clock import iso_us
+from onebook.clock import Clock, iso_us
 from onebook.simulator.kit.market import (
     Levels,
     ListedSymbol,
@@ -86,6 +86,11 @@ class Now(NamedTuple):
 
     s: float
     ms: int
+
+    @classmethod
+    def of(cls, clock: Clock) -> Self:
+        """Read a clock."""
+        return cls(clock.monotonic(), clock.wall_ms())
 
     def rfc3339(self) -> str:
         """Format it with microseconds."""

@@ -6,7 +6,6 @@ queue; a client that does not read is disconnected, as by an exchange.
 
 import asyncio
 import gzip
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 from websockets.streams import StreamReader
 
+from onebook.clock import Clock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import Exchange
 from onebook.simulator.kit.board import (
@@ -124,11 +124,6 @@ class LoopbackClient:
                 self._queue.task_done()
 
 
-def system_now() -> Now:
-    """Read the clocks of this machine."""
-    return Now(time.monotonic(), time.time_ns() // 1_000_000)
-
-
 def ignore(client: LoopbackClient) -> None:
     """Do nothing."""
 
@@ -139,7 +134,7 @@ class Front:
     Args:
         dialect: Its protocol.
         board: Its listings, books and sessions.
-        clock: Returns the time.
+        clock: The exchange's clock.
         instead: Returns the response to a REST request; None lets the dialect answer.
         started: Called with a client that subscribed; `client.session.started` has the natives.
         gone: Called with a client that disconnected.
@@ -150,7 +145,7 @@ class Front:
         dialect: Dialect,
         board: ExchangeBoard,
         *,
-        clock: Callable[[], Now],
+        clock: Clock,
         instead: Callable[[str, Mapping[str, str]], RestReply | None],
         started: Callable[[LoopbackClient], None] = ignore,
         gone: Callable[[LoopbackClient], None] = ignore,
@@ -181,7 +176,7 @@ class Front:
 
     def session(self, path: str) -> SimulatedSession:
         """Make the session of a new connection."""
-        session, rules = SimulatedSession(path, now_s=self._clock().s), self._dialect.rules
+        session, rules = SimulatedSession(path, now_s=self._clock.monotonic()), self._dialect.rules
         session.messages = Windows(
             rules.messages, self._messages, breaches=self.breaches, kind="messages"
         )
@@ -192,13 +187,13 @@ class Front:
 
     def admits(self) -> bool:
         """Return whether another connection may be opened now."""
-        return self.connects.allow(self._clock().s)
+        return self.connects.allow(self._clock.monotonic())
 
     def joined(self, client: LoopbackClient) -> None:
         """Greet a connected client."""
         self.clients.append(client)
         self._board.sessions.append(client.session)
-        self.send(client, self._dialect.opened(client.session, self._clock()))
+        self.send(client, self._dialect.opened(client.session, Now.of(self._clock)))
         self._start_subscribed(client)
 
     def received(self, client: LoopbackClient, frame: str) -> None:
@@ -207,7 +202,7 @@ class Front:
         Raises:
             Dropped: The exchange ends the connection.
         """
-        now = self._clock()
+        now = Now.of(self._clock)
         client.session.received(now.s)
         replies = self._dialect.received(client.session, frame, now)
         if self.silent and "ping" in frame.lower():
@@ -228,7 +223,7 @@ class Front:
         return self._answer(path, query)
 
     def _answer(self, path: str, query: Mapping[str, str]) -> RestReply | None:
-        now, dialect = self._clock(), self._dialect
+        now, dialect = Now.of(self._clock), self._dialect
         if not self._fetches.allow(now.s, dialect.weight(path, query)):
             return RestReply(TOO_MANY, b"{}", (("Retry-After", "1"),))
         return self._instead(path, query) or dialect.get(path, query, now)
@@ -237,7 +232,7 @@ class Front:
         """Answer a POST of a JSON object to `host`; None for an unknown path."""
         if path in self._dialect.rules.posted:
             return self._answer(path, question)
-        return self._instead(path, {}) or self._dialect.post(path, host, self._clock())
+        return self._instead(path, {}) or self._dialect.post(path, host, Now.of(self._clock))
 
     def send(self, client: LoopbackClient, frames: Sequence[Frame]) -> None:
         """Send frames to a client, unless the exchange is silent."""
@@ -245,13 +240,13 @@ class Front:
             self._put(client, frames)
 
     def _put(self, client: LoopbackClient, frames: Sequence[Frame]) -> None:
-        client.session.sent_s = self._clock().s
+        client.session.sent_s = self._clock.monotonic()
         for frame in frames:
             client.put(self._encoded(client, frame))
 
     async def send_when_read(self, client: LoopbackClient, frame: Frame) -> None:
         """Send a book frame in the client's form, waiting while its queue is full."""
-        client.session.sent_s = self._clock().s
+        client.session.sent_s = self._clock.monotonic()
         form = client.session.form
         await client.put_when_free(self._encoded(client, form(frame) if form else frame))
 
@@ -264,7 +259,7 @@ class Front:
 
     def watch(self) -> None:
         """Send due heartbeats and disconnect silent clients."""
-        now = self._clock()
+        now = Now.of(self._clock)
         for client in self.clients:
             try:
                 self._watch(client, now)

@@ -22,17 +22,17 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.kit.contract import Exchange
 from onebook.feeds.recording import ConnectionOpened, Entry, Fetched, Received, RecordingError, read
-from onebook.simulator.kit.board import TOP, Dropped, ExchangeBoard, Frame, Now, RestReply
+from onebook.simulator.kit.board import TOP, Dropped, ExchangeBoard, Frame, RestReply
 from onebook.simulator.kit.loopback import (
     Front,
     Loopback,
     LoopbackClient,
     Urls,
     redirected,
-    system_now,
 )
 from onebook.simulator.kit.market import ListedSymbol
 from onebook.simulator.kit.server import DIALECTS
@@ -232,7 +232,7 @@ class ReplayedExchange:
         loop: Whether to start over at the end.
         playing: Called with 1 when a playback starts, with -1 when it ends.
         port: Its port; 0 for a free one.
-        clock: Returns the time.
+        clock: The clock of the exchange.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class ReplayedExchange:
         loop: bool,
         playing: Callable[[int], None],
         port: int = 0,
-        clock: Callable[[], Now] = system_now,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         kind = DIALECTS[script.name]
         board = ExchangeBoard(script.listings, {}, rules=kind.rules)
@@ -333,7 +333,7 @@ class Replay:
         speed: float | None = 1.0,
         loop: bool = False,
         port: int = 0,
-        clock: Callable[[], Now] = system_now,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.finished = asyncio.Event()
         self.scripts = scripts(paths)

@@ -17,6 +17,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.exchanges import EXCHANGES, NAMES
 from onebook.exchanges.kit.contract import Exchange, LossDetection
 from onebook.simulator.kit.board import (
@@ -29,7 +30,7 @@ from onebook.simulator.kit.board import (
     RestReply,
     TextChanges,
 )
-from onebook.simulator.kit.loopback import Front, Loopback, Urls, redirected, system_now
+from onebook.simulator.kit.loopback import Front, Loopback, Urls, redirected
 from onebook.simulator.kit.market import MarketBooks
 
 DIALECTS: Final[dict[str, type[Dialect]]] = {
@@ -146,7 +147,7 @@ class SimulatedExchange:
     `on_published` is called with the symbol after each change of a published book.
     """
 
-    def __init__(self, name: str, market: MarketBooks, *, clock: Callable[[], Now]) -> None:
+    def __init__(self, name: str, market: MarketBooks, *, clock: Clock) -> None:
         kind = DIALECTS[name]
         self.name = name
         self._market = market
@@ -308,7 +309,7 @@ class SimulatedExchange:
         for _ in range(self._dialect.rules.states):
             for _ in self._market.step(self.name, symbols):
                 pass
-            for key, frame in self._board.collect(self._dialect, self._clock()):
+            for key, frame in self._board.collect(self._dialect, Now.of(self._clock)):
                 self._publish_top(key, frame)
         for channel in followed:
             while (changes := channel.advance()) is not None:
@@ -323,7 +324,7 @@ class SimulatedExchange:
         self.on_published(channel.listing.symbol)
         if channel.key.native in self._board.dead:
             return
-        case = Case(self._dialect, channel, changes, self._board.listings, self._clock())
+        case = Case(self._dialect, channel, changes, self._board.listings, Now.of(self._clock))
         planned = self._planned.get(channel.key.native)
         frames = FAULTS[planned.popleft()](case) if planned else [case.frame()]
         for client in self._front.clients:
@@ -347,7 +348,7 @@ class SimulatedExchanges:
         names: CCXT ids; all by default.
         seed: The same seed makes the same books.
         rate_hz: Updates per second of each subscribed book; 0 moves only by `step`.
-        clock: Returns the time.
+        clock: The clock of the exchanges.
     """
 
     def __init__(
@@ -356,7 +357,7 @@ class SimulatedExchanges:
         *,
         seed: int = 1,
         rate_hz: float = RATE_HZ,
-        clock: Callable[[], Now] = system_now,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         chosen = list(names)
         unknown = [name for name in chosen if name not in DIALECTS]
@@ -368,7 +369,7 @@ class SimulatedExchanges:
         self._market = MarketBooks(
             {name: DIALECTS[name].offer() for name in chosen},
             seed=seed,
-            clock=(lambda: clock().s) if rate_hz else None,
+            clock=clock.monotonic if rate_hz else None,
         )
         self._exchanges = {
             name: SimulatedExchange(name, self._market, clock=clock) for name in chosen

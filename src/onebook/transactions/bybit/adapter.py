@@ -1,4 +1,4 @@
-"""Reads one Bybit account: sources to queries, answers to pages of records; what its key may do.
+"""Reads one Bybit account: queries of its sources, pages of records, and the key's permissions.
 
 A key as `query-api` describes it: https://bybit-exchange.github.io/docs/v5/user/apikey-info. A key
 without bound addresses expires after 90 days; `deadlineDay` counts the days left, and is below zero
@@ -74,19 +74,19 @@ def granted_of(key: Row) -> set[str]:
 
 
 def days_left(key: Row) -> int | None:
-    """In how many days a key ends; None where it does not."""
+    """Days until a key expires; None if it does not."""
     days = key.get("deadlineDay")
     return days if isinstance(days, int) and days >= 0 else None
 
 
 def expires_at(key: Row, now_ms: int) -> int | None:
-    """When a key ends, to the day."""
+    """The day on which a key expires."""
     days = days_left(key)
     return None if days is None else now_ms + days * DAY_MS
 
 
 def warnings_of(key: Row) -> Iterator[str]:
-    """What a key may do that reading does not need, and that it ends soon."""
+    """Warnings about permissions that reading does not need, and about an imminent expiry."""
     granted = granted_of(key)
     if key["readOnly"] != 1:
         for able, names in (
@@ -118,7 +118,7 @@ class BybitReader:
         self._locks: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
-        """Ask for one page of a source; see `AccountReader`."""
+        """Fetch one page of a source; see `PageReader`."""
         endpoint = ENDPOINTS[source.name]
         if source.name in self._absent:
             return NOT_ASKED
@@ -171,10 +171,10 @@ class BybitReader:
         return page
 
     async def _with_first_instant(self, endpoint: Endpoint, window: Window, page: Page) -> Page:
-        """A page that goes on from another, with every row of its first instant.
+        """Complete the first instant of a page that continues another one.
 
-        Of equal rows without an id the ordinal decides, and those of one instant can stand on two
-        pages: so they are read in one.
+        Equal rows without an id are distinguished by their ordinal on the page, so all rows of one
+        instant must be on one page.
         """
         at_ms = page.records[0].timestamp
         below = Window(window.from_ms, at_ms + endpoint.source.grain_ms, window.seen_ms)
@@ -194,7 +194,7 @@ class BybitReader:
         return await self._asked(endpoint, window, cursor, symbol=symbol)
 
     async def _traded(self, category: str, window: Window) -> set[str]:
-        """The symbols with fills before the upgrade in a window."""
+        """The symbols with fills in a window before the account's upgrade."""
         endpoint = ENDPOINTS[f"former_{category}_fills"]
         now_ms = self._account.now_ms()
         from_ms = max(window.from_ms, floor_ms(endpoint.source, now_ms))
@@ -206,7 +206,7 @@ class BybitReader:
             return {r.instrument.symbol async for p in pages for r in p.records if r.instrument}
 
     async def _load_markets(self, category: str) -> None:
-        """Load the markets of a category (all for "*") where they are not known."""
+        """Load the markets of a category (all for "*") unless they are known."""
         for name in LOADED_CATEGORIES if category == "*" else (category,):
             await self._account.load_markets(name)
 
@@ -234,7 +234,7 @@ class BybitReader:
         return text(self._key or {}, "userID")
 
     async def _account_mode(self) -> int:
-        """The account's `unifiedMarginStatus`, asked for once."""
+        """The account's `unifiedMarginStatus`, requested once."""
         async with self._locks[ACCOUNT]:
             if self._mode is None:
                 result = (await self._get(ACCOUNT, "")).value
@@ -267,7 +267,7 @@ class BybitReader:
         return self._snapshot_ms
 
     async def check(self) -> AccountInfo:
-        """Ask for the key's account and what it may read."""
+        """Fetch the account of the key and what the key may read."""
         key = await self._key_info()
         mode = await self._account_mode()
         try:

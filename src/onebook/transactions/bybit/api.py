@@ -47,7 +47,7 @@ def signed(credentials: Credentials, query: str, *, at_ms: int) -> dict[str, str
 
 
 def signature(secret: str, text: bytes) -> str:
-    """HMAC-SHA256 in hex; for a key that the operator made (PEM), RSA-SHA256 in base64."""
+    """HMAC-SHA256 in hex; RSA-SHA256 in base64 if the secret is a private key (PEM)."""
     if not secret.startswith("-----BEGIN"):
         return hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
     try:
@@ -57,14 +57,14 @@ def signature(secret: str, text: bytes) -> str:
     if not isinstance(key, RSAPrivateKey):
         raise SourceFailed(
             FailureReason.AUTHENTICATION_FAILED,
-            "The secret is no RSA private key without a password.",
+            "The secret is not an unencrypted RSA private key.",
             fatal=True,
         )
     return b64encode(key.sign(text, PKCS1v15(), hashes.SHA256())).decode()
 
 
 class Envelope(Struct, frozen=True):
-    """What every answer is wrapped in; `retMsg` is for us alone."""
+    """The envelope of every answer; `retMsg` is never passed on."""
 
     retCode: int  # noqa: N815
     retMsg: str | None = None  # noqa: N815
@@ -157,7 +157,7 @@ def sign(call: Call, credentials: Credentials, stamp: int) -> Call:
 
 
 def costs(call: Call) -> dict[str, float]:
-    """Bybit counts requests: by path and user, and of this address."""
+    """The pools of a call: requests by path and user, and by address."""
     return {call.path: 1, ADDRESS: 1}
 
 
@@ -177,7 +177,7 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
 
 
 def _pool_of(call: Call, headers: Mapping[str, str], envelope: Envelope) -> PoolState:
-    """What an answer states about the pool of its path."""
+    """The state of the path's pool, from the headers of an answer."""
     limit = LIMITS.get(call.path)
     by_second = limit is not None and limit.period_s <= 1  # the header is in this unit alone
     return PoolState(
@@ -200,7 +200,7 @@ def _of_status(status: int, body: bytes) -> Reply:
 
 
 def _of_code(envelope: Envelope) -> Reply:
-    """What a `retCode` means."""
+    """The meaning of a `retCode`."""
     code, said = envelope.retCode, envelope.retMsg or ""
     if code == 0:
         return Reply(value=envelope.result)
@@ -223,7 +223,7 @@ def _stop() -> Reply:
 
 
 def _blocked_s(headers: Mapping[str, str], envelope: Envelope) -> float:
-    """For how long the limit of the path is used up."""
+    """Seconds until the path's limit allows another request."""
     reset_ms = _digits(headers, "x-bapi-limit-reset-timestamp")
     # Both times are the exchange's, so our clock does not matter.
     wait_s = (reset_ms - envelope.time) / 1_000 if reset_ms and envelope.time else 0.0

@@ -135,7 +135,7 @@ DEPOSIT_LAG_MS: Final = MONTH_MS
 
 
 class Times(NamedTuple):
-    """How an endpoint takes a range of time."""
+    """Names of an endpoint's parameters for a range of time."""
 
     start: str = "startTime"
     end: str = "endTime"
@@ -143,24 +143,24 @@ class Times(NamedTuple):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """A source of ours as Bybit offers it.
+    """The Bybit endpoint behind a source.
 
     Args:
-        source: How it is walked.
-        path: Where it is.
+        source: Its facts for the walk.
+        path: Its path.
         fixed: Parameters that are always sent.
-        mapper: How a row becomes a record.
-        rows: Where the rows are in `result`.
-        category: What Bybit calls the market; every category's markets are loaded where it is "*".
-        permission: What the key needs, as `query-api` lists it; any of these.
-        optional: Whether a failure only means that there is nothing.
-        not_in: The modes of an account (`unifiedMarginStatus`) in which it has nothing to say.
-        by_symbol: It must be asked for each symbol; those that were traded are found first.
-        ranged: Whether it takes a range of time; without, its whole list is read.
-        sure_ms: Where rows appear, how far back from now it is sure to hold them all.
-        id_field: The field of a row's id where rows may have none: equal ones of one instant are
-            then events of their own.
-        witness: Its rows only prove that there was something that Bybit no longer shows.
+        mapper: Maps a row to a record.
+        rows: Name of the list of rows in `result`.
+        category: Bybit's category of markets; "*" loads the markets of every category.
+        permission: Permissions as listed by `query-api`, of which the key needs one.
+        optional: Whether a failure only means that there are no rows.
+        not_in: The account modes (`unifiedMarginStatus`) in which it has no rows.
+        by_symbol: Whether it needs a query per symbol; the traded symbols are found first.
+        ranged: Whether it takes a range of time; if not, its whole list is read.
+        sure_ms: If there are rows: how far back from now they are certainly complete.
+        id_field: The field of a row's id, if rows may lack it: equal rows of one instant are then
+            separate events.
+        witness: Whether its rows only prove that Bybit no longer shows others.
     """
 
     source: Source
@@ -187,27 +187,27 @@ LOADED_CATEGORIES: Final = ("spot", "linear", "inverse")
 
 
 def former_fill(row: Row, context: Context) -> Record:
-    """A fill or funding payment, in the wallet that the contract then had."""
+    """Map a fill or funding payment to the wallet that its contract had at the time."""
     return _of_contract(trades.execution(row, context))
 
 
 def former_closed_pnl(row: Row, context: Context) -> Record:
-    """What an order that closed a position realised."""
+    """Map the realised P&L of an order that closed a position."""
     return _of_contract(trades.closed_pnl(row, context))
 
 
 def former_settlement(row: Row, context: Context) -> Record:
-    """A session of a USDC contract."""
+    """Map a session of a USDC contract."""
     return _of_contract(trades.settlement(row, context))
 
 
 def usdc_line(row: Row, context: Context) -> Record:
-    """A line of the classic USDC account's book; its rows have no id."""
+    """Map a ledger line of the classic USDC account; its rows have no id."""
     return replace(ledger.ledger(row, context), account=USDC_WALLET)
 
 
 def former_spot_fill(row: Row, context: Context) -> Record:
-    """A fill of a spot order, in the wallet that spot then had."""
+    """Map a fill of a spot order to the wallet that spot had at the time."""
     return replace(trades.execution(row, context), account=SPOT_WALLET)
 
 
@@ -261,7 +261,7 @@ def _former_spot_fills(name: str, kind: str, **differs: Any) -> Endpoint:
 
 
 def _usdc_book(name: str, category: str) -> Endpoint:
-    """One half of the classic USDC account's book; there is no query for both."""
+    """One half of the classic USDC account's ledger; no query returns both."""
     return Endpoint(
         source=_former_source(name, "ledger"),
         path=FORMER_LEDGER,
@@ -275,7 +275,7 @@ def _usdc_book(name: str, category: str) -> Endpoint:
 
 
 def _book(name: str, category: str) -> Endpoint:
-    """A source for the proof of a book; the answer is complete without it."""
+    """A ledger read only for the proof; the answer is complete without it."""
     return _former_fills(name, "ledger", category, not_in=BEFORE_UTA_2, witness=True, optional=True)
 
 

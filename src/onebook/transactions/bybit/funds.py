@@ -8,8 +8,8 @@
 - https://bybit-exchange.github.io/docs/v5/asset/transfer/unitransfer-list
 - https://bybit-exchange.github.io/docs/v5/account/wallet-balance
 
-A withdrawal's `amount` is what arrives: `withdrawFee` and `tax` come on top of it. What was
-cancelled, refused or taken back moved nothing: such a record has no money and no fee.
+A withdrawal's `amount` is what arrives: `withdrawFee` and `tax` are charged on top. A record of
+something that was cancelled, refused or taken back has no amounts and no fee: nothing moved.
 """
 
 from collections.abc import Mapping
@@ -110,8 +110,10 @@ NETWORKS: Final = {
 
 
 def deposit(row: Row, context: Context) -> Record:
-    """A deposit from a blockchain. Until it is credited it has no time of its own: it counts at
-    the end of the window that it was found in, and says so in `incomplete`.
+    """A deposit from a blockchain.
+
+    Until it is credited it has no time of its own: it gets that of the end of its window, and
+    `incomplete` says so.
     """
     coin, credited_ms = require(row["coin"], "coin"), ms(row, "successAt")
     at_ms = credited_ms or context.asked_at_ms
@@ -177,7 +179,7 @@ def _chain_pattern(
     native_status: str | None,
     charged: str | None,
 ) -> Record:
-    """A fee is a tariff, the same for all that moves one coin over one chain: it is in here."""
+    """The pattern of a coin on a chain, with the fee, which is the same for all of them."""
     way = _WAYS[kind]
     status = way.statuses.get(native_status or "", Status.UNKNOWN)
     if kind == "deposit" and native_type == BLOCKED and status is Status.COMPLETED:
@@ -279,7 +281,7 @@ def withdrawal(row: Row, context: Context) -> Record:
 def transfer(row: Row, context: Context) -> Record:
     """A transfer between wallets of one user, or between two users of one family.
 
-    Between users only our side of it moved: which one that is follows from the key's user id.
+    Between users only our side of it moved; the key's user id tells which side is ours.
     """
     at_ms, coin = int(row["timestamp"]), require(row["coin"], "coin")
     amount = require_unsigned(canonical(row.get("amount")))
@@ -349,7 +351,7 @@ def _side_of(transfer: Transfer, uid: str | None) -> Direction:
 def leverage_token(row: Row, context: Context) -> Record:
     """A purchase or redemption of a leverage token, from the endpoint that ended 2025-07-04.
 
-    Sum the ledger's lines of it instead: they go further than this endpoint did.
+    Sum the ledger lines instead: they are available for a longer time.
     """
     at_ms, bought = int(row["orderTime"]), text_or_empty(row, "ltOrderType") == PURCHASE
     token, coin = require(row["ltCoin"], "ltCoin"), row["valueCoin"]

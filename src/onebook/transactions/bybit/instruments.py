@@ -1,7 +1,7 @@
 """Base, quote and settle coin of Bybit's symbols.
 
-The list comes from `/v5/market/instruments-info`; a symbol that left it (delisted, expired) is
-read from its name. https://bybit-exchange.github.io/docs/v5/market/instrument
+The list is `/v5/market/instruments-info`; a symbol that is no longer on it (delisted, expired) is
+parsed from its name. https://bybit-exchange.github.io/docs/v5/market/instrument
 """
 
 import re

@@ -175,12 +175,12 @@ def funding_kind(words: str, desc: str, *, incoming: bool) -> Kind:
 
 
 def ledger(row: Row, context: Context) -> Record:
-    """A line of the unified wallet's book."""
+    """Map a line of the unified wallet's ledger."""
     return _line(row, context, funding=nonzero(row, "funding"), source="ledger")
 
 
 def contract_ledger(row: Row, context: Context) -> Record:
-    """A line of the inverse book of UTA 1.0, whose `funding` is what was paid."""
+    """Map a line of the inverse ledger of UTA 1.0, whose `funding` is positive when paid."""
     funding = opposite(nonzero(row, "funding"))
     line = _line(row, context, funding=funding, source="contract_ledger")
     # A wallet of its own: its balances chain apart from the unified wallet's.
@@ -188,7 +188,7 @@ def contract_ledger(row: Row, context: Context) -> Record:
 
 
 def token_line(row: Row, context: Context) -> Record:
-    """A purchase or redemption of a leverage token, seen through the ledger."""
+    """Map a ledger line of a purchase or redemption of a leverage token."""
     native_key = ledger_key(row)
     line = ledger(row, context)
     side = "buy" if row["type"] == "TOKENS_SUBSCRIPTION" else "sell"
@@ -219,8 +219,10 @@ def token_line(row: Row, context: Context) -> Record:
 
 
 def ledger_key(row: Row) -> str:
-    """The native key of a line. Bybit's own example has two lines with one `id`; the balance after
-    it distinguishes lines that are otherwise equal, and is the same whenever the line is read.
+    """The native key of a line.
+
+    Bybit's own example has two lines with the same `id`, so the key includes the balance after the
+    line.
     """
     native, kind, coin, trade, at = texts(
         row, "id", "type", "currency", "tradeId", "transactionTime"
@@ -323,7 +325,7 @@ def _line_pattern(
 
 
 def _covered(kind: str, category: str | None) -> bool:
-    """Whether the event of a line has a record of its own: none of an option has."""
+    """Whether the event of a line has its own record; events of options have none."""
     return kind in COVERED_MOVES or (kind in COVERED_EVENTS and category in TYPES)
 
 
@@ -341,7 +343,7 @@ def _before_fees(change: str, fees: tuple[Fee, ...]) -> str:
 
 
 def _sum(*texts: str | None) -> Decimal:
-    """The sum of canonical texts, where None counts as zero."""
+    """The sum of canonical texts; None counts as zero."""
     return add(*[Decimal(text) for text in texts if text is not None])
 
 
@@ -349,7 +351,7 @@ def _sum(*texts: str | None) -> Decimal:
 def _book_pattern(
     environment: str, native: str, coin: str, kind: str, label: str, direction: Direction
 ) -> Record:
-    """What the lines of either book have in common."""
+    """The pattern of lines of either ledger."""
     return replace(
         BLANK,
         label=label,
@@ -365,7 +367,7 @@ def _book_pattern(
 
 
 def funding_line(row: Row, context: Context) -> Record:
-    """A line of the funding wallet's book; `currcCursor` is its id."""
+    """Map a line of the funding wallet's ledger; `currcCursor` is its id."""
     at_ms = seconds(row, "createTime")
     if at_ms is None:  # equal ones could not be counted
         raise ValueError("The row has no createTime.")
@@ -410,7 +412,7 @@ def _booked(
     ids: Ids,
     fees: tuple[Fee, ...] = (),
 ) -> Record:
-    """A line of either book: what moved before fees, and the balance around it."""
+    """A line of either ledger: the change before fees, and the balances before and after."""
     money = (as_money(pattern.asset, before_fees) or UNSET) if before_fees != "0" else UNSET
     outgoing = before_fees[0] == "-"
     return replace(

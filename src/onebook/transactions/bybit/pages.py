@@ -1,4 +1,4 @@
-"""Bybit's pages: the query string of one, its rows, and each row as a record; pure."""
+"""Pages of Bybit: query strings, rows, and the records of rows; pure."""
 
 from collections import Counter
 from functools import lru_cache
@@ -32,7 +32,7 @@ _TIME_FIELDS: Final = (
 def query_of(
     endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = "", rows: int | None = None
 ) -> str:
-    """The query string of a page: both bounds always, the page size (full for None) always."""
+    """The query string of a page, always with both bounds and a page size (None: the maximum)."""
     parameters = [f"{name}={value}" for name, value in endpoint.fixed]
     source, times = endpoint.source, endpoint.times
     if symbol:
@@ -50,14 +50,14 @@ def query_of(
 
 
 def cursor_parameter(cursor: str) -> str:
-    """A cursor goes back as it came; Bybit's arrive percent-encoded or as base64."""
+    """Encode a cursor for a query string; Bybit's are already percent-encoded, or base64."""
     if not cursor:
         return ""
     return f"&cursor={cursor if '%' in cursor else quote(cursor, safe='')}"
 
 
 def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
-    """The rows of an answer and where it goes on.
+    """The rows of an answer, and the cursor of the next page.
 
     Raises:
         SourceFailed: It does not have the documented shape.
@@ -78,7 +78,7 @@ def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
 
 
 def read_row(row: Row, endpoint: Endpoint, context: Context) -> tuple[Record, bool]:
-    """A row as a record; one that the mapping cannot read is passed on raw, and marked so."""
+    """Map a row to a record; an unreadable row becomes a marked record with the raw row."""
     try:
         record = endpoint.mapper(row, context)
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -104,10 +104,10 @@ def _holder(wallet: str | None, uid: str) -> Holder:
 def read_rows(
     rows: list[Row], endpoint: Endpoint, context: Context, window: Window
 ) -> tuple[list[Record], int]:
-    """The rows of a page as records, in their order, and how many the mapping cannot read.
+    """The records of a page's rows, in their order, and the number of unreadable rows.
 
-    Those keep their place: by a time of their own, or by that of the row before them. At any other
-    place an answer that goes on from a cursor would have passed them already.
+    An unreadable row keeps its place, by its own time or that of the row before it. At any other
+    place, an answer that continues from a cursor would skip it.
     """
     read = [read_row(row, endpoint, context) for row in rows]
     unreadable = sum(not fits for _, fits in read)
@@ -124,10 +124,11 @@ def read_rows(
 
 
 def _with_ordinals(records: list[Record], context: Context) -> list[Record]:
-    """Records with an id each: rows without one that are equal get their ordinal in the page.
+    """Records with an id each: equal rows without one get their ordinal on the page.
 
-    Only there are two equal rows surely two events: windows may overlap, and pages when rows are
-    added. So one page has to hold all rows of an instant: see `with_instant`.
+    Two equal rows are certainly two events only if they are on one page, because windows overlap,
+    and so do pages when rows are added. So one page has to hold all rows of an instant: see
+    `with_instant`.
     """
     found: Counter[str] = Counter()
     apart = []
@@ -142,7 +143,7 @@ def _with_ordinals(records: list[Record], context: Context) -> list[Record]:
 
 
 def begins_unnamed(page: Page) -> bool:
-    """Whether rows without an id are among those of a page's first instant."""
+    """Whether a page's first instant has rows without an id."""
     return any(
         record.ids.native is None and record.timestamp == page.records[0].timestamp
         for record in page.records
@@ -150,13 +151,13 @@ def begins_unnamed(page: Page) -> bool:
 
 
 def holds_instant(page: Page, at_ms: int, source: Source) -> bool:
-    """Whether a page that begins with an instant surely holds all of it."""
+    """Whether a page that begins with an instant certainly holds all of its rows."""
     older = any(record.timestamp < at_ms for record in page.records)
     return older or not page.cursor or is_last(source, page.rows, full_page=False)
 
 
 def with_instant(page: Page, whole: Page, at_ms: int) -> Page:
-    """A page whose rows of an instant are those of another that holds all of them."""
+    """A page with its rows of an instant replaced by the complete ones of another page."""
     records = [record for record in whole.records if record.timestamp == at_ms]
     known = {record.transactionId for record in records}
     records += [record for record in page.records if record.transactionId not in known]
@@ -164,7 +165,7 @@ def with_instant(page: Page, whole: Page, at_ms: int) -> Page:
 
 
 def uncountable() -> SourceFailed:
-    """Equal rows without an id that no page holds together."""
+    """The failure for equal rows without an id that are not all on one page."""
     return SourceFailed(
         FailureReason.UNREADABLE,
         "More rows without an id share one second than a page of Bybit holds: "
@@ -175,10 +176,10 @@ def uncountable() -> SourceFailed:
 def _times(
     rows: list[Row], read: list[tuple[Record, bool]], source: Source, window: Window
 ) -> list[int | None]:
-    """When each row was: what cannot be read by its own time, else by that of the row before it,
-    which for the first of a page is the newest that the page can hold.
+    """The time of each row: its own, or that of the row before it if its own is unreadable.
 
-    Never by the row after it: an answer that goes on from between the two would pass it over.
+    The first row of a page then gets the newest time that the page can hold. The time of the row
+    after it is never used: an answer that continues between the two would skip the row.
     """
     times = [
         record.timestamp if fits else _own_time(row, source, window)
@@ -195,8 +196,8 @@ def _times(
 def _own_time(row: Row, source: Source, window: Window) -> int | None:
     """The first of a row's times that its window can hold.
 
-    One in seconds counts at the end of its second: a row that stood before the time by which the
-    exchange finds it would be passed over by the answer that goes on from a place between the two.
+    A time in seconds counts as the end of its second: if the record were earlier than the time that
+    the exchange filters by, an answer that continues between the two would skip it.
     """
     below_ms = window.to_ms + source.lag_ms
     for name in _TIME_FIELDS:
@@ -215,9 +216,8 @@ def unreadable_record(
 ) -> Record:
     """A record of a row that the mapping cannot read.
 
-    Its id is made of all that it says: two queries of one type may hold it, as those with and
-    without a coin do. Equal rows are one record: whether Bybit repeats a row or has two, only an id
-    could tell.
+    Its id is a digest of the whole row, because two queries of one type (with and without a coin)
+    may return it. Equal rows become one record: only an id could tell a repeated row from two.
     """
     at_ms = context.asked_at_ms if at_ms is None else at_ms
     kind = endpoint.source.type
@@ -239,7 +239,7 @@ def unreadable_record(
 
 
 def as_evidence(page: Page) -> Page:
-    """The retention bound that a page proves: its rows are only evidence and are not delivered."""
+    """The retention bound that a page proves; its rows are not delivered."""
     shown = [record for record in page.records if record.status is Status.COMPLETED]
     if not shown:
         return Page([], page.rows, page.cursor)
@@ -248,7 +248,7 @@ def as_evidence(page: Page) -> Page:
 
 
 def undocumented() -> SourceFailed:
-    """An answer without the documented shape."""
+    """The failure for an answer without the documented shape."""
     return SourceFailed(
         FailureReason.UNREADABLE, "Bybit's answer does not have the documented form."
     )

@@ -1,4 +1,4 @@
-"""What every mapping of a Bybit row needs: the context, ids and times.
+"""Context, ids and times that every mapping of a Bybit row needs.
 
 In Bybit's rows "" means absent and "0" means zero; nearly everything is text, some ids and times
 are numbers. https://bybit-exchange.github.io/docs/v5/enum
@@ -11,38 +11,26 @@ from typing import Final
 from msgspec import Struct
 
 from onebook.core import record_id
-from onebook.transactions.mapping import Row
+from onebook.transactions.mapping import Row, blank_record
 from onebook.transactions.markets import Markets
-from onebook.transactions.record import Description, Ids, Record
+from onebook.transactions.record import Record
 
 EXCHANGE: Final = "bybit"
 ORDER: Final = "order"  # a part of ids: never changes
 NS_FROM: Final = 10**16  # closed-pnl once gave createdTime in nanoseconds
 
-# What patterns begin with; each row fills in the rest.
-BLANK: Final = Record(
-    transactionId="",
-    timestamp=0,
-    label="Other",
-    description=Description("", ""),
-    datetime="",
-    exchange=EXCHANGE,
-    environment="",
-    type="",
-    kind="other",
-    ids=Ids(),
-)
+BLANK: Final = blank_record(EXCHANGE)
 
 
 class Context(Struct, frozen=True):
-    """What a row does not say itself.
+    """Facts that a row does not contain.
 
     Args:
         environment: mainnet, testnet or demo: a part of every id.
         markets: Base, quote and settle coin of every symbol.
         category: spot, linear, inverse or option, where the endpoint has one.
-        asked_at_ms: When a row without a time counts as seen: the end of its window, or now.
-        uid: The user id of the account; None where Bybit did not state it.
+        asked_at_ms: Time given to a row without one: the end of its window, or now.
+        uid: The user id of the account; None if Bybit did not state it.
     """
 
     environment: str
@@ -62,7 +50,7 @@ def make_id(context: Context, source: str, native_key: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def order_id_of(environment: str, category: str, order_id: str) -> tuple[str, ...]:
-    """The id of an order, as `related` takes it."""
+    """The id of an order, for `related`."""
     return (record_id(EXCHANGE, environment, ORDER, f"{category}:{order_id}"),)
 
 

@@ -7,8 +7,8 @@
 - USDC sessions: https://bybit-exchange.github.io/docs/v5/asset/settlement
 
 A fill of a future exchanges no asset: only its fee, funding and P&L move the wallet, so such
-records have neither `sentCurrency` nor `receivedCurrency`. An order is made of fills: its view is
-`summary`.
+records have neither `sentCurrency` nor `receivedCurrency`. An order consists of fills, so its view
+is `summary`.
 
 Futures gain or lose by closed positions, deliveries and sessions. The gain of a closed position is
 `cumExitValue - cumEntryValue`, signed by its side: `closedPnl` is net of fees that the fills have
@@ -109,7 +109,7 @@ LISTED_APART: Final = frozenset({"Delivery", "SessionSettlePnL", "Settle"})
 
 
 def execution(row: Row, context: Context) -> Record:
-    """A fill, a funding payment, or what else Bybit books as an execution."""
+    """Map an execution: a fill, a funding payment, or another kind of Bybit's."""
     native = text_or_empty(row, "execType")
     market = context.markets.find(context.category, row["symbol"])
     if native == "Funding":
@@ -134,13 +134,13 @@ def _fill_pattern(environment: str, market: TradedMarket, side: str, native: str
 
 
 def _unstated(market: TradedMarket, side: str) -> tuple[str, ...]:
-    """What a row leaves open that decides what was exchanged."""
+    """Missing fields of a row that decide what was exchanged."""
     sided = side in SIDES or market.category != "spot"
     return ("instrument",) * (market.base is None) + ("side",) * (not sided)
 
 
 def _pattern(environment: str, market: TradedMarket, side: str) -> Record:
-    """What all executions have in common."""
+    """The pattern of executions."""
     category = market.category
     return replace(
         BLANK,
@@ -198,7 +198,7 @@ def _fill(row: Row, context: Context, pattern: Record) -> Record:
 
 
 def _touched(closed: str | None, mark: str | None) -> Position:
-    """What a fill states about its position; Bybit writes 0 where it means nothing."""
+    """The effect of a fill on its position; Bybit writes 0 for absent."""
     return Position(
         closed_size=None if closed == "0" else closed, mark_price=None if mark == "0" else mark
     )
@@ -220,7 +220,7 @@ def _funding_pattern(
 
 
 def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
-    """A funding payment: `execFee` above zero was paid, below zero received."""
+    """A funding payment: a positive `execFee` was paid, a negative one received."""
     at_ms, paid = int(row["execTime"]), require(digits(row, "execFee"), "execFee")
     moved = as_money(market.settle, paid) or UNSET
     received = paid[0] == "-"
@@ -250,7 +250,7 @@ def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
 
 
 def execution_key(row: Row, category: str) -> str:
-    """The native key of an execution. Both sides of a self-match could bear one execId."""
+    """The native key of an execution; both sides of a self-match may have the same execId."""
     return f"{category}:{require(row['execId'], 'execId')}:{row.get('orderId', '')}:{row['side']}"
 
 
@@ -270,7 +270,7 @@ def _execution_ids(row: Row) -> Ids:
 
 
 def charged_of(row: Row, category: str) -> Any:
-    """The field that has the fee: of the spot leg of a futures spread it is `execFeeV2`."""
+    """The name of the fee's field: `execFeeV2` for the spot leg of a futures spread."""
     spread = category == "spot" and row.get("execType") == "FutureSpread"
     return row.get("execFeeV2") or row.get("execFee") if spread else row.get("execFee")
 
@@ -278,7 +278,7 @@ def charged_of(row: Row, category: str) -> Any:
 def execution_fees(
     row: Row, market: TradedMarket, charged: str | None, rate: str | None
 ) -> tuple[Fee, ...]:
-    """The trading fee first, then taxes and whatever else was charged."""
+    """The trading fee, then taxes and other charges."""
     fees: tuple[Fee, ...] = ()
     if charged is not None:
         currency = row.get("feeCurrency") or _fee_currency(row, market, charged)
@@ -294,8 +294,9 @@ def _fee_currency(row: Row, market: TradedMarket, charged: str) -> str | None:
 
 
 def spot_fee_currency(market: TradedMarket, side: str, charged: str, *, maker: bool) -> str | None:
-    """Where `feeCurrency` is empty: what is bought pays the fee; a maker's rebate comes in the
-    other coin. https://bybit-exchange.github.io/docs/v5/enum#spot-fee-currency-instruction
+    """Currency of a fee without `feeCurrency`: the coin bought, or the other for a rebate.
+
+    https://bybit-exchange.github.io/docs/v5/enum#spot-fee-currency-instruction
     """
     if side not in SIDES:
         return None
@@ -328,7 +329,7 @@ def extra_fees(extra: Any) -> tuple[Fee, ...]:
 def _exchanged(
     market: TradedMarket, side: str, quantity: str | None, value: str | None
 ) -> tuple[Money | UnsetType, Money | UnsetType]:
-    """What left and what arrived in a spot trade, before fees; nothing where no side is known."""
+    """What was sent and received in a spot trade, before fees; nothing if the side is unknown."""
     if side not in SIDES:
         return NOTHING
     base = as_money(market.base, quantity) or UNSET
@@ -337,10 +338,10 @@ def _exchanged(
 
 
 def order(row: Row, context: Context) -> Record:
-    """The last state of an order; executed figures only, never what was asked for.
+    """Map the last state of an order: the executed figures, not the ordered ones.
 
-    The time is that of creation, by which Bybit's filter goes: so an order is in the same window
-    whenever it is read. `updated_at` is its last change.
+    The time is that of its creation, which Bybit filters by, so that an order is always in the same
+    window. `updated_at` is its last change.
     """
     market = context.markets.find(context.category, row["symbol"])
     category, side, at_ms = market.category, row["side"], int(row["createdTime"])
@@ -397,7 +398,7 @@ def order(row: Row, context: Context) -> Record:
 
 
 def order_status(native: str, *, filled: bool) -> Status:
-    """Our word for an order's state: what was cancelled or rejected after fills has happened."""
+    """The status of an order; one that was cancelled or rejected after fills is completed."""
     status = ORDER_STATUSES.get(native, Status.UNKNOWN)
     return Status.COMPLETED if filled and status in ENDED_WITHOUT_REST else status
 
@@ -429,24 +430,24 @@ _TITLES: Final = {
 
 
 def unit_of(category: str) -> str:
-    """What a quantity counts: inverse contracts are of one US dollar."""
+    """The unit of a quantity; an inverse contract is worth one US dollar."""
     return "contracts" if category == "inverse" else "base"
 
 
 def _unit_name(market: TradedMarket) -> str:
-    """What a quantity counts: the base coin, or US dollars of an inverse contract."""
+    """The name of a quantity's unit: the base coin, or US dollars for inverse contracts."""
     return "USD" if market.category == "inverse" else market.base or market.symbol
 
 
 def _product(price: str | None, quantity: str | None) -> str | None:
-    """The value of a row that leaves it empty (old spot rows)."""
+    """Price times quantity, for old spot rows without a value."""
     if price is None or quantity is None:
         return None
     return show(EXACT.multiply(EXACT.create_decimal(price), EXACT.create_decimal(quantity)))
 
 
 def closed_pnl(row: Row, context: Context) -> Record:
-    """What an order that closed a position realised; it and its fills share the order's id."""
+    """Map the realised P&L of an order that closed a position; its fills have the same order id."""
     market = context.markets.find(context.category, row["symbol"])
     at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.asked_at_ms
     realised = require(digits(row, "closedPnl"), "closedPnl")
@@ -499,7 +500,7 @@ def closed_pnl(row: Row, context: Context) -> Record:
 
 
 def gross_pnl(row: Row, category: str) -> str | None:
-    """Gross profit of a closed position; None where the row does not allow to compute it.
+    """Gross profit of a closed position; None if the row does not suffice to compute it.
 
     A long position is closed by selling. The value of an inverse contract is in its coin, and
     falls while the price rises.
@@ -547,7 +548,7 @@ def delivery(row: Row, context: Context) -> Record:
 
 
 def settlement(row: Row, context: Context) -> Record:
-    """A session of a USDC contract that was settled (every eight hours)."""
+    """Map the settlement of a session of a USDC contract (every eight hours)."""
     realised, at_ms = require(digits(row, "realisedPnl"), "realisedPnl"), int(row["createdTime"])
     return _expired(
         row,

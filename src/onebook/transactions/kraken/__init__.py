@@ -1,4 +1,4 @@
-"""The adapter of Kraken: spot and futures, each made of its own ledger."""
+"""The adapter of Kraken: spot and futures, each read from its own ledger."""
 
 from onebook.transactions.kraken.adapter import KRAKEN
 

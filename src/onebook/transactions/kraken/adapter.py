@@ -1,13 +1,12 @@
-"""The adapter of Kraken: reads an account from its two ledgers and the lists that decorate them.
+"""The adapter of Kraken: reads an account from its two ledgers, with details from other lists.
 
 One walk of the spot ledger serves every type; the list of trades is walked beside it, and the rows
-of both are joined by the id of the trade. A type that is requested alone uses the ledger's own
-filter, where there is one. The lists of deposits and withdrawals are looked up by `refid`, and give
-what the ledger does not have. Futures have a ledger, a host and a key of their own, and are read
-where the operator has set that key.
+of both are joined by the id of the trade. If only one type is requested, the ledger's own filter is
+used, if it has one. The lists of deposits and withdrawals add details, found by `refid`. Futures
+have their own ledger, host and key, and are read if the operator has set that key.
 
-Offsets of the ledger count from the newest row of the query, whose end is fixed: rows that arrive
-meanwhile move nothing.
+Offsets of the ledger count from the newest row of the query, whose end is fixed, so that new rows
+do not shift them.
 """
 
 import asyncio
@@ -123,7 +122,7 @@ class KrakenReader:
         self._rows: dict[str, Row] = {}  # as they came, for answers that show them
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
-        """Ask for one page of a source; see `PageReader`."""
+        """Fetch one page of a source; see `PageReader`."""
         if source.query == SPOT_LEDGER:
             return await self._ledger_page(source, window, cursor)
         if source.query == TRADE_LIST:
@@ -147,7 +146,7 @@ class KrakenReader:
         return Page(records, len(records), "")
 
     def _with_raw(self, records: list[Record], group: list[EventRow]) -> list[Record]:
-        """Lines with their own row, and events with all of theirs by their ids."""
+        """Add the raw rows: to a line its own, to an event all of its rows by their ids."""
         rows = {part.row_id: self._rows.pop(part.row_id, {}) for part in group}
         return [
             replace(record, raw=rows.get(record.ids.native or "", rows))
@@ -177,7 +176,7 @@ class KrakenReader:
         source: Source,
         window: Window,
     ) -> Page:
-        """A page of an object of rows by their ids, sorted newest first."""
+        """Convert an object of rows by their ids to a page, newest first."""
         rows = rows_of(result, name)
         parts: list[EventRow] = []
         bad: list[tuple[str, Any]] = []
@@ -197,12 +196,12 @@ class KrakenReader:
         return Page(records, len(rows), following, len(bad), parts=parts)
 
     async def _with_hidden(self, page: Page) -> Page:
-        """A page with the bounds of what the key may see."""
+        """Add the time bounds of the key's access to a page."""
         key = await self._key_info()
         return replace(page, hidden_before_ms=key.from_ms, hidden_after_ms=key.to_ms)
 
     async def _event(self, source: Source, rows: list[Any]) -> list[Record]:
-        """The records of one group of rows of the ledger and of the list of trades."""
+        """The records of one group of rows from the ledger and the list of trades."""
         entries = [row for row in rows if isinstance(row, LedgerRow)]
         trade = next((row for row in rows if isinstance(row, ListedTrade)), None)
         if not entries:
@@ -253,7 +252,7 @@ class KrakenReader:
         self.compared.add(check, left)
 
     async def _fund_details(self, source: Source, entries: list[LedgerRow]) -> GroupDetails:
-        """What the list says of a deposit or withdrawal, and whether it was taken back."""
+        """Details of a deposit or withdrawal: its row in the list, and its reversal."""
         ledger = self._fund_ledger(entries[0].type)
         original = next((entry for entry in entries if not is_return(entry)), None)
         for entry in entries:
@@ -275,7 +274,7 @@ class KrakenReader:
         return self._fund_ledgers[kind]
 
     async def _rows_of_type(self, kind: str, end_ms: int, offset: int) -> list[LedgerRow]:
-        """Rows of the ledger by the exchange's own filter, newest first."""
+        """Ledger rows of one type, by the exchange's own filter, newest first."""
         asked = {"type": kind, "end": str(-(-end_ms // SECOND_MS)), "ofs": str(offset)}
         rows = rows_of(await self._post(LEDGERS, asked), "ledger")
         found: list[LedgerRow] = []
@@ -287,7 +286,7 @@ class KrakenReader:
         return sorted(found, key=lambda entry: -entry.at_ms)
 
     async def _came_from_futures(self, entry: LedgerRow) -> bool | None:
-        """Whether the log of futures has the other side of a transfer; None without its key."""
+        """Whether the futures log has the other side of a transfer; None without a futures key."""
         if not self._account.has(FUTURES_KEY):
             return None
         window = Window(entry.at_ms - ACROSS_MS, entry.at_ms + ACROSS_MS, entry.at_ms)
@@ -325,7 +324,7 @@ class KrakenReader:
     # The lists of deposits and withdrawals --------------------------------------------------
 
     async def _list_page(self, kind: str, window: Window, cursor: str) -> Page:
-        """What the list has and the ledger does not."""
+        """Deposits or withdrawals that are in the list but not in the ledger."""
         page = await self._fetch_list(kind, window, cursor)
         records: list[Record] = []
         unreadable = 0
@@ -352,7 +351,7 @@ class KrakenReader:
         return self._lists[kind]
 
     async def _fetch_list(self, kind: str, window: Window, cursor: str) -> FundPage:
-        """A page of a list, from a month before a window: fetched once for all who ask."""
+        """Fetch a page of a list, from a month before a window; all callers share the request."""
         start = max(0, window.from_ms - RETURN_MS) // HOUR_MS * HOUR_MS // SECOND_MS
         end = -(-window.to_ms // HOUR_MS) * HOUR_MS // SECOND_MS
         key = (kind, start, end, cursor)
@@ -429,7 +428,7 @@ class KrakenReader:
         return Page(kept, len(kept), "")
 
     async def _has_ledger(self) -> bool:
-        """Whether the account ever held anything; if not, its balance comes without a result."""
+        """Whether the ledger has any row; if not, the balance is returned without a result."""
         return bool(rows_of(await self._post(LEDGERS, {}), "ledger"))
 
     def _snapshot_at(self) -> int:
@@ -439,7 +438,7 @@ class KrakenReader:
         return self._snapshot_ms
 
     async def _key_info(self) -> KeyInfo:
-        """The key as Kraken describes it, requested once; unknown where it does not."""
+        """Kraken's description of the key, requested once; `UNKNOWN_KEY` if unavailable."""
         async with self._locks[KEY_INFO]:
             if self._key is None:
                 try:
@@ -453,7 +452,7 @@ class KrakenReader:
             return self._key
 
     async def check(self) -> AccountInfo:
-        """Ask what the key may do, and whether the futures key is accepted."""
+        """Check the permissions of the key, and whether the futures key is accepted."""
         key = await self._key_info()
         if key is UNKNOWN_KEY:
             await self._post(BALANCES, {})
@@ -496,7 +495,7 @@ class KrakenReader:
 def span_of(window: Window) -> dict[str, str]:
     """The bounds of a query in whole seconds: the first is exclusive, the last inclusive.
 
-    The whole life of an account has no first one: with it, Kraken's `count` is wrong.
+    The whole history is queried without a first bound, because with one Kraken's `count` is wrong.
     """
     end = {"end": str(-(-window.to_ms // SECOND_MS))}
     if window.from_ms <= BEGAN_MS:
@@ -505,13 +504,13 @@ def span_of(window: Window) -> dict[str, str]:
 
 
 def ledger_part(row_id: str, row: Row) -> EventRow:
-    """A row of the ledger, to be joined."""
+    """Prepare a ledger row for joining."""
     entry = entry_of(row_id, row)
     return EventRow(events.group_key(entry), entry.id, entry.at_ms, entry)
 
 
 def trade_part(row_id: str, row: Row) -> EventRow:
-    """A row of the list of trades, to be joined."""
+    """Prepare a row of the list of trades for joining."""
     trade = listed_trade(row_id, row)
     return EventRow(trade.key, trade.id, trade.at_ms, trade)
 
@@ -529,9 +528,9 @@ def rows_of(result: Any, name: str) -> Row:
 
 
 def next_offset(result: Row, asked: Mapping[str, str], rows: int) -> str:
-    """Where the next page begins; "" at the end.
+    """The offset of the next page; "" at the end.
 
-    `count` is wrong where a query has a type or a start
+    `count` is wrong if the query has a type or a start
     (https://github.com/rotki/rotki/issues/116); then a page that is not full is the last one.
 
     Raises:
@@ -550,7 +549,7 @@ def next_offset(result: Row, asked: Mapping[str, str], rows: int) -> str:
 
 
 def list_page(result: Any, kind: str) -> FundPage:
-    """A page of deposits or withdrawals: an object with a cursor, or the newest rows alone.
+    """Read a page of deposits or withdrawals: an object with a cursor, or only the newest rows.
 
     Raises:
         SourceFailed: It does not have the documented form.
@@ -578,7 +577,7 @@ def oldest_ms(rows: list[Row]) -> int | None:
 
 
 def undocumented() -> SourceFailed:
-    """An answer without the documented shape."""
+    """The failure for an answer without the documented shape."""
     return SourceFailed(
         FailureReason.UNREADABLE, "Kraken's answer does not have the documented form."
     )

@@ -2,13 +2,13 @@
 
 - Spot: https://docs.kraken.com/api/docs/guides/spot-rest-auth; the body is signed as it goes over
   the wire, with the nonce in it
-- Futures: https://docs.kraken.com/api/docs/guides/futures-rest; signed is the query string as it
-  goes over the wire (since 2025-10-01), and a path without `/derivatives`
+- Futures: https://docs.kraken.com/api/docs/guides/futures-rest; the signature covers the query
+  string as it goes over the wire (since 2025-10-01), and the path without `/derivatives`
 - Errors: https://docs.kraken.com/api/docs/guides/spot-errors; texts without numbers, at HTTP 200:
-  `E<category>:<text>`, sometimes with a detail behind. `W...` are warnings: the result is valid
+  `E<category>:<text>`, sometimes followed by a detail. `W...` are warnings: the result is valid
 - Limits: https://docs.kraken.com/api/docs/guides/spot-rest-ratelimits: one counter for each key,
-  which calls raise and time lowers, and no headers about it. The account's tier is not shown, so
-  the lowest one is assumed. The history of futures has a pool for ten minutes:
+  raised by calls and lowered by time, without headers. The account's tier is unknown, so the
+  lowest one is assumed. The history of futures has a pool per ten minutes:
   https://docs.kraken.com/api/docs/guides/futures-rate-limits
 """
 
@@ -55,7 +55,7 @@ LOG_COSTS: Final = ((25, 1), (50, 2), (1_000, 3), (5_000, 6), (100_000, 10))  # 
 
 
 def costs(call: Call) -> Mapping[str, float]:
-    """What a call costs in its pool."""
+    """Units that a call costs in its pool."""
     if call.host != FUTURES_HOST:
         if not call.path.startswith(PRIVATE):
             return {PUBLIC_POOL: 1}
@@ -67,7 +67,7 @@ def costs(call: Call) -> Mapping[str, float]:
 
 
 def sign(call: Call, credentials: Credentials, stamp: int) -> Call:
-    """A call with its authentication."""
+    """Add the authentication to a call."""
     if call.host == FUTURES_HOST:
         return _signed_futures(call, credentials)
     nonce = str(stamp)
@@ -201,7 +201,7 @@ UNDECODABLE: Final = (MsgspecError, UnicodeDecodeError, RecursionError, Arithmet
 
 
 class SpotAnswer(Struct, frozen=True):
-    """What the answers of spot are wrapped in."""
+    """The envelope of spot answers."""
 
     error: Any = None
     result: Any = None
@@ -229,7 +229,7 @@ def read(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Re
 
 
 def _read_futures(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-    """Answers of `/derivatives` have a result, those of the history a status alone."""
+    """Interpret a futures answer: `/derivatives` has a result, the history only an HTTP status."""
     pool = HISTORY_POOL if call.path.startswith(HISTORY) else DERIVATIVES_POOL
     if status == 429:
         wait_s = _seconds(headers.get("rate-limit-reset", ""))
@@ -258,7 +258,7 @@ def _of_status(status: int) -> Reply:
 
 
 def _of_error(said: str, pool: str, headers: Mapping[str, str]) -> Reply:
-    """What an error means; unknown ones are refusals that do not pass by themselves."""
+    """The meaning of an error; an unknown one is a refusal that is not retried."""
     known = max((start for start in ERRORS if said.startswith(start)), key=len, default="")
     outcome = ERRORS.get(known, _REFUSED)
     failure = outcome.failure(code_of(said))
@@ -275,13 +275,13 @@ def _of_error(said: str, pool: str, headers: Mapping[str, str]) -> Reply:
 
 
 def code_of(said: str) -> str | None:
-    """The category and text of an error, without the detail behind them."""
+    """The category and text of an error, without its detail."""
     code = ":".join(said.split(":")[:2]).strip()[:CODE_CHARS_MAX]
     return code if code.isascii() and code.isprintable() and code else None
 
 
 def _until_s(unix_s: int, headers: Mapping[str, str]) -> float:
-    """Seconds until a time of Kraken's clock, which the answer's own date shows."""
+    """Seconds until a time by Kraken's clock, which is read from the answer's Date header."""
     try:
         now_s = s_of_http_date(headers.get("date", ""))
     except ValueError:

@@ -1,12 +1,12 @@
-"""Names of Kraken's assets: the currency and the wallet that an asset id stands for; pure.
+"""Asset ids of Kraken, and the currency and wallet of each; pure.
 
 - Suffixes: https://docs.kraken.com/api-reference/account-data/get-account-balance and
   https://support.kraken.com/hc/en-us/articles/360039879471
 - Ids with a leading X or Z: https://docs.kraken.com/api-reference/market-data/get-asset-info
 
-Every asset id has a balance of its own: a coin and the same coin staked are two ids. Here they are
-one currency in two wallets: `DOT` is DOT in `SPOT`, `DOT28.S` is DOT in `SPOT.28.S`. What follows
-`SPOT.` leads back to the id, so nothing is lost, and no two ids share a currency and a wallet.
+Every asset id has its own balance: a coin and the same coin staked have two ids. Here they are one
+currency in two wallets: `DOT` is DOT in `SPOT`, `DOT28.S` is DOT in `SPOT.28.S`. The mapping is
+reversible: no two ids share a currency and a wallet.
 """
 
 import re
@@ -38,7 +38,7 @@ MONEY: Final = frozenset(
 
 
 class WalletAsset(NamedTuple):
-    """What an asset id stands for."""
+    """The currency and wallet of an asset id."""
 
     currency: str
     wallet: str
@@ -62,6 +62,6 @@ def asset_of(native: str) -> WalletAsset:
 
 @lru_cache(maxsize=4_096)
 def futures_asset(native: str, margin_account: str | None) -> WalletAsset:
-    """The currency and wallet of a row of the futures account, whose codes are in small letters."""
+    """The currency and wallet of a row of the futures account; its codes are in lower case."""
     wallet = f"{FUTURES}.{margin_account.upper()}" if margin_account else FUTURES
     return WalletAsset(currency_of("kraken", native.upper()), wallet)

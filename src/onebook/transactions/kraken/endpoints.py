@@ -9,9 +9,9 @@
 - Futures log: https://docs.kraken.com/api-reference/account-history/get-account-log
 - Futures balances: https://docs.kraken.com/api-reference/account-information/get-wallets
 
-Two ledgers have all that moved: one of spot, one of futures, each on its own host with its own key.
-The ledgers are kept for ever, have no limit of range, and are read in one window each: an empty
-window would cost six seconds of the counter. The other lists decorate.
+Two ledgers contain every movement: spot and futures, each on its own host with its own key. They
+are kept for ever and accept any range, so each is read in a single window: an empty window would
+cost six seconds of the rate limit. The other lists only add details.
 """
 
 from typing import Final
@@ -93,7 +93,7 @@ SPOT_HOLDINGS, FUTURES_HOLDINGS = "spot_holdings", "futures_holdings"
 
 
 def _paged(walk: str, kind: str) -> Source:
-    """Rows by offset, fifty a page, which are joined with those of the other list."""
+    """A source paged by offset, fifty rows a page, whose rows are joined with the other list."""
     return Source(
         name=f"{walk}_{kind}",
         type=kind,

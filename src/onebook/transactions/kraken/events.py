@@ -1,23 +1,23 @@
 """Mapping of the spot ledger: each row as a line, and the rows of one event as its record; pure.
 
 Kraken books every movement in one ledger: a trade, a conversion or a move between wallets has two
-rows. Rows of one event share their `refid` and lie within seconds, but a `refid` is no event:
-products of Kraken Earn use one again months later, and one allocation covers several coins. So
-rows belong together by `group_key` and time, which is the service's part (`Source.join_ms`). Here a
-whole group becomes records:
+rows. Rows of one event share their `refid` and lie within seconds, but a `refid` does not identify
+an event: Kraken Earn reuses one months later, and one allocation covers several coins. So the
+service groups rows by `group_key` and time (`Source.join_ms`), and a whole group becomes records
+here:
 
-- an exchange (trade, conversion): what was given and what was received, each fee in its own
-  coin. Two rows of one coin that cancel (tokenized shares are traded through dollars) are no leg.
-  Where several coins are given for one, as when small balances are swept together, the first has
-  the record of the exchange and each other one a record of its own;
+- an exchange (trade, conversion): the amounts given and received, each fee in its own coin. Two
+  rows of one coin that cancel out (tokenized shares are traded through dollars) are not a leg. If
+  several coins are given for one, as when small balances are swept together, the first is in the
+  record of the exchange, and each other one has its own record;
 - a move between own wallets: sent and received are equal;
 - anything else: a record for each row. Deposits and withdrawals: `funding`.
 
 The list of trades adds market, price and order. It never changes what moved: the ledger alone
-decides that. Its fees are what was charged, while the fee in the list of trades is an estimate in
-the quote currency, whatever it was paid in.
+decides that. Its fees are those that were charged, while the list of trades has an estimate in the
+quote currency, whatever the fee was paid in.
 
-The id of an event is made of the smallest ledger id of its rows.
+The id of an event is derived from the smallest ledger id of its rows.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ Event = tuple[Record, tuple[LedgerRow, ...]]  # a record, and the rows that it i
 
 
 class GroupDetails(FundDetails, frozen=True):
-    """What other lists of Kraken say of one group.
+    """Details of one group from other lists of Kraken.
 
     Args:
         trade: Its row of TradesHistory.
@@ -97,7 +97,7 @@ NO_DETAILS: Final = GroupDetails()
 
 
 def group_key(entry: LedgerRow) -> str:
-    """What the rows of one event have in common, besides their time."""
+    """The key that the rows of one event share."""
     kind = entry.type
     if kind == "earn" and entry.subtype != "migration":
         return f"earn:{entry.refid}:{entry.currency}"
@@ -157,7 +157,7 @@ def events_of(
 
 
 def _line(entry: LedgerRow, context: RowContext, event: str, event_type: str) -> Record:
-    """A row as a line of its asset's ledger: what moved, and the balance around it."""
+    """Map a row to a line of its asset's ledger: the change, and the balances before and after."""
     meaning = meaning_of(entry.type, entry.subtype, incoming=entry.incoming)
     pattern = _line_pattern(
         context.environment,
@@ -234,17 +234,17 @@ class TradeLeg(Struct, frozen=True):
 
     @property
     def currency(self) -> str:
-        """What was given or received."""
+        """The currency given or received."""
         return self.entries[0].currency
 
     @property
     def unsigned(self) -> str:
-        """How much of it."""
+        """The amount without its sign."""
         return unsigned(self.amount)
 
 
 def _legs(group: Sequence[LedgerRow]) -> tuple[list[TradeLeg], list[TradeLeg], list[LedgerRow]]:
-    """What was given, what was received, and the rows that are neither: fees, and what cancels."""
+    """The legs given and received, and the other rows: fees, and rows that cancel out."""
     by_asset: dict[str, list[LedgerRow]] = {}
     for entry in group:
         by_asset.setdefault(entry.native, []).append(entry)
@@ -360,7 +360,7 @@ def _exchange_pattern(
 def _market(
     sent: str | None, received: str | None, side: str, trade: Row | None, context: RowContext
 ) -> TradedMarket | None:
-    """What was traded: by both legs, or where one was too small to be booked by the pair."""
+    """The market: by both legs, or by the pair if one leg was too small to be booked."""
     base, quote = (received, sent) if side == "buy" else (sent, received)
     if trade is not None and (base is None or quote is None):
         pair = context.markets.find("spot", text(trade, "pair") or "")
@@ -385,7 +385,7 @@ def _direction(sent: str | None, received: str | None) -> Direction:
 def _side(
     sent: TradeLeg | None, received: TradeLeg | None, trade: Row | None, context: RowContext
 ) -> str | None:
-    """Buy or sell: as the list of trades says, else by the pair that Kraken has."""
+    """Buy or sell: by the list of trades, else by Kraken's pair of the two coins."""
     if trade is not None and trade.get("type") in DIRECTIONS:
         return str(trade["type"])
     if sent is None or received is None:
@@ -401,8 +401,9 @@ def _side(
 def _priced(
     trade: Row | None, sent: TradeLeg | None, received: TradeLeg | None, side: str | None
 ) -> tuple[str | None, str | None, str | None]:
-    """Price, quantity and value: of the list of trades, else of the legs, whose quotient is not
-    the price to its last digit.
+    """Price, quantity and value, from the list of trades, or else from the legs.
+
+    The quotient of the legs is not the price to its last digit.
     """
     quantity, value = None, None
     if side is not None and sent is not None and received is not None:
@@ -444,7 +445,7 @@ def _trade_ids(entry: LedgerRow, trade: Row | None) -> Ids:
 
 
 def _migrates(group: Sequence[LedgerRow]) -> bool:
-    """Whether the rows are a coin that left and another that came for it."""
+    """Whether the rows exchange one coin for its successor."""
     if len(group) != 2 or group[0].currency == group[1].currency:
         return False
     return group[0].incoming != group[1].incoming
@@ -454,7 +455,7 @@ def _migrates(group: Sequence[LedgerRow]) -> bool:
 
 
 def _move(group: Sequence[LedgerRow], context: RowContext) -> Event | None:
-    """A move between two wallets; None if the rows are not two sides of one."""
+    """A move between two wallets; None if the rows are not the two sides of a move."""
     given, received, rest = _legs(group)
     if rest or len(given) != 1 or len(received) != 1:
         return None
@@ -581,7 +582,7 @@ def _single_pattern(
 
 
 def _of_position(record: Record, entry: LedgerRow, trade: Row | None) -> Record:
-    """A margin record with what the list of trades says of its position."""
+    """Add the position from the list of trades to a margin record."""
     gained = None if entry.amount == "0" else entry.amount
     if trade is None:
         return replace(record, position=Position(realised_pnl=gained))

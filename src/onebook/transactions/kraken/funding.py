@@ -1,17 +1,17 @@
-"""Mapping of deposits and withdrawals: ledger rows with what the lists of both say of them; pure.
+"""Mapping of deposits and withdrawals: ledger rows, with details from Kraken's lists; pure.
 
 - https://docs.kraken.com/api-reference/funding/get-status-of-recent-deposits
 - https://docs.kraken.com/api-reference/funding/get-status-of-recent-withdrawals
 - Settled is confirmed by the network, Success is credited:
   https://support.kraken.com/hc/en-us/articles/205893708
 
-The ledger decides what moved. The lists know the transaction, the network and both addresses, and
-what the ledger does not have (yet): a deposit that is not credited, a withdrawal that was refused
-at once. Both sides share the `refid`.
+The ledger decides what moved. The lists have the transaction, the network and both addresses, and
+entries that the ledger does not have (yet): a deposit before it is credited, a withdrawal that was
+refused at once. Row and entry share the `refid`.
 
-A withdrawal that fails after it was booked comes back by a second row with the same `refid`, the
-opposite sign and the fee given back, perhaps days later. Then nothing moved: the withdrawal is
-`failed`, the row that gave it back is a line of it, and neither is summed.
+A withdrawal that fails after it was booked is reversed by a second row with the same `refid` and
+opposite sign, which also refunds the fee, perhaps days later. Then nothing moved: the withdrawal is
+`failed`, the reversing row is one of its lines, and neither is summed.
 """
 
 from collections.abc import Sequence
@@ -74,13 +74,12 @@ NETWORKS: Final = {
 
 
 class FundDetails(Struct, frozen=True):
-    """What is known of a deposit or withdrawal besides its rows in the ledger.
+    """Details of a deposit or withdrawal besides its rows in the ledger.
 
     Args:
         listed: Its row of DepositStatus or WithdrawStatus.
-        returned: The row that took it back, perhaps after the range.
-        returns: For a row that takes one back, the row that it takes back, perhaps before the
-            range.
+        returned: The row that reversed it, perhaps after the range.
+        returns: For a reversing row, the row that it reverses, perhaps before the range.
     """
 
     listed: Row | None = None
@@ -89,12 +88,12 @@ class FundDetails(Struct, frozen=True):
 
 
 def is_return(entry: LedgerRow) -> bool:
-    """Whether a row takes a deposit or withdrawal back: its sign is the other one."""
+    """Whether a row reverses a deposit or withdrawal: it has the opposite sign."""
     return entry.type in FUNDS and entry.incoming != (entry.type == DEPOSIT)
 
 
 def takes_back(later: LedgerRow, earlier: LedgerRow) -> bool:
-    """Whether a row takes an earlier deposit or withdrawal back: all of it, with its fee."""
+    """Whether a row reverses an earlier deposit or withdrawal completely, with its fee."""
     return (
         is_return(later)
         and later.type == earlier.type
@@ -106,14 +105,14 @@ def takes_back(later: LedgerRow, earlier: LedgerRow) -> bool:
 
 
 def fund_id(context: RowContext, kind: str, refid: str) -> str:
-    """The id of a deposit or withdrawal, which it has before the ledger books it."""
+    """The id of a deposit or withdrawal; it exists before the ledger books it."""
     return make_id(context, kind, refid)
 
 
 def funds(
     group: Sequence[LedgerRow], context: RowContext, details: FundDetails
 ) -> list[tuple[Record, tuple[LedgerRow, ...]]]:
-    """The deposit or withdrawal of some ledger rows, with the rows that it is made of."""
+    """The deposit or withdrawal of some ledger rows, and the rows that belong to it."""
     originals = [entry for entry in group if not is_return(entry)]
     returns = [entry for entry in group if is_return(entry)]
     found: list[tuple[Record, tuple[LedgerRow, ...]]] = []
@@ -160,9 +159,9 @@ def _booked(entry: LedgerRow, context: RowContext, details: FundDetails) -> Reco
 
 
 def _status(entry: LedgerRow, returned: LedgerRow | None) -> Status:
-    """The status of what the ledger has booked: it left or came, whatever a list says of it.
+    """The status of a booked deposit or withdrawal: completed unless it was reversed.
 
-    A withdrawal leaves the balance when it is requested; `native_status` says how far it has come.
+    A withdrawal leaves the balance when it is requested; `native_status` has its progress.
     """
     if returned is None:
         return Status.COMPLETED
@@ -170,9 +169,9 @@ def _status(entry: LedgerRow, returned: LedgerRow | None) -> Status:
 
 
 def _given_back(entry: LedgerRow, context: RowContext) -> Record:
-    """A row that gives back a deposit or withdrawal that is unknown, or not all of it.
+    """A row that reverses an unknown deposit or withdrawal, or only a part of one.
 
-    It moved money by itself; both have the `refid` of Kraken as their native id.
+    It is an event of its own; both have Kraken's `refid` as their native id.
     """
     meaning = meaning_of(entry.type, "", incoming=entry.incoming)
     amount = unsigned(entry.amount)
@@ -204,7 +203,7 @@ def _given_back(entry: LedgerRow, context: RowContext) -> Record:
 
 
 def listed_fund(row: Row, kind: str, context: RowContext) -> Record | None:
-    """A deposit or withdrawal that the ledger does not have; None for one that it must have.
+    """A deposit or withdrawal that is only in the list; None if the ledger must have it.
 
     Args:
         kind: deposit or withdrawal.
@@ -301,7 +300,7 @@ def _fund(
 
 
 def _words(kind: str, amount: str, currency: str, listed: Row | None) -> str:
-    """What happened, by which method, and of a withdrawal the owner's name of the address."""
+    """The description: event, method, and of a withdrawal the owner's name for the address."""
     words = f"{'Deposit' if kind == DEPOSIT else 'Withdraw'} {amount} {currency}"
     if listed is None:
         return words
@@ -310,13 +309,13 @@ def _words(kind: str, amount: str, currency: str, listed: Row | None) -> str:
 
 
 def _native_status(row: Row) -> str | None:
-    """Status and its addition, such as `Success, on-hold`."""
+    """Status and its property, such as `Success, on-hold`."""
     status, addition = text(row, "status"), text(row, "status-prop")
     return f"{status}, {addition}" if status and addition else status
 
 
 def _chain(row: Row, *, deposit: bool) -> OnChain:
-    """Network, transaction and addresses: `info` is ours of a deposit, theirs of a withdrawal."""
+    """Network, transaction and addresses; `info` is our address, or the recipient's."""
     native = text(row, "network") or text(row, "method")
     return OnChain(
         network=NETWORKS.get((native or "").lower()),

@@ -156,7 +156,7 @@ def log_row(row: Row) -> LogRow:
     asset, contract = require(row["asset"], "asset").lower(), text(row, "contract")
     margin_account, number = text(row, "margin_account"), row["id"]
     if not isinstance(number, int):
-        raise TypeError("The id is no number.")
+        raise TypeError("The id is not a number.")
     currency, wallet = futures_asset(asset, margin_account)
     contract = contract.upper() if contract else None
     if MARKET.fullmatch(asset):  # also where `contract` is absent

@@ -97,7 +97,7 @@ def key_info(answer: Any) -> KeyInfo:
         TypeError, ValueError: It does not have the documented form.
     """
     if not isinstance(answer, dict):
-        raise TypeError("The description of the key is no object.")
+        raise TypeError("The description of the key is not an object.")
     permissions = _field(answer, "permissions")
     if not isinstance(permissions, list):
         raise TypeError("The description of the key has no permissions.")

@@ -18,7 +18,7 @@ from onebook.core import canonicals, iso, record_id, show
 from onebook.transactions.decimals import subtract
 from onebook.transactions.kraken.assets import CREDITS, asset_of
 from onebook.transactions.kraken.words import TITLES, UNIFIED, Meaning
-from onebook.transactions.mapping import PATTERNS_MAX, Row, require
+from onebook.transactions.mapping import PATTERNS_MAX, Row, blank_record, require
 from onebook.transactions.markets import Markets
 from onebook.transactions.record import Description, Fee, Holder, Ids, Record, Status
 
@@ -26,19 +26,7 @@ EXCHANGE: Final = "kraken"
 TOKENIZED: Final = "tokenized_asset"
 LINE: Final = "ledger"  # a part of ids: never changes
 
-# What patterns begin with; each row fills in the rest.
-BLANK: Final = Record(
-    transactionId="",
-    timestamp=0,
-    label="Other",
-    description=Description("", ""),
-    datetime="",
-    exchange=EXCHANGE,
-    environment="",
-    type="",
-    kind="other",
-    ids=Ids(),
-)
+BLANK: Final = blank_record(EXCHANGE)
 
 
 class RowContext(Struct, frozen=True):

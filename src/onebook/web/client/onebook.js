@@ -44,7 +44,8 @@ const CLOSE_REASONS = {
   4129: "The service is full.",
   4200: "The service is restarting.",
 };
-const UPDATES = new Set(["aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status"]);
+const CHANGES = new Set(["aggregated_orderbook_delta", "best"]); // of a view that has had its first update
+const UPDATES = new Set(["aggregated_orderbook_update", "exchange_status", ...CHANGES]);
 
 /**
  * A shape is a function that returns "", or a description of the part of a value that has another shape. A book has
@@ -184,16 +185,22 @@ const PAGE = object({
   partial: faults.flag, next_cursor: faults.textOrNull, summary: object({}),
 });
 
+const best = (raw) =>
+  (raw === null || (Array.isArray(raw) && raw.length === 2 && raw.every(isNumber)) ? "" : " is not a level");
+
 /** The shape of an update, a delta or a book, for the options of a subscription. */
 function bookShape(type, options) {
   const levels = list(levelShape(options.split));
   const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
+  if (type === "best") {
+    return object({ symbol: faults.text, "view?": faults.text, bid: best, ask: best, ...Object.fromEntries(extras) });
+  }
   return object({
     symbol: faults.text, "view?": faults.text, timestamp: faults.text,
     data: object({
       bids: levels, asks: levels, market_stats: STATS, stale_exchanges: list(faults.text), ...Object.fromEntries(extras),
     }),
-    ...(type !== "aggregated_orderbook_data" && { update_number: faults.whole }),
+    ...(type !== "aggregated_orderbook_data" && { update_number: faults.whole, "skipped?": faults.whole }),
     ...(type === "aggregated_orderbook_delta" && { previous_update_number: faults.whole, checksum: faults.whole }),
   });
 }
@@ -301,7 +308,7 @@ export class View {
   lose(problem) {
     Object.assign(this, {
       live: false, problem, bids: [], asks: [], marketStats: {}, staleExchanges: [], states: {},
-      ages: {}, coverage: {}, fill: {}, timestamp: "", updateNumber: 0,
+      ages: {}, coverage: {}, fill: {}, timestamp: "", updateNumber: 0, skipped: 0,
     });
   }
 
@@ -311,6 +318,7 @@ export class View {
       this.states = { ...this.states, [message.exchange]: message.state };
       return true;
     }
+    if (message.type === "best") return this.#takeBest(message);
     const changed = message.type === "aggregated_orderbook_delta";
     if (changed && Number(message.previous_update_number) !== this.updateNumber) return false;
     const { data } = message;
@@ -320,12 +328,29 @@ export class View {
     this.problem = null;
     this.marketStats = camelCased(data.market_stats);
     this.staleExchanges = data.stale_exchanges;
+    this.#takeExtras(data);
+    this.timestamp = message.timestamp;
+    this.updateNumber = Number(message.update_number ?? 0);
+    this.skipped = Number(message.skipped ?? 0);
+    return !changed || Number(message.checksum) === this.checksum();
+  }
+
+  /** Take a short update: the best levels, and nothing of the others. */
+  #takeBest(message) {
+    [this.bids, this.asks] = [message.bid, message.ask].map((raw) => (raw ? [levelOf(raw)] : []));
+    this.marketStats = {};
+    this.#takeExtras(message);
+    this.timestamp = "";
+    this.updateNumber += 1;
+    this.skipped = 0;
+    return true;
+  }
+
+  /** Take the members that a view has only if they were requested. */
+  #takeExtras(data) {
     this.ages = Object.fromEntries(Object.entries(data.ages ?? {}).map(([k, v]) => [k, Number(v)]));
     this.coverage = data.coverage ?? {};
     this.fill = data.fill ?? {};
-    this.timestamp = message.timestamp;
-    this.updateNumber = Number(message.update_number ?? 0);
-    return !changed || Number(message.checksum) === this.checksum();
   }
 
   /** CRC-32 of the best levels' `price:amount` text, bids then asks, joined by colons. */
@@ -925,7 +950,7 @@ export class Session {
       view.apply(message);
       return this.handlers.view(view, message);
     }
-    if (message.type === "aggregated_orderbook_delta" && !view.live) return; // a full book will follow
+    if (CHANGES.has(message.type) && !view.live) return; // a full book will follow
     this.#due.delete(`answer ${key}`);
     if (view.apply(message)) {
       this.#liveSince ??= performance.now();

@@ -13,10 +13,10 @@ from urllib.parse import unquote_plus
 from msgspec import json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import AccountFaults, AddressBans, RollingCount, wall_ms
+from onebook.simulator.accounts.admission import AccountFaults, AddressBans, RollingCount
 from onebook.simulator.accounts.bybit import rows
 from onebook.simulator.accounts.bybit.account import Account
 from onebook.simulator.accounts.bybit.endpoints import (
@@ -33,7 +33,7 @@ from onebook.simulator.accounts.bybit.funds import COINS
 from onebook.simulator.accounts.bybit.generator import History
 from onebook.simulator.accounts.bybit.keys import AccountRefused, SimulatedKey, authenticate
 from onebook.simulator.accounts.history import BadCursor, Pager
-from onebook.simulator.accounts.serving import serving
+from onebook.simulator.accounts.serving import EdgeError, SimulatedHost, serving
 
 RETIRED: Final = "/v5/spot-lever-token/order-record"
 JSON: Final = "application/json; charset=utf-8"
@@ -61,10 +61,10 @@ FAULTS: Final = (
     "string_ext",  # retExtInfo as a string
     "unknown_enum",  # an unknown status and an unknown type
 )
-GATEWAY_PAGE: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
+NOT_FOUND: Final = EdgeError(404, "404 page not found", "text/plain")
 
 
-class SimulatedBybit:
+class SimulatedBybit(SimulatedHost):
     """One simulated exchange with one account.
 
     Args:
@@ -78,12 +78,19 @@ class SimulatedBybit:
         limited: Whether rate limits are enforced.
     """
 
+    edge_errors = {  # noqa: RUF012
+        "403": EdgeError(403, COUNTRY_PAGE),
+        "404": NOT_FOUND,
+        "429": EdgeError(429, "too many requests", "text/plain"),
+        "502": EdgeError(502, "<html><body><h1>502 Bad Gateway</h1></body></html>"),
+    }
+
     def __init__(
         self,
         account: Account,
         keys: Iterable[SimulatedKey],
         *,
-        now_ms: Callable[[], int] = wall_ms,
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         faults: AccountFaults | None = None,
         retired: str = "missing",
@@ -92,14 +99,10 @@ class SimulatedBybit:
         limited: bool = True,
         ip_ban_s: float = IP_BAN_S,
     ) -> None:
+        super().__init__(now_ms, sleep, faults)
         self.account = account
-        self.faults = faults or AccountFaults()
-        self.requests: dict[str, int] = {}
         self.page_rows_max: dict[str, int] = {}
-        self.before_page: Callable[[str], None] | None = None
         self._keys = {key.api_key: key for key in keys}
-        self._now_ms = now_ms
-        self._sleep = sleep
         self._retired = retired
         self._pager = Pager(by_offset=by_offset)
         self._clamps_limits = clamps_limits
@@ -115,54 +118,22 @@ class SimulatedBybit:
             "/v5/user/query-api": self._key_info,
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
-        response = await self._respond(request)
-        await response(scope, receive, send)
-
-    async def _respond(self, request: Request) -> Response:
-        path, now_ms = request.url.path, self._now_ms()
-        self.requests[path] = self.requests.get(path, 0) + 1
+    def _answer(self, request: Request, body: bytes, fault: str) -> Response:
         address = request.client.host if request.client else ""
-        if self._limited and self.bans.refuses(address, now_ms):
+        if self._limited and self.bans.refuses(address, self._now_ms()):
             return Response("access too frequent", 403, media_type="text/plain")
-        fault = self.faults.next(path)
-        if fault == "slow":
-            await self._sleep(self.faults.slow_s)
-        broken = self._broken(fault)
-        if broken is not None:
-            return broken
         headers: dict[str, str] = {}
         try:
             if fault in BUSY:
                 raise AccountRefused(int(fault), BUSY[fault])
-            result = self._result(request, path, address, headers, fault)
+            result = self._result(request, address, headers, fault)
         except AccountRefused as refused:
             return self._envelope(refused.code, refused.message, {}, headers)
         except LookupError:
-            return Response("404 page not found", 404, media_type="text/plain")
+            return Response(NOT_FOUND.body, NOT_FOUND.status, media_type=NOT_FOUND.media_type)
         if fault == "unknown_enum":
             _estrange(result)
-        response = self._envelope(0, "OK", result, headers, strange=fault == "string_ext")
-        if fault == "truncated":
-            return Response(response.body[: len(response.body) // 2], media_type=JSON)
-        return response
-
-    def _broken(self, fault: str) -> Response | None:
-        if fault == "reset":
-            raise ConnectionResetError("the simulated connection was reset")
-        if fault == "429":
-            return Response("too many requests", 429, media_type="text/plain")
-        if fault == "403":
-            return Response(COUNTRY_PAGE, 403, media_type="text/html")
-        if fault == "404":
-            return Response("404 page not found", 404, media_type="text/plain")
-        if fault == "502":
-            return Response(GATEWAY_PAGE, 502, media_type="text/html")
-        return None
+        return self._envelope(0, "OK", result, headers, strange=fault == "string_ext")
 
     def _envelope(
         self,
@@ -185,11 +156,11 @@ class SimulatedBybit:
     def _result(
         self,
         request: Request,
-        path: str,
         address: str,
         headers: dict[str, str],
         fault: str,
     ) -> Any:
+        path = request.url.path
         raw = request.scope["query_string"].decode("ascii")
         query = parsed(raw)
         if path == "/v5/market/time":
@@ -371,7 +342,7 @@ class DemoAccount(NamedTuple):
 @asynccontextmanager
 async def demo() -> AsyncIterator[DemoAccount]:
     """Serve an account with more than a year of spot and futures trading, and a new key."""
-    now_ms = wall_ms()
+    now_ms = SYSTEM_CLOCK.wall_ms()
     key = SimulatedKey(f"demo{secrets.token_hex(8)}", secrets.token_hex(18))
     account = Account(History(now_ms - DEMO_DAYS * DAY_MS, now_ms, executions=DEMO_EXECUTIONS))
     exchange = SimulatedBybit(account, [key])

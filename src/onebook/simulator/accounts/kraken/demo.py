@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, NamedTuple
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import wall_ms
 from onebook.simulator.accounts.kraken.account import KrakenAccount
 from onebook.simulator.accounts.kraken.facts import KrakenHistory
 from onebook.simulator.accounts.kraken.futures_server import SimulatedKrakenFutures
@@ -48,7 +48,7 @@ class DemoKraken(NamedTuple):
 @asynccontextmanager
 async def demo() -> AsyncIterator[DemoKraken]:
     """Serve an account with years of trading; without limits, so that a demo is quick to read."""
-    now_ms = wall_ms()
+    now_ms = SYSTEM_CLOCK.wall_ms()
     account = KrakenAccount(KrakenHistory(now_ms - DEMO_DAYS * DAY_MS, now_ms, rows=DEMO_ROWS))
     key = SimulatedKrakenKey(f"demo{secrets.token_hex(26)}", _secret())
     futures_key = SimulatedFuturesKey(f"demo{secrets.token_hex(26)}", _secret())

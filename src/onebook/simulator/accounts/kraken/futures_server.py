@@ -18,15 +18,16 @@ from urllib.parse import parse_qsl
 from msgspec import Raw, json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from onebook.simulator.accounts.admission import AccountFaults, DecayingCounter, wall_ms
+from onebook.clock import SYSTEM_CLOCK
+from onebook.simulator.accounts.admission import AccountFaults, DecayingCounter
 from onebook.simulator.accounts.blocks import FIRST, LAST
 from onebook.simulator.accounts.kraken import rows
 from onebook.simulator.accounts.kraken.account import KrakenAccount
 from onebook.simulator.accounts.kraken.keys import FuturesGate, KrakenRefused, SimulatedFuturesKey
 from onebook.simulator.accounts.kraken.names import CONTRACTS, MS_TICKS
-from onebook.simulator.accounts.kraken.server import GATEWAY_PAGE, JSON
+from onebook.simulator.accounts.kraken.server import JSON
+from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
 
 DERIVATIVES: Final = "/derivatives/api/v3/"
 HISTORY: Final = ("/api/history/v3/", "/api/history/v2/")
@@ -44,7 +45,7 @@ FUTURES_FAULTS: Final = (
 )  # fmt: skip
 
 
-class SimulatedKrakenFutures:
+class SimulatedKrakenFutures(SimulatedHost):
     """The futures side of a simulated account.
 
     Args:
@@ -56,55 +57,36 @@ class SimulatedKrakenFutures:
         limited: Whether the pools hold.
     """
 
+    edge_errors = {"502": cloudflare(502)}  # noqa: RUF012
+
     def __init__(
         self,
         account: KrakenAccount,
         keys: Iterable[SimulatedFuturesKey],
         *,
-        now_ms: Callable[[], int] = wall_ms,
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         faults: AccountFaults | None = None,
         active: bool = True,
         limited: bool = True,
     ) -> None:
+        super().__init__(now_ms, sleep, faults)
         self.account = account
-        self.faults = faults or AccountFaults()
-        self.requests: dict[str, int] = {}
-        self.before_page: Callable[[str], None] | None = None
-        self._now_ms = now_ms
-        self._sleep = sleep
         self._active = active
         self._limited = limited
         self._gate = FuturesGate({key.api_key: key for key in keys})
         self._pools: dict[tuple[str, str], DecayingCounter] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] == "http":
-            response = await self._respond(Request(scope, receive))
-            await response(scope, receive, send)
-
-    async def _respond(self, request: Request) -> Response:
+    def _answer(self, request: Request, body: bytes, fault: str) -> Response:
         path = request.url.path
-        self.requests[path] = self.requests.get(path, 0) + 1
-        fault = self.faults.next(path)
-        if fault == "slow":
-            await self._sleep(self.faults.slow_s)
-        if fault == "reset":
-            raise ConnectionResetError("the simulated connection was reset")
-        if fault == "502":
-            return Response(GATEWAY_PAGE.format("502 cloudflare"), 502, media_type="text/html")
         if fault == "429":
             return _too_many(30.0)
         try:
             if fault and fault not in ("slow", "truncated"):
                 raise KrakenRefused(fault)
-            response = self._answer(request, path)
+            return self._result(request, path)
         except KrakenRefused as refused:
             return self._refusal(path, str(refused))
-        if fault == "truncated":
-            return Response(response.body[: len(response.body) // 2], media_type=JSON)
-        return response
 
     def _refusal(self, path: str, word: str) -> Response:
         """An error as each part of the API writes it."""
@@ -122,7 +104,7 @@ class SimulatedKrakenFutures:
         return Response(json.encode({"errors": [{"code": status, "message": word}]}), status,
                         media_type=JSON)  # fmt: skip
 
-    def _answer(self, request: Request, path: str) -> Response:
+    def _result(self, request: Request, path: str) -> Response:
         if path == f"{DERIVATIVES}instruments":
             return self._derivatives(instruments=[rows.instrument(c) for c in CONTRACTS.values()])
         raw = request.scope["query_string"].decode("ascii")

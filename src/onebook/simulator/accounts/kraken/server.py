@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl
 from msgspec import MsgspecError, json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from onebook.simulator.accounts.admission import AccountFaults, DecayingCounter, wall_ms
+from onebook.clock import SYSTEM_CLOCK
+from onebook.simulator.accounts.admission import AccountFaults, DecayingCounter
 from onebook.simulator.accounts.blocks import FIRST, LAST, Place
 from onebook.simulator.accounts.history import UNIT
 from onebook.simulator.accounts.kraken import rows
@@ -41,6 +41,7 @@ from onebook.simulator.accounts.kraken.names import (
     id_of,
     number_of,
 )
+from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
 
 JSON: Final = "application/json; charset=utf-8"
 PAGE_ROWS: Final = 50
@@ -83,7 +84,6 @@ DEPOSITS_SHOWN, WITHDRAWALS_SHOWN = 25, 500
 ON_ORDER: Final = ("ZEUR", "XXBT")  # a tenth is on hold for open orders
 EARN_ROWS: Final = 4
 EARN_SUFFIXES: Final = (".S", ".B", ".F", ".M")
-GATEWAY_PAGE: Final = "<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>"
 # Faults that `AccountFaults` draws from; any other that begins with E is that error.
 FAULTS: Final = (
     "EService:Unavailable",
@@ -124,7 +124,7 @@ class SpotQuery(NamedTuple):
         return int(text) if text else default
 
 
-class SimulatedKraken:
+class SimulatedKraken(SimulatedHost):
     """The simulated exchange with one account.
 
     Args:
@@ -140,12 +140,14 @@ class SimulatedKraken:
         lockout_s: Duration of a lockout after repeated failures of a key.
     """
 
+    edge_errors = {"502": cloudflare(502), "520": cloudflare(520)}  # noqa: RUF012
+
     def __init__(
         self,
         account: KrakenAccount,
         keys: Iterable[SimulatedKrakenKey],
         *,
-        now_ms: Callable[[], int] = wall_ms,
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         faults: AccountFaults | None = None,
         tier: str = "starter",
@@ -155,12 +157,8 @@ class SimulatedKraken:
         funding_days: int = 0,
         lockout_s: float = LOCKOUT_S,
     ) -> None:
+        super().__init__(now_ms, sleep, faults)
         self.account = account
-        self.faults = faults or AccountFaults()
-        self.requests: dict[str, int] = {}
-        self.before_page: Callable[[str], None] | None = None
-        self._now_ms = now_ms
-        self._sleep = sleep
         self._tier = tier
         self._limited = limited
         self._shuffled = shuffled
@@ -193,31 +191,13 @@ class SimulatedKraken:
             "GetApiKeyInfo": self._key_info,
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
-        response = await self._respond(request, await request.body())
-        await response(scope, receive, send)
-
-    async def _respond(self, request: Request, body: bytes) -> Response:
-        path = request.url.path
-        self.requests[path] = self.requests.get(path, 0) + 1
-        fault = self.faults.next(path)
-        if fault == "slow":
-            await self._sleep(self.faults.slow_s)
-        if fault == "reset":
-            raise ConnectionResetError("the simulated connection was reset")
-        if fault in ("502", "520"):
-            page = GATEWAY_PAGE.format(f"{fault} cloudflare")
-            return Response(page, int(fault), media_type="text/html")
+    def _answer(self, request: Request, body: bytes, fault: str) -> Response:
         try:
             if fault.startswith("E"):
                 raise KrakenRefused(fault)
             if fault == "throttled":
                 raise KrakenRefused(f"EService: Throttled: {self._now_ms() // 1_000 + 5}")
-            result = self._result(request, path, body)
+            result = self._result(request, body)
         except KrakenRefused as refused:
             return _enveloped([str(refused)])
         if isinstance(result, Response):
@@ -228,12 +208,10 @@ class SimulatedKraken:
             return _enveloped([])
         if fault == "unknown_type":
             _estrange(result)
-        response = _enveloped(["WGeneral:Danger"] if fault == "warning" else [], result)
-        if fault == "truncated":
-            return Response(response.body[: len(response.body) // 2], media_type=JSON)
-        return response
+        return _enveloped(["WGeneral:Danger"] if fault == "warning" else [], result)
 
-    def _result(self, request: Request, path: str, body: bytes) -> Result:
+    def _result(self, request: Request, body: bytes) -> Result:
+        path = request.url.path
         _, _, rest = path.partition("/0/")
         kind, _, name = rest.partition("/")
         address = request.client.host if request.client else ""

@@ -192,6 +192,11 @@ class ContractTrading:
             return sign * (per(dollars, position.entry) - per(dollars, price))
         return sign * times(times(size, market.value), price - position.entry)
 
+    def _covered_profit(self, position: OpenPosition, price: int) -> int:
+        """Return the profit of a whole position; a loss is at most a quarter of the balance."""
+        most = self._books.held(TRADING, position.instrument.settle) // 4
+        return max(self._profit(position, position.size, price), -most)
+
     def _enlarge(
         self, position: OpenPosition | None, market: OkxInstrument, side: str, size: int,
         price: int, fee: int, at: int,
@@ -367,10 +372,7 @@ class ContractTrading:
             return
         market = position.instrument
         price = market.price_at(at, self._random)
-        pnl = max(
-            self._profit(position, position.size, price),
-            -(self._books.held(TRADING, market.settle) // 4),
-        )
+        pnl = self._covered_profit(position, price)
         row = self._books.bill(
             at, market.settle, pnl, "34", "355", instrument=market, mode="cross",
             size=position.size, price=price, pnl=pnl,
@@ -387,10 +389,7 @@ class ContractTrading:
             return
         market = position.instrument
         price = market.price_at(at, self._random)
-        pnl = max(
-            self._profit(position, position.size, price),
-            -(self._books.held(TRADING, market.settle) // 4),
-        )
+        pnl = self._covered_profit(position, price)
         fee = times(market.worth(position.size, price), MAKER_RATE)
         row = self._books.bill(
             at, market.settle, pnl + fee, "3", DELIVERED[side], instrument=market, mode="cross",

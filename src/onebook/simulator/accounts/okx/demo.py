@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import wall_ms
 from onebook.simulator.accounts.okx.account import OkxAccount
 from onebook.simulator.accounts.okx.exports import SimulatedOkxFiles
 from onebook.simulator.accounts.okx.facts import OkxHistory
@@ -42,7 +42,7 @@ class DemoOkx(NamedTuple):
 @asynccontextmanager
 async def demo() -> AsyncIterator[DemoOkx]:
     """Serve an account with years of trading; without limits, so that a demo is quick to read."""
-    now_ms = wall_ms()
+    now_ms = SYSTEM_CLOCK.wall_ms()
     account = OkxAccount(OkxHistory(now_ms - DEMO_DAYS * DAY_MS, now_ms, rows=DEMO_ROWS))
     key = SimulatedOkxKey(str(uuid.uuid4()), secrets.token_hex(16).upper(), secrets.token_hex(8))
     files = SimulatedOkxFiles(account, making_s=DEMO_EXPORT_S)

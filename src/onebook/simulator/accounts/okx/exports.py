@@ -15,15 +15,16 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.model import DAY_MS
-from onebook.simulator.accounts.admission import AccountFaults, wall_ms
+from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.okx import rows
 from onebook.simulator.accounts.okx.account import OkxAccount
 from onebook.simulator.accounts.okx.facts import TradingBill
 from onebook.simulator.accounts.okx.keys import OkxRefused
 from onebook.simulator.accounts.okx.names import HOUR_MS, digest_of, ms_of
+from onebook.simulator.accounts.serving import EdgeError, SimulatedHost
 
 SINCE: Final = ms_of("2021-02-01")
 LINK_MS: Final = 5 * HOUR_MS + HOUR_MS // 2
@@ -55,7 +56,7 @@ class BillsExport:
         return "failed" if self.failed else "finished"
 
 
-class SimulatedOkxFiles:
+class SimulatedOkxFiles(SimulatedHost):
     """The exports of an account and, as an ASGI application, the host of their files.
 
     Args:
@@ -65,22 +66,22 @@ class SimulatedOkxFiles:
         zone_hours: The time zone in which quarters begin and end.
     """
 
+    edge_errors = {"502": EdgeError(502, "<html>502 Bad Gateway</html>")}  # noqa: RUF012
+
     def __init__(
         self,
         account: OkxAccount,
         *,
-        now_ms: Callable[[], int] = wall_ms,
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         faults: AccountFaults | None = None,
         making_s: float = MAKING_S,
         zone_hours: int = 0,
     ) -> None:
+        super().__init__(now_ms, sleep, faults)
         self.url = "http://files.simulated"  # set to where it is served: links begin with it
-        self.faults = faults or AccountFaults()
         self.downloads = 0
         self._account = account
-        self._now_ms = now_ms
-        self._sleep = sleep
         self._making_ms = round(making_s * 1_000)
         self._zone_ms = zone_hours * HOUR_MS
         self._jobs: dict[tuple[str, str, str], BillsExport] = {}
@@ -166,25 +167,11 @@ class SimulatedOkxFiles:
             writer.writerows(map(rows.exported_bill, self._rows(job)))
         return target.getvalue()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request of a file."""
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
-        fault = self.faults.next("/exports")
-        if fault == "slow":
-            await self._sleep(self.faults.slow_s)
-        if fault == "reset":
-            raise ConnectionResetError("the simulated connection was reset")
-        response = self._file(request.url.path)
-        if fault == "502":
-            response = Response("<html>502 Bad Gateway</html>", 502, media_type="text/html")
-        if fault == "truncated":
-            response = Response(response.body[: len(response.body) // 2])
-        await response(scope, receive, send)
+    def _path(self, request: Request) -> str:
+        return "/exports"
 
-    def _file(self, path: str) -> Response:
-        token = path.removeprefix("/exports/").removesuffix(".zip")
+    def _answer(self, request: Request, body: bytes, fault: str) -> Response:
+        token = request.url.path.removeprefix("/exports/").removesuffix(".zip")
         job, until = self._links.get(token, (None, 0))
         if job is None:
             return Response(DENIED.format("NoSuchKey"), 404, media_type="application/xml")

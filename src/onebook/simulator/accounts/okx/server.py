@@ -11,13 +11,14 @@ from typing import Any, Final
 from msgspec import MsgspecError, json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from onebook.simulator.accounts.admission import AccountFaults, RollingCount, wall_ms
+from onebook.clock import SYSTEM_CLOCK
+from onebook.simulator.accounts.admission import AccountFaults, RollingCount
 from onebook.simulator.accounts.okx.account import OkxAccount
 from onebook.simulator.accounts.okx.endpoints import QUARTER_DAYS, OkxEndpoints, OkxQuery
 from onebook.simulator.accounts.okx.exports import SimulatedOkxFiles
 from onebook.simulator.accounts.okx.keys import REFUSALS, OkxGate, OkxRefused, SimulatedOkxKey
+from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
 
 JSON: Final = "application/json"
 ROOT: Final = "/api/v5/"
@@ -69,7 +70,6 @@ MISSING: Final = {
     "us": frozenset(("fiat/deposit-order-history", "fiat/withdrawal-order-history",
                      "finance/flexible-loan/loan-history")),
 }  # fmt: skip
-GATEWAY_PAGE: Final = "<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>"
 # Faults that `AccountFaults` draws from; any other that is a number of five digits is that error.
 OKX_FAULTS: Final = (
     "50001",
@@ -90,7 +90,7 @@ OKX_FAULTS: Final = (
 )
 
 
-class SimulatedOkx:
+class SimulatedOkx(SimulatedHost):
     """The simulated exchange with one account.
 
     Args:
@@ -107,6 +107,8 @@ class SimulatedOkx:
         refresh_s: How often the history of funding bills is refreshed, in seconds.
     """
 
+    edge_errors = {"502": cloudflare(502), "520": cloudflare(520)}  # noqa: RUF012
+
     def __init__(
         self,
         account: OkxAccount,
@@ -114,7 +116,7 @@ class SimulatedOkx:
         *,
         demo_account: OkxAccount | None = None,
         region: str = "global",
-        now_ms: Callable[[], int] = wall_ms,
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         faults: AccountFaults | None = None,
         files: SimulatedOkxFiles | None = None,
@@ -123,13 +125,9 @@ class SimulatedOkx:
         exports_a_day: int = 12,
         refresh_s: float = 30.0,
     ) -> None:
+        super().__init__(now_ms, sleep, faults)
         self.account = account
-        self.faults = faults or AccountFaults()
         self.files = files or SimulatedOkxFiles(account, now_ms=now_ms)
-        self.requests: dict[str, int] = {}
-        self.before_page: Callable[[str], None] | None = None
-        self._now_ms = now_ms
-        self._sleep = sleep
         self._limited = limited
         self._missing = MISSING[region]
         self._gate = OkxGate({key.api_key: key for key in keys}, region)
@@ -142,41 +140,20 @@ class SimulatedOkx:
         if demo_account is not None:
             self._demo = OkxEndpoints(demo_account, self.files, archive_days=archive_days)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
-        response = await self._respond(request, await request.body())
-        await response(scope, receive, send)
-
-    async def _respond(self, request: Request, body: bytes) -> Response:
-        path = request.url.path
-        self.requests[path] = self.requests.get(path, 0) + 1
-        fault = self.faults.next(path)
-        if fault == "slow":
-            await self._sleep(self.faults.slow_s)
-        if fault == "reset":
-            raise ConnectionResetError("the simulated connection was reset")
-        if fault in ("502", "520"):
-            page = GATEWAY_PAGE.format(f"{fault} cloudflare")
-            return Response(page, int(fault), media_type="text/html")
+    def _answer(self, request: Request, body: bytes, fault: str) -> Response:
         try:
             if fault in REFUSALS:
                 raise OkxRefused(fault)
-            data = self._data(request, path.removeprefix(ROOT), body, fault)
+            data = self._data(request, request.url.path.removeprefix(ROOT), body, fault)
         except OkxRefused as refused:
             return _refusal(refused)
         if fault == "no_data":
-            return _answer({"code": "0", "msg": ""})
+            return _encoded({"code": "0", "msg": ""})
         if fault == "unknown_type":
             data = [row | ({"type": "999"} if "type" in row else {}) for row in data]
-        response = _answer({"code": "0", "msg": "", "data": data})
         if fault == "numbers":
-            response = _answer({"code": "0", "msg": "", "data": [_numbered(row) for row in data]})
-        if fault == "truncated":
-            return Response(response.body[: len(response.body) // 2], media_type=JSON)
-        return response
+            data = [_numbered(row) for row in data]
+        return _encoded({"code": "0", "msg": "", "data": data})
 
     def _data(self, request: Request, name: str, body: bytes, fault: str) -> list[dict[str, Any]]:
         address = request.client.host if request.client else ""
@@ -233,14 +210,14 @@ class SimulatedOkx:
         raise OkxRefused("404")
 
 
-def _answer(body: dict[str, Any], status: int = 200) -> Response:
+def _encoded(body: dict[str, Any], status: int = 200) -> Response:
     return Response(json.encode(body), status, media_type=JSON)
 
 
 def _refusal(refused: OkxRefused) -> Response:
     if refused.bare:
-        return _answer({"msg": str(refused), "code": refused.code}, refused.status)
-    return _answer({"code": refused.code, "data": [], "msg": str(refused)}, refused.status)
+        return _encoded({"msg": str(refused), "code": refused.code}, refused.status)
+    return _encoded({"code": refused.code, "data": [], "msg": str(refused)}, refused.status)
 
 
 def _fields(body: bytes) -> dict[str, str]:
