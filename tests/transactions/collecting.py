@@ -16,7 +16,7 @@ from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
 from onebook.transactions.adapter import Source
 from onebook.transactions.collected import Collection
-from onebook.transactions.collector import Account, Collected, Collector
+from onebook.transactions.collector import Collected, CollectedAccount, Collector
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
@@ -118,8 +118,8 @@ class FennecHome:
         await self.service.close()
 
     @property
-    def account(self) -> Account:
-        return Account.of("fennec")
+    def account(self) -> CollectedAccount:
+        return CollectedAccount.of("fennec")
 
     async def collect(self) -> Collected:
         return await self.collector.collect(self.account)

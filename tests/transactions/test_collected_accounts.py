@@ -13,7 +13,7 @@ from onebook.config import AccountUrls
 from onebook.store import Store
 from onebook.transactions.adapter import Environment
 from onebook.transactions.bybit import BYBIT
-from onebook.transactions.collector import Account, Collector
+from onebook.transactions.collector import CollectedAccount, Collector
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 from onebook.transactions.kraken import KRAKEN
@@ -54,7 +54,7 @@ async def check(
     made: Transactions, collector: Collector, definition: ExchangeDefinition, *chosen: str
 ) -> None:
     entry = definition.entry
-    done = await collector.collect(Account.of(entry.name))
+    done = await collector.collect(CollectedAccount.of(entry.name))
     assert done.new == done.records > 100
     asked = {"start_time": FROM_MS, "end_time": NOW_MS - DAY_MS, "include_raw": True}
     for words in ((), *((word,) for word in entry.words if word in chosen)):

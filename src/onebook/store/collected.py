@@ -1,7 +1,7 @@
 """Collected transactions: records, the time ranges they cover, readings of holdings, and leases.
 
 Records and the range that they complete are written in one transaction, which also checks the lease
-of the writer: a range is never covered without its records, whoever is killed when.
+of the writer: no range is ever covered without its records, whenever a process is killed.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -115,14 +115,14 @@ class Collected(Struct, frozen=True):
         return not self.errors and not self.gaps
 
 
-class Account(Struct, frozen=True):
+class CollectedAccount(Struct, frozen=True):
     """An account of an exchange in one of its environments."""
 
     name: AccountName
     environment: Environment
 
     @classmethod
-    def of(cls, text: str, environment: Environment = Environment.MAINNET) -> "Account":
+    def of(cls, text: str, environment: Environment = Environment.MAINNET) -> "CollectedAccount":
         """An account by its name, such as `kraken:treasury`."""
         return cls(account_name(text), environment)
 
@@ -156,9 +156,9 @@ class Collector:
         self._clock = clock
         self._holder = secrets.token_hex(8)
 
-    async def accounts(self) -> list[Account]:
+    async def accounts(self) -> list[CollectedAccount]:
         """The accounts with credentials."""
-        return [Account(*each) for each in await self._service.accounts()]
+        return [CollectedAccount(*each) for each in await self._service.accounts()]
 
     async def run(self) -> None:
         """Collect every account whenever it is due, until cancelled."""
@@ -168,7 +168,7 @@ class Collector:
                 await self._collect_quietly(account)
             await self._clock.sleep(min(TICK_S, every_s))
 
-    async def _due(self, every_s: float) -> list[Account]:
+    async def _due(self, every_s: float) -> list[CollectedAccount]:
         try:
             accounts, found = await self.accounts(), []
             for account in accounts:
@@ -179,7 +179,7 @@ class Collector:
             return []
         return found
 
-    async def _collect_quietly(self, account: Account) -> None:
+    async def _collect_quietly(self, account: CollectedAccount) -> None:
         name = f"{account.name} ({account.environment.value})"
         try:
             done = await self.collect(account)
@@ -196,7 +196,7 @@ class Collector:
             log.warning("Collecting %s is not complete: %s.", name, ", ".join(what))
 
     async def collect(
-        self, account: Account, on_progress: Callable[[Step], None] = lambda step: None
+        self, account: CollectedAccount, on_progress: Callable[[Step], None] = lambda step: None
     ) -> Collected:
         """Read what is new of an account, and what is missing.
 
@@ -230,13 +230,13 @@ class Collector:
         finally:
             COLLECTIONS.labels(exchange, outcome).inc()
 
-    def lease(self, account: Account) -> Lease:
+    def lease(self, account: CollectedAccount) -> Lease:
         """The lease of an account from now on."""
         name = f"collect/{account.environment.value}/{account.name}"
         return Lease(name, self._holder, self._clock.wall_ms() + LEASE_MS)
 
     @asynccontextmanager
-    async def _leased(self, account: Account) -> AsyncIterator[Callable[[], Lease]]:
+    async def _leased(self, account: CollectedAccount) -> AsyncIterator[Callable[[], Lease]]:
         store = self._collection.store
         if not await store.acquire(self.lease(account), self._clock.wall_ms()):
             raise CollectionBusy(str(account.name))
@@ -249,7 +249,7 @@ class Collector:
             with suppress(DatabaseUnavailable):  # then it ends by itself
                 await store.release(self.lease(account))
 
-    async def _renew(self, account: Account) -> None:
+    async def _renew(self, account: CollectedAccount) -> None:
         """Keep the lease while the exchange's limits let nothing be read."""
         while True:
             await self._clock.sleep(RENEW_S)
@@ -267,7 +267,7 @@ class AccountCollection:
 
     def __init__(
         self,
-        account: Account,
+        account: CollectedAccount,
         service: Transactions,
         collection: Collection,
         *,
