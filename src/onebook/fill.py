@@ -23,8 +23,8 @@ NOTIONAL: Final = "notional"
 
 SETS_KEPT: Final = 4096  # sets of members whose bits are kept as numbers
 
-_EXACT: Final = Context(prec=200, rounding=ROUND_DOWN)
-_AVERAGE: Final = Context(prec=AVERAGE_DIGITS, rounding=ROUND_HALF_EVEN)
+EXACT: Final = Context(prec=200, rounding=ROUND_DOWN)
+AVERAGE: Final = Context(prec=AVERAGE_DIGITS, rounding=ROUND_HALF_EVEN)
 _ZERO: Final = Decimal(0)
 
 Row = tuple[int, int, int]  # price, amount, and a bit for each exchange that has a part
@@ -93,15 +93,15 @@ class Fill(NamedTuple):
             if percent is None:
                 unknown.append(name)
                 continue
-            fee = _EXACT.multiply(part.notional, percent).scaleb(-2, _EXACT)
-            charged = _EXACT.add(charged, fee)
+            fee = EXACT.multiply(part.notional, percent).scaleb(-2, EXACT)
+            charged = EXACT.add(charged, fee)
         if unknown:
             raise ValueError(
                 f"No fee is given for {', '.join(unknown)}: name each, or give `others`, the fee "
                 "in percent of all that are not named."
             )
-        paid = (_EXACT.add if self.direction == BUY else _EXACT.subtract)(self.notional, charged)
-        return _AVERAGE.divide(paid, self.amount)
+        paid = (EXACT.add if self.direction == BUY else EXACT.subtract)(self.notional, charged)
+        return AVERAGE.divide(paid, self.amount)
 
 
 class BookEnds(NamedTuple):
@@ -266,7 +266,7 @@ class _Walk:
         totals = accumulate(values)
         level, before, after = 0, 0, next(totals, None)
         for size in sizes:
-            wanted = _units(size, scale)
+            wanted = units_of(size, scale)
             while after is not None and after * self._factor < wanted:
                 level, before, after = level + 1, after, next(totals, None)
             yield _Order(level, wanted - before * self._factor, by, size, after is not None)
@@ -290,11 +290,15 @@ class _Walk:
         return self._fill(order.by, Decimal(order.size), taken, complete=order.complete)
 
     def _fill(self, by: str, size: Decimal, taken: _Taken, *, complete: bool) -> Fill:
-        amount = _decimal(sum(taken.amounts), DECIMALS_MAX)
-        notional = _decimal(sum(taken.notionals), DECIMALS_MAX + self._price_scale)
-        worst = _decimal(taken.worst, self._price_scale) if taken.levels else None
+        amount = decimal_of(sum(taken.amounts), DECIMALS_MAX)
+        notional = decimal_of(sum(taken.notionals), DECIMALS_MAX + self._price_scale)
+        worst = decimal_of(taken.worst, self._price_scale) if taken.levels else None
         parts = [
-            (name, _decimal(part, DECIMALS_MAX), _decimal(cost, DECIMALS_MAX + self._price_scale))
+            (
+                name,
+                decimal_of(part, DECIMALS_MAX),
+                decimal_of(cost, DECIMALS_MAX + self._price_scale),
+            )
             for name, part, cost in zip(self._names, taken.amounts, taken.notionals, strict=True)
             if part
         ]
@@ -305,7 +309,7 @@ class _Walk:
             size=size,
             amount=amount,
             notional=notional,
-            average=_AVERAGE.divide(notional, amount) if amount else None,
+            average=AVERAGE.divide(notional, amount) if amount else None,
             worst=worst,
             levels=taken.levels,
             complete=complete,
@@ -324,18 +328,17 @@ def _bits(members: int) -> tuple[int, ...]:
     return tuple(bit for bit in range(members.bit_length()) if members >> bit & 1)
 
 
-def _units(size: str, scale: int) -> int:
+def units_of(size: str, scale: int) -> int:
     """A decimal text as an integer of 10^-scale."""
-    return int(_EXACT.scaleb(Decimal(size), scale))
+    return int(EXACT.scaleb(Decimal(size), scale))
 
 
-def _decimal(mantissa: int, scale: int) -> Decimal:
+def decimal_of(mantissa: int, scale: int) -> Decimal:
     """mantissa x 10^-scale, exactly, without zeros at its end."""
-    while scale and mantissa % 10 == 0:
-        if not mantissa:
-            return _ZERO
-        mantissa, scale = mantissa // 10, scale - 1
-    return Decimal(mantissa).scaleb(-scale, _EXACT)
+    whole, rest = divmod(mantissa, 10**scale)
+    if not rest:
+        return Decimal(whole)
+    return Decimal(mantissa).scaleb(-scale, EXACT).normalize(EXACT)
 
 
 def decimal_text(value: Decimal | None) -> str:

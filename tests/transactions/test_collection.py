@@ -61,6 +61,32 @@ async def test_what_was_collected_answers_like_the_exchange(store: Store) -> Non
                 assert all("collected" not in each for each in said["coverage"])
 
 
+async def test_a_collection_is_proven_without_the_exchange(store: Store) -> None:
+    async with FennecHome(store) as home:
+        await home.collect()
+        asked = len(home.exchange.requests)
+        _, told = await home.ask(*ALL, "holdings", source="collected", verify=True)
+        assert len(home.exchange.requests) == asked
+        proof = told["verification"]
+        assert proof["holds"] is True
+        assert {each["name"]: each["checked"] for each in proof["checks"]}["holdings"] > 0
+        # A line that is missing in the store is found.
+        async with store.database.writing() as connection:
+            await connection.execute(
+                collected_records.delete().where(
+                    collected_records.c.record_id.in_(
+                        select(collected_records.c.record_id)
+                        .where(collected_records.c.type == "ledger")
+                        .order_by(collected_records.c.at_ms)
+                        .offset(20)
+                        .limit(1)
+                    )
+                )
+            )
+        _, told = await home.ask(*ALL, "holdings", source="collected", verify=True)
+        assert told["verification"]["holds"] is False
+
+
 async def test_pages_of_a_joined_answer_are_those_of_the_exchange(store: Store) -> None:
     async with FennecHome(store) as home:
         await home.collect()

@@ -40,7 +40,7 @@ async def test_search_copy_and_width(chromium):
                 for path in PAGES:
                     await page.go("about:blank")
                     await page.go(base + path)
-                    await page.until("document.querySelector('form.search')?.hidden === false")
+                    await page.until("document.querySelector('.contents[data-read]') !== null")
                     wide = await page.run("document.documentElement.scrollWidth - innerWidth")
                     assert wide <= 0, (path, width)
                     await picture(page, f"{path.strip('/').replace('/', '-')}-{width}-{scheme}")
@@ -50,7 +50,7 @@ async def test_search_copy_and_width(chromium):
 
 async def searched(page):
     """From a word to the page that it is on, by keyboard alone."""
-    await page.until("document.querySelector('form.search')?.hidden === false")
+    await page.until("document.querySelector('.contents[data-read]') !== null")
     await page.run("document.querySelector('.search input').focus()")
     await page.call("Input.insertText", text="checksum deltas")
     await page.until("document.querySelectorAll('#found a').length > 0")

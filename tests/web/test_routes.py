@@ -1,5 +1,6 @@
 """What the pages answer: files from one table, a strict policy, nothing foreign in any of them."""
 
+import posixpath
 import re
 from collections.abc import AsyncIterator
 
@@ -108,3 +109,18 @@ def test_every_module_that_a_page_loads_is_there() -> None:
             assert found in assets, (name, found)
         for found in re.findall(r'from "\./([^"]+)"', text):
             assert f"page/{found}" in assets, (name, found)
+
+
+def test_the_first_page_asks_for_every_module_at_once() -> None:
+    """Without the links the browser learns of a module from the one that imports it."""
+    imported, unread = set[str](), ["/web/page/app.js"]
+    while unread:
+        path = unread.pop()
+        text = HERE.joinpath(path.removeprefix("/web/")).read_text()
+        for found in re.findall(r'^(?:import|export)\b[^;]*?"(\.[^"]+)";', text, re.MULTILINE):
+            module = posixpath.normpath(posixpath.join(posixpath.dirname(path), found))
+            if module not in imported:
+                imported.add(module)
+                unread.append(module)
+    page = HERE.joinpath("page/index.html").read_text()
+    assert re.findall(r'<link rel="modulepreload" href="([^"]+)">', page) == sorted(imported)

@@ -189,3 +189,33 @@ async def test_everything_fits_every_screen_in_light_and_dark(
         assert await page.run("document.documentElement.scrollWidth") <= width
         assert await page.run(wide) == []
     assert await page.run(CUT_FIGURES) == []
+
+
+SHIFTED = """new Promise((done) => new PerformanceObserver((list) =>
+  done(list.getEntries().filter((one) => !one.hadRecentInput)
+    .reduce((sum, { value }) => sum + value, 0)))
+  .observe({ type: "layout-shift", buffered: true }))"""
+FIRST_SHIFT = """(() => { document.querySelector("main").prepend(Object.assign(
+  document.createElement("div"), { style: "height: 8px" })); })()"""
+
+
+@pytest.mark.parametrize(
+    ("path", "ready"),
+    [
+        (f"/#key={GOOD_KEY}", "document.querySelector('.depth canvas') !== null"),
+        ("/docs", "document.querySelector('.copy') !== null"),
+    ],
+)
+async def test_nothing_is_pushed_aside_while_a_page_loads_on_a_phone(
+    page: Page, address: str, market: Market, path: str, ready: str
+) -> None:
+    """Cumulative layout shift: 0.1 and less is good, https://web.dev/articles/cls."""
+    market.names = market.listed = list(ALL)
+    await page.open("about:blank")
+    await resize(page, 390, 844)
+    slow = {"latency": 60, "downloadThroughput": 200_000, "uploadThroughput": 100_000}
+    await page.call("Network.emulateNetworkConditions", offline=False, **slow)
+    await page.go(address + path)
+    await page.until(ready)
+    await page.run(FIRST_SHIFT)  # a small one, so that there is one to report
+    assert 0 < await page.run(SHIFTED) < 0.1

@@ -7,7 +7,7 @@ documented interface; fields of our own stand after them.
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Protocol
@@ -271,6 +271,7 @@ class Run:
         merging: What the runs of an answer of several accounts share; their records name their
             accounts.
         stored: What is collected of the account, if the answer uses it.
+        tap: Wraps the reader, to see what it reads; what is read again and again is not counted.
     """
 
     def __init__(
@@ -283,6 +284,7 @@ class Run:
         account_id: str,
         merging: "Merging | None" = None,
         stored: StoredAccount | None = None,
+        tap: Callable[[PageReader], PageReader] | None = None,
     ) -> None:
         self.query = query
         self.totals = Totals(adapter.entry.singular)
@@ -291,6 +293,7 @@ class Run:
         self._account_id = account_id
         self._clock = clock
         self._merging = merging or Merging(query.limit, query.state.unplaced if query.state else ())
+        self._counting = tap is None
         self._last = FIRST
         self._unreadable_counted = 0
         self._stopped = LIMIT_REACHED
@@ -302,6 +305,8 @@ class Run:
         self._stored_reader: PageReader | None = stored
         if stored is not None and merging is not None and not query.account.label:
             self._stored_reader = NamingReader(stored, query.account)
+        if tap is not None:
+            self._reader = tap(self._reader)
         self._outlets: dict[str, Outlet] = {}
         sources = self._readable()
         views = {each.type for each in adapter.sources.values() if each.walk}
@@ -312,10 +317,13 @@ class Run:
         self._add([each for each in sources if not each.branched])
         self._add_stored(sources)
         if query.request.verify:
+            asked = {source.type for source in sources}
+            if stored is not None and stored.only:
+                asked = requested
             self.verifier = Verifier(
                 adapter.entry,
                 below_ms=self._top_ms if query.state else query.to_ms + 1,
-                asked={source.type for source in sources},
+                asked=asked,
                 moving=self._moving(),
                 orders=adapter.entry.books.trades in query.words,
             )
@@ -563,6 +571,8 @@ class Run:
         self._add(branched, _not_found_yet())
 
     def _counted(self, batch: list[Record]) -> list[Record]:
+        if not self._counting:
+            return batch
         exchange = self.query.account.exchange
         for name, count in Counter([record.type for record in batch]).items():
             RECORDS.labels(exchange, name).inc(count)

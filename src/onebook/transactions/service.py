@@ -33,6 +33,7 @@ from onebook.transactions.adapter import (
     AdapterEntry,
     Environment,
     FailureReason,
+    PageReader,
     SourceFailed,
 )
 from onebook.transactions.availability import AvailabilityCache
@@ -42,8 +43,17 @@ from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.export import writer
 from onebook.transactions.joint import JointQuery, JointRun
+from onebook.transactions.live import (
+    LIVE_LIMITS,
+    AccountRun,
+    LiveAccounts,
+    LiveLimits,
+    LiveSubscription,
+    Subscriber,
+)
 from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNKNOWN, UNREADABLE
-from onebook.transactions.record import encode
+from onebook.transactions.private import PrivateStream, StreamOpening
+from onebook.transactions.record import Record, encode
 from onebook.transactions.request import (
     Query,
     TransactionsRequest,
@@ -80,6 +90,7 @@ UNIFIED_TYPES: Final = {
 BUSY_RETRY_S: Final = 5.0
 EXCHANGE: Final = "exchange"  # of `source` in a request
 EXPORT_RECORDS_MAX: Final = 1_000_000  # of one file, which takes 0.5 GB of disk until it is sent
+LIVE: Final = "live"  # stands for an API key where limits are shared out among keys
 UNREAD_S: Final = 30.0  # that a client may read nothing of a streamed answer before it is ended
 
 log = logging.getLogger("onebook.transactions")
@@ -130,6 +141,7 @@ class Transactions:
         clock: Time and sleeping.
         unread_s: Seconds a client may read nothing of a streamed answer before it is ended.
         collection: What is collected of the accounts; None: nothing.
+        live_limits: Intervals and bounds of live subscriptions.
     """
 
     def __init__(
@@ -142,6 +154,7 @@ class Transactions:
         clock: Clock = SYSTEM_CLOCK,
         unread_s: float = UNREAD_S,
         collection: Collection | None = None,
+        live_limits: LiveLimits = LIVE_LIMITS,
     ) -> None:
         self.collection = collection
         self.unread_s = unread_s
@@ -156,6 +169,7 @@ class Transactions:
         self._clock = clock
         self._running: Counter[str] = Counter()
         self.availability = AvailabilityCache(self._adapters, vault.get, clock)
+        self.live = LiveAccounts(self, clock=clock, limits=live_limits)
 
     @property
     def exchanges(self) -> tuple[AdapterEntry, ...]:
@@ -183,6 +197,7 @@ class Transactions:
 
     async def close(self) -> None:
         """Close every connection."""
+        await self.live.close()
         await self.availability.close()
         for adapter in self._adapters.values():
             await adapter.close()
@@ -430,6 +445,61 @@ class Transactions:
         to_ms = query.to_ms if stored.to_ms is None else min(query.to_ms, stored.to_ms)
         return replace(query, to_ms=to_ms, from_ms=min(query.from_ms, to_ms))
 
+    def subscriptions(
+        self, query: Query | JointQuery, subscriber: Subscriber
+    ) -> list[LiveSubscription]:
+        """A subscription for each account of a query, to be followed after its history."""
+        joint = isinstance(query, JointQuery)
+        return [
+            LiveSubscription(
+                part,
+                [self._adapters[part.account.exchange].sources[name] for name in part.sources],
+                subscriber,
+                joint=joint,
+                limits=self.live.limits,
+            )
+            for part in (query.parts if isinstance(query, JointQuery) else (query,))
+        ]
+
+    # `LivePorts`
+
+    @asynccontextmanager
+    async def read(
+        self, query: Query, tap: Callable[[PageReader], PageReader]
+    ) -> AsyncIterator[AccountRun]:
+        """Start a query of a follower; leaving the block stops all requests.
+
+        Raises:
+            InvalidRequest, ServiceUnavailable: There are no credentials.
+        """
+        account, account_id = await self._account(query, LIVE)
+        adapter = self._adapters[query.account.exchange]
+        run = Run(query, adapter, account, self._clock, account_id=account_id, tap=tap)
+        try:
+            yield AccountRun(run, account_id)
+        finally:
+            await run.close()
+
+    async def opening(self, query: Query) -> StreamOpening:
+        """Prepare a connection to the private stream of an account.
+
+        Raises:
+            InvalidRequest, ServiceUnavailable: There are no credentials.
+            SourceFailed: The exchange gives no token.
+        """
+        credentials = await self._credentials(query)
+        return await self._adapters[query.account.exchange].opening(
+            query.environment,
+            credentials,
+            account_id=self._cursors.account(credentials.api_key),
+            name=query.account,
+            key_id=LIVE,
+        )
+
+    def stream_of(self, query: Query) -> PrivateStream | None:
+        """The private stream of an account; None where there is none."""
+        return self._adapters[query.account.exchange].stream(query.environment)
+
     def _refuse_beyond(self, key_id: str) -> None:
         if self._running[key_id] >= self._settings.runs_per_key_max:
             REFUSED.labels(KEY).inc()
@@ -454,15 +524,7 @@ class Transactions:
             known: Whether everything is read from the store, which needs no credentials.
         """
         adapter = self._adapters[query.account.exchange]
-        credentials: Credentials | None = Credentials("", "")
-        message = ""
-        if not known:
-            credentials = await self._vault.get(str(query.account), query.environment)
-            message = _unusable(adapter, query.environment, credentials, query.account.label)
-        if credentials is None or message:
-            if query.environment is not Environment.MAINNET:
-                raise InvalidRequest(message)
-            raise ServiceUnavailable(message)
+        credentials = Credentials("", "") if known else await self._credentials(query)
         account_id = self._cursors.account(credentials.api_key)
         if query.state is not None and query.state.account != account_id:
             raise InvalidRequest(
@@ -478,17 +540,27 @@ class Transactions:
         )
         return account, account_id
 
+    async def _credentials(self, query: Query) -> Credentials:
+        adapter = self._adapters[query.account.exchange]
+        credentials = await self._vault.get(str(query.account), query.environment)
+        message = _unusable(adapter, query.environment, credentials, query.account.label)
+        if credentials is None or message:
+            if query.environment is not Environment.MAINNET:
+                raise InvalidRequest(message)
+            raise ServiceUnavailable(message)
+        return credentials
+
     async def fetch(
         self,
         query: Query | JointQuery,
         *,
         key_id: str,
-        on_batch: Callable[[Run | JointRun], None] | None = None,
+        on_batch: Callable[[Run | JointRun, list[Record]], None] | None = None,
     ) -> bytes:
         """The JSON answer of endpoint 10.
 
         Args:
-            on_batch: Called with the run after each batch of records.
+            on_batch: Called with the run and each batch of records.
 
         Raises:
             ExchangeFailed: Nothing at all could be read.
@@ -503,7 +575,7 @@ class Transactions:
             async for batch in batches:
                 parts += [b"," if parts else b"", b",".join([encode(record) for record in batch])]
                 if on_batch is not None:
-                    on_batch(run)
+                    on_batch(run, batch)
             run.raise_if_nothing()
             head, tail = self._envelope(run, key_id, spent_s=self._clock.monotonic() - started_s)
         # One copy of what may be many megabytes.

@@ -24,9 +24,10 @@ HEAD = Html(
     '<script src="/web/page/theme.js"></script>'
     '<script src="/web/page/docs.js" type="module"></script>'
 )
-# Shown by the script that implements it; without scripts the browser's search remains.
+# Hidden by its style without scripts, where the browser's search remains; a script that showed it
+# would move the page.
 SEARCH = Html(
-    '<form class="search" role="search" hidden>'
+    '<form class="search" role="search">'
     '<input type="search" aria-label="Search the documentation" placeholder="Search" '
     'autocomplete="off" maxlength="100" aria-controls="found">'
     '<div class="found" hidden><p class="count" role="status"></p><ul id="found"></ul></div>'

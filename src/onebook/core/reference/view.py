@@ -17,8 +17,6 @@ from onebook.core.reference.text import Number, decimal_text, parse_number
 from onebook.core.types import (
     CHECKSUM_LEVELS,
     DEPTH_MAX,
-    FEE_DECIMALS_MAX,
-    FEE_MAX,
     LEVELS_MAX,
     MEMBERS_MAX,
     PERCENT_DECIMALS,
@@ -29,6 +27,7 @@ from onebook.core.types import (
     LevelError,
     Levels,
 )
+from onebook.fees import fee_factors
 
 
 class BookLike(Protocol):
@@ -114,11 +113,7 @@ def view_within(within: str | None) -> Number | None:
 
 
 class Fees(NamedTuple):
-    """Taker fees as factors on prices: net price = price x factor x 10^-scale.
-
-    `factors` has those of the bids and the asks of each member: a fee lowers what a seller gets
-    and raises what a buyer pays.
-    """
+    """Taker fees as factors on prices, of the bids and the asks of each member: `fee_factors`."""
 
     scale: int
     factors: tuple[tuple[int, int], ...]
@@ -130,31 +125,7 @@ def view_fees(fees: Sequence[str] | None, names: Sequence[str]) -> Fees:
         return Fees(0, ((1, 1),) * len(names))
     if len(fees) != len(names):
         raise ValueError(f"The view has {len(names)} fees, not {len(fees)}.")
-    found = [fee_percent(fee) for fee in fees]
-    scale = max((number.scale for number in found), default=0) + 2
-    percents = [number.mantissa * 10 ** (scale - 2 - number.scale) for number in found]
-    return Fees(scale, tuple((10**scale - fee, 10**scale + fee) for fee in percents))
-
-
-def fee_percent(fee: str) -> Number:
-    """Read a taker fee in percent; negative for a rebate. ValueError if it is invalid."""
-    plain = fee.removeprefix("-")
-    try:
-        if plain.strip("0123456789."):
-            raise LevelError
-        number = parse_number(plain)
-    except LevelError:
-        raise _not_a_fee(fee) from None
-    if number.scale > FEE_DECIMALS_MAX or number.mantissa > FEE_MAX * 10**number.scale:
-        raise _not_a_fee(fee)
-    return Number(number.mantissa * (-1 if plain != fee else 1), number.scale, 0)
-
-
-def _not_a_fee(fee: str) -> ValueError:
-    return ValueError(
-        f"A fee is a decimal number of percent from -{FEE_MAX} to {FEE_MAX} with at most "
-        f'{FEE_DECIMALS_MAX} decimals, such as "0.075", not "{fee[:40]}".'
-    )
+    return Fees(*fee_factors(fees))
 
 
 class View:

@@ -144,6 +144,7 @@ function showLink(name, text, retryInS = null) {
   const focused = document.activeElement;
   const entered = inside && at("panels").hidden;
   at("key-form").hidden = inside;
+  if (!inside) delete document.documentElement.dataset.entering; // set by theme.js
   const lost = INSIDE.some((id) => at(id).contains(focused)) || drawer.contains(focused);
   for (const id of INSIDE) at(id).hidden = !inside;
   if (entered) drawer.restore();

@@ -80,7 +80,6 @@ const startSearch = (form) => {
     places[(at + step + places.length) % places.length].focus();
   };
   const close = () => { found.hidden = true; };
-  form.hidden = false;
   input.addEventListener("input", show);
   input.addEventListener("focus", show);
   list.addEventListener("click", close);
@@ -142,5 +141,7 @@ if (form) {
   const sizes = new ResizeObserver((seen) => seen.forEach(reachIfCut));
   document.querySelectorAll("main .wide").forEach((each) => sizes.observe(each));
   // On a narrow screen the contents are above the text, closed so that the text is visible.
-  if (matchMedia("(max-width: 56rem)").matches) document.querySelector(".contents")?.removeAttribute("open");
+  const contents = document.querySelector(".contents");
+  if (matchMedia("(max-width: 56rem)").matches) contents.removeAttribute("open");
+  contents.dataset.read = "yes";
 }

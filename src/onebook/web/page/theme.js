@@ -34,6 +34,11 @@
   };
   apply();
 
+  // The first page connects at once with a key of its address or its tab: its form would only flash.
+  let key = /[#&]key=[^&]/.test(location.hash);
+  try { key ||= sessionStorage.getItem("onebook.key") !== null; } catch { /* storage is off */ }
+  if (key) document.documentElement.dataset.entering = "yes";
+
   addEventListener("DOMContentLoaded", () => {
     apply();
     for (const [name, values] of Object.entries(choices)) {

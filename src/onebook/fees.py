@@ -1,0 +1,103 @@
+"""Taker fees: tables in percent by exchange, checked and in canonical form.
+
+A fee is decimal text of percent, negative for a rebate. `"*"` is the fee of every exchange that
+a table does not name. An exchange without a fee has no net price: it is never taken to be free.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+FEE_MAX: Final = 10  # percent of a fee or of a rebate
+FEE_DECIMALS_MAX: Final = 6  # of a fee in percent: net prices have at most eight more than prices
+FEES_MAX: Final = 256  # entries of a table
+OTHERS: Final = "*"
+
+_PERCENT = re.compile(r"-?(?:0|[1-9][0-9]?)(?:\.[0-9]{1,12})?", re.ASCII).fullmatch
+
+
+class TakerFees(dict[str, str]):
+    """A table in canonical form, made by `fee_table`; never changed, so that it can be hashed."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash = hash(tuple(self.items()))
+            return self._hash
+
+
+class ExchangeFees(NamedTuple):
+    """The fees of some exchanges: those with one, and the names of those without."""
+
+    known: TakerFees
+    unknown: tuple[str, ...]
+
+
+def fee_table(fees: Mapping[str, str]) -> TakerFees:
+    """Check a table and convert it to canonical form: shortest texts, sorted by name.
+
+    Raises:
+        ValueError: A fee is invalid, or there are too many.
+    """
+    if len(fees) > FEES_MAX:
+        raise ValueError(f"A table has at most {FEES_MAX} fees, not {len(fees)}.")
+    return TakerFees((name, fee_text(fees[name])) for name in sorted(fees))
+
+
+def fees_of(table: Mapping[str, str], names: Iterable[str]) -> ExchangeFees:
+    """Return the fees of these exchanges by name, so that equal fees are equal tables."""
+    others = table.get(OTHERS)
+    found = {name: table.get(name, others) for name in sorted(names)}
+    known = {name: fee for name, fee in found.items() if fee is not None}
+    return ExchangeFees(TakerFees(known), tuple(name for name, fee in found.items() if fee is None))
+
+
+def fee_text(fee: str) -> str:
+    """Return the shortest text of a fee in percent.
+
+    Raises:
+        ValueError: It is not decimal text within the limits.
+    """
+    mantissa, scale = fee_percent(fee)
+    return f"{Decimal(mantissa).scaleb(-scale):f}"
+
+
+def fee_percent(fee: str) -> tuple[int, int]:
+    """Return a fee in percent as mantissa x 10^-scale, at the smallest scale.
+
+    Raises:
+        ValueError: It is not decimal text within the limits.
+    """
+    if not isinstance(fee, str) or _PERCENT(fee) is None:
+        raise _not_a_fee(fee)
+    whole, _, fraction = fee.partition(".")
+    fraction = fraction.rstrip("0")
+    mantissa, scale = int(whole + fraction), len(fraction)
+    if scale > FEE_DECIMALS_MAX or abs(mantissa) > FEE_MAX * 10**scale:
+        raise _not_a_fee(fee)
+    return mantissa, scale
+
+
+def _not_a_fee(fee: object) -> ValueError:
+    return ValueError(
+        f"A fee is a decimal number of percent from -{FEE_MAX} to {FEE_MAX} with at most "
+        f'{FEE_DECIMALS_MAX} decimals, as text such as "0.075", not {str(fee)[:40]!r}.'
+    )
+
+
+def fee_factors(fees: Iterable[str]) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Return fees in percent as factors on prices: net price = price x factor x 10^-scale.
+
+    The scale is first. Each fee has a factor for the bids, which a seller takes, and one for the
+    asks: a fee lowers what a seller gets and raises what a buyer pays.
+    """
+    found = [fee_percent(fee) for fee in fees]
+    decimals = max((scale for _, scale in found), default=0)
+    unit = 10 ** (decimals + 2)
+    percents = [mantissa * 10 ** (decimals - scale) for mantissa, scale in found]
+    return decimals + 2, tuple((unit - fee, unit + fee) for fee in percents)
