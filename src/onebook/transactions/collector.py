@@ -37,10 +37,13 @@ from onebook.transactions.record import Record
 from onebook.transactions.request import Query, TransactionsRequest
 from onebook.transactions.run import HIDDEN, NOT_OPENED, OUT_OF_ORDER, UNREADABLE_RECORD, Run
 from onebook.transactions.service import Transactions
+from onebook.transactions.verify import SNAPSHOT_LAG_MS
 from onebook.transactions.windows import floor_ms
 
 COLLECTOR: Final = "collection"  # in place of the id of an API key
-HEAD_MS: Final = 2 * MINUTE_MS  # the newest events, which an exchange may show late
+# The newest events, which an exchange may show late; holdings are compared with a range that ends
+# no earlier.
+HEAD_MS: Final = SNAPSHOT_LAG_MS
 LEASE_MS: Final = 3 * MINUTE_MS
 RENEW_S: Final = 30.0
 WRITE_ROWS: Final = 1_000  # of one transaction
@@ -288,10 +291,12 @@ class AccountCollection:
         self._gaps: list[str] = []
         self._count = 0  # records of the account in the store
         self._asked = False
+        self._top_ms = 0  # the end of what is read of every list
 
     async def collect(self) -> Collected:
         """Read every list; see `Collector.collect`."""
         account, progress = self._account, self._progress
+        self._top_ms = self._clock.wall_ms() - HEAD_MS
         seal = await self._collection.seal(account.name, account.environment)
         stored = await self._stored()
         self._count = sum(each.row.records for each in stored.values())
@@ -323,7 +328,7 @@ class AccountCollection:
         """Read what is new and what is missing of a list; return whether the account fails."""
         store, account = self._collection.store, self._account
         row = await store.add_list(str(account.name), account.environment.value, name)
-        top_ms = self._clock.wall_ms() - HEAD_MS
+        top_ms = self._top_ms
         tried: set[RangeRow] = set()
         for _ in range(GAPS_MAX):
             found = (await self._stored())[name]

@@ -453,7 +453,7 @@ class Run:
             reader = self._reader
             if not self._has_key(source):
                 failure = self._without_key()
-            if stored is not None and source.walk.startswith(WALK):
+            if source.walk.startswith(WALK):
                 assert self._stored_reader is not None
                 reader = self._stored_reader
             if failure is not None:
