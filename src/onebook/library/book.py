@@ -20,7 +20,7 @@ from onebook.library.source import (
     BookOptions,
     BookSource,
     BookUpdates,
-    Reading,
+    ReaderQueue,
 )
 from onebook.library.update import BookUpdate
 from onebook.orderbook import Names, require_plain, sampled, symbols_of
@@ -31,7 +31,7 @@ TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
 NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
 
-ReadingT = TypeVar("ReadingT", bound=Reading)
+QueueT = TypeVar("QueueT", bound=ReaderQueue)
 
 
 class ServiceOptions(TypedDict, total=False):
@@ -58,6 +58,7 @@ def order_book(
     split: bool = False,
     within: str | None = None,
     on: Literal["best"] | None = None,
+    times: bool = False,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     feeds: FeedSettings | None = None,
@@ -79,6 +80,7 @@ def order_book(
         within: Only levels within so many basis points of the mid, as decimal text such as "25".
         on: "best" yields an update only when the best price of a side or its amount changes, or an
             exchange joins or leaves.
+        times: Whether each update has when its prices were sent and received, by exchange.
         timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file per exchange; `replay` reads them.
         feeds: Limits, waits and other addresses of feeds.
@@ -95,7 +97,7 @@ def order_book(
     return OrderBook(
         [symbol],
         exchanges,
-        options_of(depth, interval_ms, group, split=split, within=within, on=on),
+        options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times),
         timeout_s=timeout_s,
         record=record,
         feeds=feeds,
@@ -114,6 +116,7 @@ def order_books(
     split: bool = False,
     within: str | None = None,
     on: Literal["best"] | None = None,
+    times: bool = False,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     feeds: FeedSettings | None = None,
@@ -135,7 +138,7 @@ def order_books(
     return OrderBooks(
         symbols,
         exchanges,
-        options_of(depth, interval_ms, group, split=split, within=within, on=on),
+        options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times),
         merged=merged,
         timeout_s=timeout_s,
         record=record,
@@ -152,6 +155,7 @@ def options_of(
     split: bool,
     within: str | None = None,
     on: str | None = None,
+    times: bool = False,
 ) -> BookOptions:
     """Check the options of a book.
 
@@ -171,7 +175,7 @@ def options_of(
     if on not in (None, "best"):
         raise ValueError(f'on must be "best" or None, not {on!r}.')
     View([], depth=depth, group=group, within=within)
-    return BookOptions(depth, group, split, interval_ms / 1_000, within, on == "best")
+    return BookOptions(depth, group, split, interval_ms / 1_000, within, on == "best", times)
 
 
 def _require_known(service: Mapping[str, Any]) -> None:
@@ -307,7 +311,7 @@ class OrderBooks:
         return self._snapshots(self._options)
 
     def _snapshots(self, options: BookOptions) -> list[BookUpdate]:
-        return Reading(self._sources, options, self._opened().clock).snapshots()
+        return ReaderQueue(self._sources, options, self._opened().clock).snapshots()
 
     def _opened(self) -> BookEngine:
         if self._engine is None:
@@ -320,9 +324,9 @@ class OrderBooks:
             raise RuntimeError("The order book was opened on another event loop: read it there.")
         return engine
 
-    def _kept(self, reading: ReadingT) -> ReadingT:
-        self._opened().readings.add(reading)
-        return reading
+    def _kept(self, queue: QueueT) -> QueueT:
+        self._opened().queues.add(queue)
+        return queue
 
 
 class OrderBook(OrderBooks):

@@ -1,6 +1,6 @@
 """Prometheus metrics of the transaction interface: requests to exchanges, records delivered.
 
-Requests to exchanges are few and slow, so they are counted as they come; records a batch at a time.
+Requests to exchanges are rare, so they are counted one by one; records are counted by batch.
 No label ever holds a key, an account or a symbol.
 """
 

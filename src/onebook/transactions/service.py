@@ -1,8 +1,8 @@
-"""Endpoints 6 and 10 without HTTP: from a request to records, whatever the exchange.
+"""Endpoints 6 and 10 without HTTP: executes transaction requests of any exchange.
 
-Types become a set of sources, each walked independently and merged newest first (`walk`),
-cut at the limit, and reported: what is covered, what failed, where it goes on. A run owns
-every task it starts; leaving it stops all asking.
+The requested types become a set of sources, which are walked independently and merged newest first
+(`walk`), up to the limit; the answer reports coverage, failures and the cursor of the next page. A
+run owns every task it starts; leaving it stops all requests.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ class Validation(Struct, frozen=True):
 
 
 class Export(Struct, frozen=True):
-    """A finished file: its rows, and whether all records of the range are in them."""
+    """A finished file: the number of its rows, and whether it has all records of the range."""
 
     rows: int
     complete: bool
@@ -135,7 +135,7 @@ class Transactions:
         cursor_secret: Signs cursors; the same on every node of a service.
         settings: Deadlines and the number of concurrent queries.
         clock: Time and sleeping.
-        unread_s: Seconds a client may read nothing of a streamed answer before it is ended.
+        unread_s: Seconds without read progress by the client before a streamed answer is ended.
         live_limits: Intervals and bounds of live subscriptions.
     """
 
@@ -209,12 +209,12 @@ class Transactions:
         """Check a request of one account or several, without a request to any exchange.
 
         Args:
-            summing: Without types, request those whose records add up to every balance.
-            whole: Without a start, begin where the exchange does.
+            summing: Whether a request without types gets those that add up to every balance.
+            whole: Whether a request without a start begins at the oldest time of the exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
-            ServiceUnavailable: `all` accounts are requested, and there are none.
+            ServiceUnavailable: `all` accounts are requested, and none has credentials.
         """
         if isinstance(request.exchange, str) and request.exchange != ALL:
             filled = self._filled(request, summing=summing, whole=whole)
@@ -255,7 +255,7 @@ class Transactions:
     def _filled(
         self, request: TransactionsRequest, *, summing: bool, whole: bool
     ) -> TransactionsRequest:
-        """A request of one account with the types and the start that stand for all of it."""
+        """Fill in the types and the start of a request for all of an account."""
         if summing and not request.transaction_types:
             types = self.summing(one_of(request))
             request = request.model_copy(update={"transaction_types": types})
@@ -266,7 +266,7 @@ class Transactions:
         return request
 
     async def _named(self, request: TransactionsRequest) -> list[str]:
-        """The accounts that a request names: for `all`, those with credentials."""
+        """The accounts of a request; `all` means those with credentials."""
         if not isinstance(request.exchange, str):
             if not 1 <= len(request.exchange) <= ACCOUNTS_MAX:
                 raise InvalidRequest(f"Field exchange must name 1 to {ACCOUNTS_MAX} accounts.")
@@ -321,7 +321,7 @@ class Transactions:
 
         Raises:
             InvalidExchange: There is no such exchange.
-            InvalidRequest: Two environments are requested, or the label is not one.
+            InvalidRequest: Two environments are requested, or the account's label is malformed.
             ExchangeFailed: The exchange is unreachable.
         """
         adapter = find(self._adapters, exchange)
@@ -338,8 +338,9 @@ class Transactions:
         """Start a query; leaving the block stops all requests.
 
         Raises:
-            InvalidRequest: There are no testnet or demo credentials, or the cursor is of others.
-            RateLimitExceeded: The key has as many requests under way as it may.
+            InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
+                credentials.
+            RateLimitExceeded: The key has reached its limit of concurrent requests.
             ServiceUnavailable: There are no credentials, or too many requests are running.
         """
         parts = query.parts if isinstance(query, JointQuery) else (query,)
@@ -452,14 +453,14 @@ class Transactions:
             )
 
     async def _account(self, query: Query, key_id: str) -> tuple[AccountSession, str]:
-        """The account of a query, and what identifies its credentials in cursors."""
+        """The account of a query, and the id of its credentials for cursors."""
         adapter = self._adapters[query.account.exchange]
         credentials = await self._credentials(query)
         account_id = self._cursors.account(credentials.api_key)
         if query.state is not None and query.state.account != account_id:
             raise InvalidRequest(
                 f"Field cursor belongs to other {adapter.entry.display} credentials than those "
-                "that are set now; ask for the first page again."
+                "that are set now; request the first page again."
             )
         account = adapter.account(
             query.environment,
@@ -514,7 +515,7 @@ class Transactions:
         )
 
     async def stream(self, query: Query | JointQuery, *, key_id: str) -> AsyncGenerator[bytes]:
-        """The NDJSON answer of endpoint 10: a record a line, then one summary line.
+        """The NDJSON answer of endpoint 10: one record per line, then one summary line.
 
         Raises, before the first line:
             ExchangeFailed: Nothing at all could be read.

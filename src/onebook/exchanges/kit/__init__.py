@@ -87,6 +87,7 @@ from onebook.exchanges.kit.contract import (
     Unnamed,
     Verify,
     each_of,
+    microseconds,
 )
 from onebook.exchanges.kit.engine import Engine, QuietEngine, SeededEngine
 from onebook.exchanges.kit.families import (
@@ -205,6 +206,7 @@ __all__ = [
     "instruments_of",
     "items_reader",
     "join_by_rest",
+    "microseconds",
     "protobuf_reader",
     "send",
     "short",

@@ -1,7 +1,7 @@
-"""Simulated exchange accounts: what all have in common, and one package per exchange.
+"""Simulated exchange accounts: shared parts, and one package per exchange.
 
 `history` holds rows, pages, balances and exact amounts, `blocks` histories of any size, `admission`
-checks requests, `serving` connects clients. An exchange adds its history, its rows and its
+checks requests, `serving` has the HTTP hosts. An exchange adds its history, its rows and its
 envelope; `accounts.bybit` is the model. `DEMO_ACCOUNTS` lists the accounts of `onebook demo`; a new
 one is one line here.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
-from onebook.simulator.accounts import bybit
+from onebook.simulator.accounts import bybit, kraken
 
 
 class ServedAccount(Protocol):
@@ -31,4 +31,5 @@ class ServedAccount(Protocol):
 
 DEMO_ACCOUNTS: Final[dict[str, Callable[[], AbstractAsyncContextManager[ServedAccount]]]] = {
     "bybit": bybit.demo,
+    "kraken": kraken.demo,
 }
