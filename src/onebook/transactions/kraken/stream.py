@@ -48,7 +48,7 @@ TYPES: Final = {
 }
 
 
-class _Message(Struct, frozen=True):
+class _KrakenFrame(Struct, frozen=True):
     method: str = ""
     success: bool | None = None
     channel: str = ""
@@ -56,7 +56,7 @@ class _Message(Struct, frozen=True):
     data: Any = None
 
 
-_decoder: Final = json.Decoder(_Message)
+_decoder: Final = json.Decoder(_KrakenFrame)
 
 
 def opening(credentials: Credentials, now_ms: int, token: str) -> tuple[str, ...]:
