@@ -160,6 +160,8 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         reasons: By check, why an unmatched entry may have an innocent cause.
         lines_name_events: Whether each ledger line names its event in `related`, and the event's
             type in `related_type`. An event that names another in this way is a part of it.
+        disorder_ms: Ledger lines bear the order in which they were booked in `ids.sequence`, and
+            their times can deviate from it by so many ms; 0: their times are their order.
         compared: Checks made by the adapter's reader; see `reconciliation.ComparingReader`.
         without: Checks that do not apply to this exchange, besides `events`.
         sums_from_ms: Unix ms from which all changes add up to the holdings: the beginning of the
@@ -179,6 +181,7 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     unproven: tuple[tuple[str, Unproven], ...] = ()
     reasons: Mapping[CheckId, str] = {}
     lines_name_events: bool = False
+    disorder_ms: int = 0
     compared: frozenset[CheckId] = frozenset()
     without: frozenset[CheckId] = frozenset()
     sums_from_ms: int | None = None
