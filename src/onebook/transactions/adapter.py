@@ -29,6 +29,8 @@ class FailureReason(StrEnum):
     NOT_OFFERED = "not_offered"  # this kind of account has no such path
     NOT_OPENED = "product_not_opened"  # the account never used the product: nothing is missing
     LOCATION_REFUSED = "location_refused"
+    NOT_COLLECTED = "not_collected"  # by this service
+    COLLECTION_UNREADABLE = "collection_unreadable"  # what is stored cannot be opened
 
 
 class SourceFailed(Exception):
@@ -62,6 +64,13 @@ class SourceFailed(Exception):
         self.retry_after_s = retry_after_s
 
 
+class CollectedPart(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
+    """The part of a range that was answered from the collection."""
+
+    from_ms: int
+    to_ms: int
+
+
 class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     """Coverage of the requested range by an answer, for one type.
 
@@ -80,6 +89,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     reason: str | None
     floor: int | None
     account: str | UnsetType = UNSET  # in answers of several accounts
+    collected: CollectedPart | UnsetType = UNSET  # where a part was collected before
 
 
 class ErrorEntry(Struct, frozen=True):
