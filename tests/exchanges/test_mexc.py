@@ -36,7 +36,7 @@ CHANNEL = "spot@public.aggre.depth.v3.api.pb@10ms@"
 FETCH_BTC = Fetch(BTC, "/api/v3/depth?symbol=BTCUSDT&limit=1000")
 ACK = b'{"id":1,"code":0,"msg":"spot@public.aggre.depth.v3.api.pb@10ms@BTCUSDT"}'
 
-# What the exchange sent on 2026-10-09, byte for byte: eight bids, two of them gone, and no asks. Its
+# What the exchange sent on 2026-10-09, byte for byte: eight bids, two of them gone, no asks. Its
 # channel was that of every 100 ms, which has the same messages: its name alone is replaced.
 RECORDED_LEVELS = (
     b"\x12\x0d\x0a\x080.004822\x12\x010\x12\x14\x0a\x080.004818\x12\x0813118.14"
