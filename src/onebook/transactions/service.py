@@ -501,6 +501,10 @@ class Transactions:
         """The private stream of an account; None where there is none."""
         return self._adapters[query.account.exchange].stream(query.environment)
 
+    def poll_factor(self, query: Query) -> float:
+        """The polling interval of an account's exchange as a multiple of that of others."""
+        return self._adapters[query.account.exchange].poll_factor
+
     def _refuse_beyond(self, key_id: str) -> None:
         if self._running[key_id] >= self._settings.runs_per_key_max:
             REFUSED.labels(KEY).inc()
