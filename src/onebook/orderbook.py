@@ -116,6 +116,41 @@ class ExchangeHealth(NamedTuple):
     horizon: Horizon
 
 
+class LayerTimes(NamedTuple):
+    """When the prices of one channel were sent and received, in microseconds since 1970.
+
+    `exchange_us` is by the exchange's clock and None if it sends no time; `received_us` is by ours.
+    """
+
+    exchange_us: int | None
+    received_us: int
+
+
+class ExchangeTimes(NamedTuple):
+    """The times of one exchange's best price and of its other levels.
+
+    `offset_us` is our clock minus the exchange's, with an error of `error_us`; None while unknown.
+    Without an error the offset includes the least delay of a message.
+    """
+
+    top: LayerTimes
+    depth: LayerTimes
+    offset_us: int | None
+    error_us: int | None
+
+
+class BookTimes(NamedTuple):
+    """The times of an update, in microseconds since 1970, and those of its exchanges.
+
+    `merged_us` is when the books were merged, `sent_us` when a service sent the update; None in the
+    library.
+    """
+
+    merged_us: int
+    sent_us: int | None
+    exchanges: Mapping[str, ExchangeTimes]
+
+
 class OrderBookState:
     """A merged order book at one moment, from the library or from a service.
 

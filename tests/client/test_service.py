@@ -110,7 +110,7 @@ async def test_every_service_error_has_its_code(rig, client):
     with pytest.raises(Refused) as refused:
         await anext(client.transactions("gemini"))
     assert refused.value.code == "invalid_exchange"
-    assert refused.value.details == {"supported_exchanges": ["bybit", "kraken"]}
+    assert refused.value.details == {"supported_exchanges": ["bybit", "kraken", "okx"]}
     with pytest.raises(Refused) as refused:
         await client.snapshot("NO/SUCH")
     assert refused.value.code == "invalid_symbol"

@@ -149,3 +149,21 @@ def test_a_lost_connection_shows_nothing():
     assert not view.live
     assert str(view.problem) == "Nothing listens there."
     assert (view.bids, view.asks) == ([], [])
+
+
+def test_times_are_those_of_the_last_update():
+    view = opened()
+    assert view.times is None
+    layers = {
+        "top": {"exchange": 5, "received": 9},
+        "depth": {"exchange": None, "received": 8},
+        "offset": 3,
+        "error": None,
+    }
+    times = {"merged": 10, "sent": 11, "exchanges": {"okx": layers}}
+    update = message("aggregated_orderbook_update", 2, [[99, 4]], [])
+    update["data"]["times"] = times
+    view.apply(update)
+    assert view.times == (10, 11, {"okx": ((5, 9), (None, 8), 3, None)})
+    view.apply(message("aggregated_orderbook_update", 3, [[99, 4]], []))
+    assert view.times is None

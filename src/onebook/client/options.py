@@ -28,6 +28,7 @@ class SubscribeOptions(TypedDict, total=False):
     coverage: bool  # up to which price the book of each exchange is known
     fill: FillRequest  # the cost of sizes, over the best 500 levels
     within: str  # only levels within so many basis points of the mid, as decimal text
+    times: bool  # when the prices of each exchange were sent and received
     on: Literal["best"]  # an update only when the best price of a side or its amount changes
 
 

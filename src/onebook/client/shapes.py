@@ -123,6 +123,9 @@ _FILLS = [
         "split": [{"exchange": str, "amount": NUMBER, "notional": NUMBER}],
     }
 ]
+_MAYBE_INT = (int, NoneType)
+_LAYER = {"exchange": _MAYBE_INT, "received": int}
+_TIMES = {"top": _LAYER, "depth": _LAYER, "offset": _MAYBE_INT, "error": _MAYBE_INT}
 _ERROR = {"message": str, "error?": str, "retry_after?": NUMBER}
 _DATA: dict[str, Any] = {"data": {}}
 
@@ -136,6 +139,7 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "ages": {EVERY: int},
         "coverage": {EVERY: {"bids": MAYBE, "asks": MAYBE}},
         "fill": {"buy": _FILLS, "sell": _FILLS},
+        "times": {"merged": int, "sent": int, "exchanges": {EVERY: _TIMES}},
     }
     levels = [_level_of(split=bool(options.get("split")))]
     requested = {name: shape for name, shape in extras.items() if options.get(name)}

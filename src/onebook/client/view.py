@@ -21,14 +21,18 @@ from onebook.orderbook import (
     BookLevel,
     BookLevels,
     BookProblem,
+    BookTimes,
     ExchangeHealth,
+    ExchangeTimes,
     Horizon,
+    LayerTimes,
     OrderBookState,
     decimals_of,
     only_exchange,
 )
 
 CHECKSUM_LEVELS = 25
+LAYERS = ("top", "depth")
 NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
 NEEDS_COVERAGE = "How far each exchange's book is known is not in this view: request coverage=True."
 
@@ -102,7 +106,7 @@ class BookView(OrderBookState):
     client's name of a second view of the symbol. `members` are the exchanges that are merged.
     `skipped` is the number of states that the service had between this update and the one before,
     because this client did not read. With `on="best"` and `mode="delta"`, an update after the first
-    has neither a `timestamp` nor `market_stats`.
+    has neither a `timestamp` nor `market_stats`. `times` is None unless requested.
     """
 
     symbol: str
@@ -122,6 +126,7 @@ class BookView(OrderBookState):
     view: str = ""
     members: tuple[str, ...] = ()
     skipped: int = 0
+    times: BookTimes | None = None
     reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
 
     @property
@@ -250,7 +255,7 @@ class BookView(OrderBookState):
         self.bids, self.asks = ViewSide.pair([], [])
         self.market_stats, self.states, self.reports = {}, {}, {}
         self.stale_exchanges = []
-        self.ages, self.coverage, self.fills = {}, {}, {}
+        self._take_extras({})
         self.timestamp = iso_us(time_ns() // 1_000)
         self.update_number = self.skipped = 0
 
@@ -289,6 +294,8 @@ class BookView(OrderBookState):
             direction: [_fill(direction, each) for each in found]
             for direction, found in data.get("fill", {}).items()
         }
+        times = data.get("times")
+        self.times = None if times is None else _times(times)
 
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
         if any(not level.amounts for level in (*self.bids, *self.asks)):
@@ -349,6 +356,16 @@ def _fill(direction: Any, raw: Mapping[str, Any]) -> Fill:
         uncovered=tuple(raw["uncovered"]),
         split=parts,
     )
+
+
+def _times(raw: Mapping[str, Any]) -> BookTimes:
+    exchanges = {name: _exchange_times(each) for name, each in raw["exchanges"].items()}
+    return BookTimes(raw["merged"], raw["sent"], exchanges)
+
+
+def _exchange_times(raw: Mapping[str, Any]) -> ExchangeTimes:
+    top, depth = (LayerTimes(raw[layer]["exchange"], raw[layer]["received"]) for layer in LAYERS)
+    return ExchangeTimes(top, depth, raw["offset"], raw["error"])
 
 
 def _joined(old: list[BookLevel], changes: Any) -> list[BookLevel]:

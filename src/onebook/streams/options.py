@@ -109,3 +109,11 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
             BEST,
         ),
     ] = None
+    times: Annotated[
+        bool,
+        about(
+            "Add when the prices of each exchange were sent and received, the offset of its clock, "
+            "and when the update was merged and sent.",
+            False,
+        ),
+    ] = False
