@@ -725,7 +725,8 @@ class Run:
             return DONE
         if walker.failure is not None and not walker.failure.retryable:
             return GIVEN_UP
-        if walker.failure or not part.source.window_ms:  # a snapshot goes by its own ids
+        # A walker that was done lacks what it shares with one that failed; a snapshot goes by ids.
+        if walker.failure or walker.outlet.failure or not part.source.window_ms:
             came = walker.delivered
         else:
             came = max(self._last, walker.reached)
