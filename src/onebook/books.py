@@ -368,7 +368,7 @@ class Books:
         book.at = snapshot.at
         book.changes += 1
         if book.fusing is not None:
-            book.fusing.filled(book.core, snapshot.sequence)
+            book.fusing.changed(book.core, snapshot.sequence)
         if book.health is not LIVE:
             self._move(book, Event.FILLED, None, now)
         if self._on_changed is not None:

@@ -18,6 +18,7 @@ from onebook.exchanges.kit.channel import (
     Counted,
     Event,
     ExchangeReady,
+    FastChannel,
     Plain,
     RequestRejected,
     SeedRefused,
@@ -91,11 +92,14 @@ from onebook.exchanges.kit.contract import (
 )
 from onebook.exchanges.kit.engine import Engine, QuietEngine, SeededEngine
 from onebook.exchanges.kit.families import (
+    BestPrices,
     DepthBody,
     DepthUpdate,
     RpcControl,
     combined_updates,
     join_by_rest,
+    one_level,
+    top_of,
 )
 from onebook.exchanges.kit.limits import (
     FETCHES_BURST,
@@ -135,6 +139,7 @@ __all__ = [
     "Acknowledged",
     "Address",
     "Alive",
+    "BestPrices",
     "BookChannel",
     "BookFrame",
     "BookHalted",
@@ -155,6 +160,7 @@ __all__ = [
     "Exchange",
     "ExchangeLimits",
     "ExchangeReady",
+    "FastChannel",
     "Fetch",
     "FrameForm",
     "Gap",
@@ -207,6 +213,7 @@ __all__ = [
     "items_reader",
     "join_by_rest",
     "microseconds",
+    "one_level",
     "protobuf_reader",
     "send",
     "short",
@@ -215,5 +222,6 @@ __all__ = [
     "symbol_of",
     "text_in",
     "texts_of",
+    "top_of",
     "verbs",
 ]
