@@ -79,7 +79,9 @@ class WelcomeSession(Struct, tag="welcome", frozen=True):
     limits: Limits
 
 
-RejectedReason = Literal["unknown_exchange", "symbol_not_traded", "exchange_unavailable"]
+RejectedReason = Literal[
+    "unknown_exchange", "symbol_not_traded", "exchange_unavailable", "unknown_fee"
+]
 
 
 class Rejected(Struct, frozen=True, omit_defaults=True):
@@ -88,7 +90,10 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
     exchange: Annotated[str, about("The name as it was sent.", "mtgox")]
     reason: Annotated[
         RejectedReason,
-        about("Why it is not served; exchange_unavailable: its instruments are not known yet."),
+        about(
+            "Why it is not served; exchange_unavailable: its instruments are not known yet; "
+            "unknown_fee: the option `fees` has none of it."
+        ),
     ]
     detail: Annotated[
         str | UnsetType,
@@ -134,6 +139,10 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
     rejected: list[Rejected]
     options: Options
     expected_gb_per_30_days: ExpectedGb
+    unknown_fee: Annotated[
+        tuple[str, ...] | UnsetType,
+        about("With fees: the exchanges without a fee, which are not in the view.", ["xt"]),
+    ] = UNSET
     view: View = UNSET
 
 
