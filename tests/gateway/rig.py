@@ -174,7 +174,7 @@ class Node:
         """Let every client acknowledge what it got, and charge it."""
 
         def nothing_left():
-            self.gateway.charges.settle_all()
+            self.gateway.charges.charge_all()
             return not any(
                 each.output.sent for each in self.gateway.connections if each.processor.key
             )

@@ -130,7 +130,7 @@ async def fall_asleep(node, peer):
         node.clock.put_forward(0.01)
         node.delta("okx", [(price, str(amount)) for price, _ in BIDS])
         await asyncio.sleep(0)
-        node.gateway.charges.settle_all()
+        node.gateway.charges.charge_all()
     assert connection.output.behind
     return connection
 
@@ -169,7 +169,7 @@ async def cut_by_drain(node, connection):
 
 async def cut_by_stop(node, connection):
     connection.output.abort()
-    node.gateway.charges.settle(connection)
+    node.gateway.charges.charge_delivered(connection)
 
 
 CUTS = [cut_by_deadline, cut_by_drain, cut_by_stop]

@@ -84,7 +84,7 @@ def update_of(levels: Levels, **changes: Any) -> BookUpdate:
         "_levels": levels,
         "_naming": naming,
         "_conditions": conditions,
-        "_moments": [(9.0, ("10", "20")), (10.5, (None, "19.5")), (10.0, ("12", None))],
+        "_observed": [(9.0, ("10", "20")), (10.5, (None, "19.5")), (10.0, ("12", None))],
         "_now": 10.0,
     }
     return BookUpdate(**{**values, **changes})
@@ -246,7 +246,7 @@ def test_what_is_left_out_is_reported_with_its_reason() -> None:
         ExchangeCondition("okx", Health.LIVE, True, None, ""),
     )
     update = update_of(
-        levels_of(2, 3, b"", b"", b"", b""), _conditions=conditions, _moments=[(9.0, (None, "3"))]
+        levels_of(2, 3, b"", b"", b"", b""), _conditions=conditions, _observed=[(9.0, (None, "3"))]
     )
     assert (update.stale, update.live) == (("binance",), True)
     binance = update.exchanges["binance"]

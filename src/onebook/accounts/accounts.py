@@ -309,7 +309,7 @@ class Accounts:
         return opened
 
     async def _find(self, text: str, now_ms: int) -> _Opened | None:
-        """Return the key of a text that is valid now, whatever the key's status."""
+        """Find the key of a currently valid text, whatever the key's status."""
         if not well_formed(text):
             return None
         for secret in self._peppers.digests(text):

@@ -184,7 +184,7 @@ async def running(
         if port_shared and isinstance(listed, RemoteCatalogue):
             await listed.first_read()  # no load balancer checks /readyz first
         await stack.enter_async_context(_http(node, clock, listener, metrics, timeouts))
-        _settle_memory()
+        _freeze_memory()
         _report_start(node)
         yield node
 
@@ -279,7 +279,7 @@ def _report_start(node: Node) -> None:
         log.info("Metrics are at %s port %d.", *node.metrics_address)
 
 
-def _settle_memory() -> None:
+def _freeze_memory() -> None:
     """gc.freeze() long-lived objects to keep collector pauses short."""
     gc.collect()
     gc.freeze()

@@ -292,7 +292,7 @@ def _types(
 
 @contextmanager
 def _part(wanted: Wanted, display: str) -> Iterator[Writer]:
-    """Write beside the file, and take its place without an exception."""
+    """Write a temporary file, which replaces the target unless an exception is raised."""
     if wanted.output is None:
         yield NoFile()
         return

@@ -262,7 +262,7 @@ class AsyncOnebook:
 
 
 def _complete(options: SubscribeOptions) -> SubscribeOptions:
-    """Add what a book of the library has too: ages and horizons of the exchanges.
+    """Request the ages and horizons of the exchanges too, as in books of the library.
 
     The short updates of `on="best"` with `mode="delta"` stay short.
     """

@@ -218,7 +218,7 @@ class LevelShape(Struct, frozen=True, gc=False):
         if self.amount_decimals is not None and not 0 <= self.amount_decimals <= SCALE_MAX:
             raise ValueError(f"Amounts are cut to 0 to {SCALE_MAX} decimals, not {self!r}.")
         if not _within([self.price_scale, self.amount_scale], 0, SCALE_MAX):
-            raise ValueError(f"The point is moved by 0 to {SCALE_MAX} decimals, not {self!r}.")
+            raise ValueError(f"Scales must be 0 to {SCALE_MAX} decimals, not {self!r}.")
         if self.amount_scale and self.amount_decimals is not None:
             raise ValueError("Amounts may be either scaled or cut, not both.")
 
@@ -289,7 +289,7 @@ class ChecksumLayout(Struct, frozen=True, gc=False):
         if self.decimals is not None and (
             self.number is not ChecksumNumber.DIGITS or not 0 <= self.decimals <= SCALE_MAX
         ):
-            raise ValueError(f"Only digits have 0 to {SCALE_MAX} decimals, not {self}.")
+            raise ValueError(f"A checksum of digits may set 0 to {SCALE_MAX} decimals, not {self}.")
 
 
 LEVEL_FORM: Final = "=qqQ"  # a packed level: price, amount, and a bit for each contributing member

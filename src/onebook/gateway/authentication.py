@@ -60,7 +60,7 @@ class Charges:
         self._connections = connections
         self._clock = clock
 
-    def settle(self, connection: ClientPort) -> None:
+    def charge_delivered(self, connection: ClientPort) -> None:
         """Charge the bytes delivered to one connection since the last call; free without a key."""
         self._charge((connection,))
 
@@ -71,12 +71,12 @@ class Charges:
         """
         self._add(connection.processor.key, connection.output.take_written())
 
-    def settle_all(self) -> None:
+    def charge_all(self) -> None:
         """Charge the bytes delivered to all connections, in one sum per key."""
         for group in self._connections.by_key.values():
             self._charge(group)
 
-    def standing(self, key_id: str) -> Effects:
+    def usage_messages(self, key_id: str) -> Effects:
         """Messages for a new connection: a warning, or the close if the allowance is used up."""
         if self._meter.over(key_id):
             return self.used_up(key_id)
@@ -335,7 +335,7 @@ class Authenticator:
             message_id=verdict.message_id,
             success=self._success(verdict.key, session_id),
         )
-        return (*welcome, *self._charges.standing(verdict.key.key_id))
+        return (*welcome, *self._charges.usage_messages(verdict.key.key_id))
 
     def _success(self, key: Key, session_id: str) -> AuthenticationSuccess | None:
         if not self._settings.reference_compatible:
@@ -346,7 +346,7 @@ class Authenticator:
 
     def leave(self, connection: ClientPort) -> None:
         """Detach a connection from its key, and charge the bytes delivered with it."""
-        self._charges.settle(connection)
+        self._charges.charge_delivered(connection)
         key = connection.processor.key
         if key is not None:
             self._connections.leave_key(key.key_id, connection)

@@ -298,8 +298,15 @@ _TransactionsFields: Any = msgspec.defstruct(
 
 
 class SubscribeTransactionsAction(_TransactionsFields):  # type: ignore[misc]
-    """Get the transactions of an account: progress, records, completion."""
+    """Get the transactions of an account: progress, records, completion; then new records."""
 
+    live: Annotated[
+        bool | None,
+        Meta(
+            description="Whether new records follow as they happen; none: yes, unless `end_time` "
+            "or `cursor` is given, which exclude it."
+        ),
+    ] = None
     id: Id = None
 
 

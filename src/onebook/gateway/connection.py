@@ -396,7 +396,7 @@ class ClientConnection(asyncio.Protocol):
         parts, key = self._parts, self.processor.key
         assert key is not None
         if parts.actions is not None:
-            parts.actions.begin(self, self.output.send_text, key, effect.body)
+            parts.actions.begin(self, self.output, key, effect.body)
             return
         refusal = CommandRefused("invalid_action", "This node has no transaction interface.")
         self.output.send_text(encode_action_refusal(refusal, effect.body.id, parts.clock.wall_us()))

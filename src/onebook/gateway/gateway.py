@@ -166,7 +166,7 @@ class Gateway:
         events = KeyEvents(connections=self.connections, charges=self.charges, now=self.parts.now)
         accounts.on_disabled.subscribe(events.key_disabled)
         accounts.on_changed.subscribe(events.key_changed)
-        accounts.meter.collect.subscribe(self.charges.settle_all)
+        accounts.meter.collect.subscribe(self.charges.charge_all)
         accounts.meter.on_over.subscribe(events.allowance_exceeded)
         accounts.meter.on_warning.subscribe(events.allowance_warned)
 
@@ -183,7 +183,7 @@ class Gateway:
         await self.scheduler.__aexit__(*details)
         for connection in self.connections:
             connection.output.abort()
-            self.charges.settle(connection)
+            self.charges.charge_delivered(connection)
         await self.stop()
 
     async def stop(self) -> None:
@@ -295,7 +295,7 @@ class Drain:
             await self._clock.sleep(DRAIN_STEP_S)
         for connection in self._connections:
             connection.output.abort()
-        self._charges.settle_all()
+        self._charges.charge_all()
 
     async def _send_away(self, drain_s: float, message: str, reason: str) -> None:
         started_s = self._clock.monotonic()

@@ -23,6 +23,7 @@ class GatewayLimits(Struct, frozen=True, kw_only=True):
     flood_per_s: float = 20.0  # refused messages, control frames and fragments, sustained
     flood_burst: int = 40  # and at once, before the connection is closed
     actions_max: int = 4  # concurrent `action` messages
+    live_max: int = 16  # subscriptions of one connection that get new transactions
     progress_s: float = 1.0  # between two progress messages of a transaction subscription
 
     # Sending to one client

@@ -100,6 +100,8 @@ MESSAGES: Final = (
     Described("transaction_progress", "server", replies.TransactionProgress),
     Described("transaction_response", "server", replies.TransactionResponse),
     Described("transaction_complete", "server", replies.TransactionComplete),
+    Described("transaction", "server", replies.TransactionEvent),
+    Described("transaction_status", "server", replies.TransactionStatus),
     Described(
         "transaction_unsubscribe_response",
         "server",

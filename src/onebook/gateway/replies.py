@@ -686,14 +686,68 @@ class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fie
     next_cursor: Cursor
 
 
+class LiveType(Struct, forbid_unknown_fields=True):
+    """How new records of one type are found."""
+
+    transaction_type: Annotated[str, about("The exchange's type.", "spot_orders")]
+    source: Annotated[
+        str, about("`stream`: the exchange announces them; `polling`: its list is read.", "stream")
+    ]
+    delay_s: Annotated[
+        float,
+        about("Seconds until a record is sent once the exchange lists it, unless interrupted.", 10),
+    ]
+    account: Annotated[str | UnsetType, about("Which, of several accounts.")] = UNSET
+
+
+LiveTypes = Annotated[list[LiveType], about("What is followed, by type.")]
+
+
 class TransactionComplete(Struct, tag="transaction_complete", forbid_unknown_fields=True):
-    """A transaction subscription is over."""
+    """The history of a transaction subscription was sent; without `live` it is over."""
 
     exchange: Exchange
     success: bool
     total_transactions: Total
     partial: Partial
     next_cursor: Cursor
+    live: Annotated[
+        list[LiveType] | None,
+        about("What is followed from now on, by type; null: no `transaction` events follow."),
+    ]
+    timestamp: ActionTimestamp
+
+
+class TransactionEvent(Struct, tag="transaction", forbid_unknown_fields=True):
+    """A new or changed record of a live subscription."""
+
+    exchange: Annotated[str, about("The account.", "bybit")]
+    change: Annotated[
+        str, about("`new`: an id not sent before; `updated`: its record has changed.", "new")
+    ]
+    number: Annotated[int, about("Rises by one with each event of the subscription.", 1)]
+    transaction: Annotated[dict[str, Any], about("The record, as of endpoint 10.")]
+    timestamp: ActionTimestamp
+
+
+class TransactionStatus(Struct, tag="transaction_status", forbid_unknown_fields=True):
+    """State of a live subscription, whenever it changes; the first follows its completion."""
+
+    exchange: Annotated[str, about("The account.", "bybit")]
+    state: Annotated[
+        str,
+        about(
+            "`live`; or `interrupted` while the exchange cannot be read. What happened meanwhile "
+            "is sent before it is `live` again.",
+            "live",
+        ),
+    ]
+    reason: Annotated[str | None, about("Why it is interrupted, or why there is no stream.")]
+    complete_to: Annotated[
+        int, about("All records up to here have been sent, Unix ms.", 1_700_600_000_000)
+    ]
+    types: LiveTypes
+    errors: Annotated[list[dict[str, Any]], about("Types that cannot be followed, and why.")]
     timestamp: ActionTimestamp
 
 

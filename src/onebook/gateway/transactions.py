@@ -8,9 +8,9 @@ actions under way; they are cancelled when it ends.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
-from msgspec import Struct, json
+from msgspec import UNSET, Struct, UnsetType, json
 from msgspec.structs import asdict
 
 from onebook.accounts import Key
@@ -29,12 +29,16 @@ from onebook.gateway.limits import LIMITS, GatewayLimits
 from onebook.gateway.messages import encode_action_refusal, encode_masked, with_id
 from onebook.gateway.replies import (
     ExchangesResponse,
+    LiveType,
     TransactionComplete,
     TransactionProgress,
+    TransactionStatus,
     TransactionUnsubscribeResponse,
     ValidationResponse,
 )
 from onebook.transactions.joint import JointRun
+from onebook.transactions.live import LivePart, LiveRecord, LiveStatus, LiveSubscription
+from onebook.transactions.record import Record
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.run import Run
 from onebook.transactions.service import Transactions
@@ -43,7 +47,26 @@ RECORDS_MAX: Final = 1_000  # of one answer: many clients reject messages over 1
 
 log = logging.getLogger("onebook.gateway")
 
-Send = Callable[[bytes], None]
+
+class Output(Protocol):
+    """The sending side of a client's connection."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether the client reads more slowly than it is sent to."""
+        ...
+
+    def send_text(self, payload: bytes) -> None:
+        """Send a message."""
+        ...
+
+
+class _Client(NamedTuple):
+    """Who sent an action."""
+
+    owner: Hashable
+    output: Output
+    key: Key
 
 
 class _Running(Struct, eq=False):
@@ -63,20 +86,21 @@ class ActionRunner:
         self._limits = limits
         self._clock = clock
         self._running: dict[Hashable, set[_Running]] = {}
+        self._live: dict[Hashable, list[_LiveListener]] = {}
 
-    def begin(self, owner: Hashable, send: Send, key: Key, body: Any) -> None:
-        """Start an action; `send` is called with each reply."""
+    def begin(self, owner: Hashable, output: Output, key: Key, body: Any) -> None:
+        """Start an action; its replies go to `output`."""
         handler = _HANDLERS[type(body)]
         if handler is None:
-            send(self._unsubscribed(owner, body))
+            output.send_text(self._unsubscribed(owner, body))
             return
         running = self._running.get(owner, set())
         if len(running) >= self._limits.actions_max:
             message = f"A connection may have {self._limits.actions_max} actions under way."
             refusal = CommandRefused("rate_limit_exceeded", message, retry_after=1)
-            self._refuse(send, refusal, body.id)
+            self._refuse(output, refusal, body.id)
             return
-        work = self._run(handler, send, key, body)
+        work = self._run(handler, _Client(owner, output, key), body)
         one = _Running(
             asyncio.get_running_loop().create_task(work, name=f"action {type(body).__name__}"),
             _exchanges_of(body) if isinstance(body, SubscribeTransactionsAction) else (),
@@ -85,16 +109,24 @@ class ActionRunner:
         one.task.add_done_callback(lambda _: self._ended(owner, one))
 
     def cancel(self, owner: Hashable) -> None:
-        """Cancel the actions of a connection that has ended."""
+        """Cancel the actions and live subscriptions of a connection that has ended."""
         for one in self._running.get(owner, ()):
             one.task.cancel()
+        for listener in self._live.pop(owner, ()):
+            self._leave(listener)
 
     async def stop(self) -> None:
         """Cancel all actions and wait for their end."""
         tasks = [one.task for running in self._running.values() for one in running]
         for task in tasks:
             task.cancel()
+        for owner in list(self._live):
+            self.cancel(owner)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _leave(self, listener: "_LiveListener") -> None:
+        for subscription in listener.subscriptions:
+            self._transactions.live.leave(subscription)
 
     def _ended(self, owner: Hashable, one: _Running) -> None:
         running = self._running[owner]
@@ -102,54 +134,92 @@ class ActionRunner:
         if not running:
             del self._running[owner]
 
-    async def _run(self, handler: "Handler", send: Send, key: Key, body: Any) -> None:
+    async def _run(self, handler: "Handler", client: _Client, body: Any) -> None:
         try:
-            await handler(self, send, key, body)
+            await handler(self, client, body)
+        except CommandRefused as refusal:
+            self._refuse(client.output, refusal, body.id)
         except OnebookError as error:
-            self._refuse(send, _refusal_of(error), body.id)
+            self._refuse(client.output, _refusal_of(error), body.id)
         except Exception:
             log.exception("An action failed.")
             failure = InternalError("Internal error; it has been logged.")
-            self._refuse(send, _refusal_of(failure), body.id)
+            self._refuse(client.output, _refusal_of(failure), body.id)
 
     # Handlers
 
-    async def _get_exchanges(self, send: Send, _: Key, body: GetExchangesAction) -> None:
+    async def _get_exchanges(self, client: _Client, body: GetExchangesAction) -> None:
         entries = [entry.body() for entry in self._transactions.exchanges]
-        send(encode_masked(ExchangesResponse(entries, self._timestamp()), body.id))
+        client.output.send_text(
+            encode_masked(ExchangesResponse(entries, self._timestamp()), body.id)
+        )
 
-    async def _validate(self, send: Send, key: Key, body: ValidateCredentialsAction) -> None:
+    async def _validate(self, client: _Client, body: ValidateCredentialsAction) -> None:
         found = await self._transactions.validate(
             body.exchange.strip().lower(),
             testnet=bool(body.testnet),
             demo=bool(body.demo),
-            key_id=key.key_id,
+            key_id=client.key.key_id,
         )
         reply = ValidationResponse(**found.body(), timestamp=self._timestamp())
-        send(encode_masked(reply, body.id))
+        client.output.send_text(encode_masked(reply, body.id))
 
-    async def _subscribe(self, send: Send, key: Key, body: SubscribeTransactionsAction) -> None:
+    async def _subscribe(self, client: _Client, body: SubscribeTransactionsAction) -> None:
         limit = RECORDS_MAX if body.limit is None else body.limit
         if not 1 <= limit <= RECORDS_MAX:
             message = f"limit: must be from 1 to {RECORDS_MAX:,}."
-            self._refuse(send, CommandRefused("invalid_parameters", message), body.id)
-            return
-        sent = {name: value for name, value in asdict(body).items() if name != "id"}
+            raise CommandRefused("invalid_parameters", message)
+        live = self._live_wanted(client, body)
+        sent = {name: value for name, value in asdict(body).items() if name not in ("id", "live")}
         request = TransactionsRequest.model_validate(sent | {"limit": limit}, strict=True)
-        query = await self._transactions.prepare(request, key_id=key.key_id)
+        key_id, send = client.key.key_id, client.output.send_text
+        query = await self._transactions.prepare(request, key_id=key_id)
+        listener = _LiveListener(self._clock, client.output, body)
+        if live:
+            listener.subscriptions = self._transactions.subscriptions(query, listener)
         progress = _Progress(self._clock, self._limits.progress_s, send, body)
-        answer = await self._transactions.fetch(query, key_id=key.key_id, on_batch=progress)
+
+        def received(run: Run | JointRun, batch: list[Record]) -> None:
+            progress(run)
+            listener.note(batch)
+
+        answer = await self._transactions.fetch(query, key_id=key_id, on_batch=received)
         send(with_id(b'{"type":"transaction_response",%b' % answer[1:], body.id))
         found = json.decode(answer, type=_Outcome)
+        listener.covered(found.coverage)
         done = TransactionComplete(
             exchange=query.name,
             success=True,
             total_transactions=found.total_transactions,
             partial=found.partial,
             next_cursor=found.next_cursor,
+            live=listener.types(self._transactions.live.parts) if live else None,
             timestamp=self._timestamp(),
         )
         send(encode_masked(done, body.id))
+        if live:
+            self._live.setdefault(client.owner, []).append(listener)
+            for subscription in listener.subscriptions:
+                self._transactions.live.follow(subscription)
+
+    def _live_wanted(self, client: _Client, body: SubscribeTransactionsAction) -> bool:
+        """Whether new records are to follow the history.
+
+        Raises:
+            CommandRefused: They cannot.
+        """
+        closed = "cursor" if body.cursor else "end_time" if body.end_time is not None else ""
+        if body.live and closed:
+            message = f"live: excludes {closed}, which asks for a part of the past."
+            raise CommandRefused("invalid_parameters", message)
+        live = not closed if body.live is None else body.live
+        if live and len(self._live.get(client.owner, ())) >= self._limits.live_max:
+            raise CommandRefused(
+                "subscription_limit_exceeded",
+                f"A connection may have {self._limits.live_max} live transaction subscriptions; "
+                "unsubscribe one, or send live: false for the history alone.",
+            )
+        return live
 
     def _unsubscribed(self, owner: Hashable, body: UnsubscribeTransactionsAction) -> bytes:
         wanted = body.exchange and body.exchange.strip().lower()
@@ -160,16 +230,23 @@ class ActionRunner:
         ]
         for one in stopped:
             one.task.cancel()
-        plural = "" if len(stopped) == 1 else "s"
+        listeners = self._live.pop(owner, [])
+        left = [each for each in listeners if wanted is None or wanted in each.exchanges]
+        for listener in left:
+            self._leave(listener)
+        if len(left) < len(listeners):
+            self._live[owner] = [each for each in listeners if each not in left]
+        count = len(stopped) + len(left)
+        plural = "" if count == 1 else "s"
         reply = TransactionUnsubscribeResponse(
-            success=bool(stopped),
-            message=f"Stopped {len(stopped)} transaction subscription{plural}.",
+            success=bool(count),
+            message=f"Stopped {count} transaction subscription{plural}.",
             timestamp=self._timestamp(),
         )
         return encode_masked(reply, body.id)
 
-    def _refuse(self, send: Send, refusal: CommandRefused, message_id: Id) -> None:
-        send(encode_action_refusal(refusal, message_id, self._clock.wall_us()))
+    def _refuse(self, output: Output, refusal: CommandRefused, message_id: Id) -> None:
+        output.send_text(encode_action_refusal(refusal, message_id, self._clock.wall_us()))
 
     def _timestamp(self) -> str:
         return iso(self._clock.wall_us() // 1_000)
@@ -180,7 +257,7 @@ def _exchanges_of(body: SubscribeTransactionsAction) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in names) or ("",)
 
 
-Handler = Callable[[ActionRunner, Send, Key, Any], Awaitable[None]]
+Handler = Callable[[ActionRunner, _Client, Any], Awaitable[None]]
 
 _HANDLERS: Final[dict[type, Handler | None]] = {
     GetExchangesAction: ActionRunner._get_exchanges,
@@ -190,19 +267,105 @@ _HANDLERS: Final[dict[type, Handler | None]] = {
 }
 
 
+class _Reach(Struct, rename={"from_ms": "from"}):
+    """How far back one type of an answer reaches."""
+
+    transaction_type: str
+    from_ms: int | None
+    account: str = ""
+
+
 class _Outcome(Struct):
-    """Fields of an answer that `transaction_complete` repeats."""
+    """Fields of an answer that decide what follows it."""
 
     total_transactions: int
     partial: bool
     next_cursor: str | None
+    coverage: list[_Reach]
+
+
+class _LiveListener:
+    """Sends the events of a live subscription, which has a part for each account."""
+
+    def __init__(self, clock: Clock, output: Output, body: SubscribeTransactionsAction) -> None:
+        self.subscriptions: list[LiveSubscription] = []
+        self.exchanges = _exchanges_of(body)
+        self._clock = clock
+        self._output = output
+        self._id = body.id
+        self._number = 0
+
+    @property
+    def slow(self) -> bool:
+        """Whether the client reads more slowly than it is sent to."""
+        return self._output.behind
+
+    def note(self, batch: list[Record]) -> None:
+        """Records of the history were sent."""
+        for record in batch:
+            if len(self.subscriptions) == 1:
+                self.subscriptions[0].note(record)
+                continue
+            for each in self.subscriptions:
+                if record.account is not None and record.account.name == each.query.name:
+                    each.note(record)
+
+    def covered(self, coverage: list[_Reach]) -> None:
+        """How far back the history reaches."""
+        for entry in coverage:
+            for each in self.subscriptions:
+                if entry.account in ("", each.query.name):
+                    each.covered(entry.transaction_type, entry.from_ms)
+
+    def types(self, parts: Callable[[LiveSubscription], tuple[LivePart, ...]]) -> list[LiveType]:
+        """What is followed."""
+        return [
+            _live_type(part, each.query.name if len(self.subscriptions) > 1 else UNSET)
+            for each in self.subscriptions
+            for part in parts(each)
+        ]
+
+    def push(self, record: LiveRecord) -> None:
+        """Send a record."""
+        self._number += 1
+        event = b'{"type":"transaction","exchange":%b,"change":"%b","number":%d,' % (
+            json.encode(record.account),
+            b"updated" if record.changed else b"new",
+            self._number,
+        )
+        event += b'"timestamp":"%b","transaction":%b}' % (self._now(), record.payload)
+        self._output.send_text(with_id(event, self._id))
+
+    def status(self, status: LiveStatus) -> None:
+        """Send a state."""
+        event = TransactionStatus(
+            exchange=status.account,
+            state=status.state,
+            reason=status.reason,
+            complete_to=status.read_to_ms,
+            types=[_live_type(part, UNSET) for part in status.types],
+            errors=[asdict(error) for error in status.errors],
+            timestamp=self._now().decode(),
+        )
+        self._output.send_text(encode_masked(event, self._id))
+
+    def _now(self) -> bytes:
+        return iso(self._clock.wall_us() // 1_000).encode()
+
+
+def _live_type(part: LivePart, account: str | UnsetType) -> LiveType:
+    return LiveType(part.transaction_type, part.source, part.delay_s, account)
 
 
 class _Progress:
     """Sends the progress of a transaction subscription, at most once in `interval_s`."""
 
     def __init__(
-        self, clock: Clock, interval_s: float, send: Send, body: SubscribeTransactionsAction
+        self,
+        clock: Clock,
+        interval_s: float,
+        send: Callable[[bytes], None],
+        body: SubscribeTransactionsAction,
     ) -> None:
         self._clock = clock
         self._interval_s = interval_s

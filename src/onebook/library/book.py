@@ -20,7 +20,7 @@ from onebook.library.source import (
     BookOptions,
     BookSource,
     BookUpdates,
-    Reading,
+    ReaderQueue,
 )
 from onebook.library.update import BookUpdate
 from onebook.orderbook import Names, require_plain, sampled, symbols_of
@@ -31,7 +31,7 @@ TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
 NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
 
-ReadingT = TypeVar("ReadingT", bound=Reading)
+QueueT = TypeVar("QueueT", bound=ReaderQueue)
 
 
 class ServiceOptions(TypedDict, total=False):
@@ -307,7 +307,7 @@ class OrderBooks:
         return self._snapshots(self._options)
 
     def _snapshots(self, options: BookOptions) -> list[BookUpdate]:
-        return Reading(self._sources, options, self._opened().clock).snapshots()
+        return ReaderQueue(self._sources, options, self._opened().clock).snapshots()
 
     def _opened(self) -> BookEngine:
         if self._engine is None:
@@ -320,9 +320,9 @@ class OrderBooks:
             raise RuntimeError("The order book was opened on another event loop: read it there.")
         return engine
 
-    def _kept(self, reading: ReadingT) -> ReadingT:
-        self._opened().readings.add(reading)
-        return reading
+    def _kept(self, queue: QueueT) -> QueueT:
+        self._opened().queues.add(queue)
+        return queue
 
 
 class OrderBook(OrderBooks):

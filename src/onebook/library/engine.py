@@ -22,7 +22,7 @@ from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.recording import Recorder
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
 from onebook.library.recorders import Recorders
-from onebook.library.source import BookSource, Reading, Wiring
+from onebook.library.source import BookSource, ReaderQueue, Wiring
 from onebook.model import Reason
 from onebook.orderbook import Names, exchange_texts, near_exchanges
 from onebook.rest import Rest
@@ -86,7 +86,7 @@ class BookEngine:
     ) -> None:
         self.books = Books()
         self.clock = Clock()
-        self.readings: WeakSet[Reading] = WeakSet()
+        self.queues: WeakSet[ReaderQueue] = WeakSet()
         self._exchanges = in_use(names, feeds)
         self._limits = limits
         self._settings = feeds.model_copy(update={"exchanges": tuple(names)})
@@ -135,8 +135,8 @@ class BookEngine:
         trace: TracebackType | None,
     ) -> None:
         self._wiring.stop()
-        for reading in list(self.readings):
-            reading.close()
+        for queue in list(self.queues):
+            queue.close()
         await self._stack.aclose()
 
     def source(self, symbol: str, names: Sequence[str]) -> BookSource:

@@ -35,7 +35,7 @@ from onebook.library.book import DEPTH, options_of
 from onebook.library.engine import names_of
 from onebook.library.errors import UnknownSymbol
 from onebook.library.recorders import SUFFIX
-from onebook.library.source import BookOptions, BookSource, Reading, Wiring
+from onebook.library.source import BookOptions, BookSource, ReaderQueue, Wiring
 from onebook.library.update import BookUpdate
 from onebook.model import Instrument
 from onebook.orderbook import Names, symbols_of
@@ -274,7 +274,7 @@ class Player:
         ]
         self._unborn = sources
         self._books_wanted = len(sources)
-        self._reading = Reading((), options, self._clock)
+        self._queue = ReaderQueue((), options, self._clock)
 
     def updates(self) -> Iterator[BookUpdate]:
         """Yield the updates of every entry, and of the time between entries.
@@ -309,8 +309,8 @@ class Player:
         """Read due books; a book is not read before its first data."""
         for source in [each for each in self._unborn if each.members.live]:
             self._unborn.remove(source)
-            self._reading.add(source)
-        while (update := self._reading.take()) is not None:
+            self._queue.add(source)
+        while (update := self._queue.take()) is not None:
             yield update
 
     def _source(self, symbol: str, names: Sequence[str]) -> BookSource | None:

@@ -1,7 +1,7 @@
 """The books of one view, and the delivery of their updates by an iterator or callbacks.
 
 Per frame the work is constant: the first change of a book after a reader was read notifies its
-`Reading`; later changes notify no reader. The books are merged when a reader is read, so a slow
+`ReaderQueue`; later changes notify no reader. The books are merged when a reader is read, so a slow
 consumer gets the newest book, nothing is queued and nothing is delayed. Time comes from a `Clock`.
 
 `Wiring` routes changes of books to sources, through the identity guard.
@@ -16,7 +16,7 @@ from onebook.books import Books, LiveBook
 from onebook.clock import Clock, Handle
 from onebook.config import StreamSettings
 from onebook.core import View
-from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Moment, Naming
+from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Naming, Observed
 from onebook.model import Health, Instrument, Reason
 from onebook.streams.guard import IdentityGuard
 from onebook.streams.stream import Opening, StreamMembers, condition
@@ -87,7 +87,7 @@ class BookSource:
         readers = self.clean | self.pacing
         self.clean, self.pacing = set(), set()
         for reader in readers:
-            reader.reading.status_changed(reader)
+            reader.queue.status_changed(reader)
 
     @property
     def unlisted(self) -> bool:
@@ -117,9 +117,9 @@ class BookSource:
 class BookReader:
     """One consumer's view of a source: merges when it is read, numbers what it returns."""
 
-    def __init__(self, source: BookSource, options: BookOptions, reading: "Reading") -> None:
+    def __init__(self, source: BookSource, options: BookOptions, queue: "ReaderQueue") -> None:
         self.source = source
-        self.reading = reading
+        self.queue = queue
         self.read_at = float("-inf")  # monotonic seconds of the last update
         self._number = 0
         self._changes = 0  # of the shown books when they were last merged
@@ -160,10 +160,10 @@ class BookReader:
         conditions = source.conditions
         same_books = conditions is self._conditions
         self._conditions = conditions
-        moments: list[Moment] = []
+        observed: list[Observed] = []
         changes = 0
         for book in source.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
-            moments.append((book.updated_at, book.core.horizon(book.window)))
+            observed.append((book.updated_at, book.core.horizon(book.window)))
             changes += book.changes
         skipped = max(0, changes - self._changes - 1) if same_books else 0
         self._changes = changes
@@ -178,7 +178,7 @@ class BookReader:
             levels,
             source.naming,
             conditions,
-            moments,
+            observed,
             now,
             skipped,
         )
@@ -189,7 +189,7 @@ class BookReader:
         self.source.pacing.discard(self)
 
 
-class Reading:
+class ReaderQueue:
     """The readers of some sources, and which of them are due; its owner polls `take`.
 
     Args:
@@ -214,9 +214,9 @@ class Reading:
         self._ready.append(BookReader(source, self._options, self))
 
     def book_changed(self, reader: BookReader) -> None:
-        """Record that a reader has something new, and when it may be read.
+        """Schedule a reader with a new state for the time when it may be read.
 
-        Called once until the reader is read: it is not among the ready ones yet.
+        Called only for readers that are not yet ready.
         """
         if self._closed or (self._interval_s and self._waits(reader)):
             return
@@ -273,7 +273,7 @@ class Reading:
         """Wake the task that waits for updates; a poller needs no call."""
 
 
-class BookUpdates(Reading, AsyncIterator[BookUpdate]):
+class BookUpdates(ReaderQueue, AsyncIterator[BookUpdate]):
     """Updates as an asynchronous iterator: the first at once, then after each change."""
 
     def __init__(self, sources: Iterable[BookSource], options: BookOptions, clock: Clock) -> None:
@@ -313,7 +313,7 @@ class BookUpdates(Reading, AsyncIterator[BookUpdate]):
             self._waiter.set_result(None)
 
 
-class BookCallbacks(Reading):
+class BookCallbacks(ReaderQueue):
     """Updates as calls of a function, from the event loop and outside of any exchange's frame.
 
     The function is called after all frames that were read together, so that no book is
@@ -422,7 +422,7 @@ class Wiring:
             clean = source.clean  # the readers that have read everything so far
             while clean:
                 reader = clean.pop()
-                reader.reading.book_changed(reader)
+                reader.queue.book_changed(reader)
 
     def _status_changed(self, book: LiveBook) -> None:
         """Handle a change of a book's health or mark."""

@@ -47,8 +47,8 @@ class ExchangeCondition(NamedTuple):
         return f"{self.exchange}: {self.state}{why}" + (f" ({self.detail})" if self.detail else "")
 
 
-Moment = tuple[float, tuple[str | None, str | None]]  # when data last arrived, and the horizon
-UNSEEN: Final[Moment] = (0.0, (None, None))
+Observed = tuple[float, tuple[str | None, str | None]]  # when data last arrived, and the horizon
+UNSEEN: Final[Observed] = (0.0, (None, None))
 
 
 # 10^-scale, by scale: multiplying by it takes half the time of `Decimal.scaleb`.
@@ -247,7 +247,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     _levels: Levels
     _naming: Naming
     _conditions: tuple[ExchangeCondition, ...]
-    _moments: list[Moment]  # of the exchanges that are shown, in their order
+    _observed: list[Observed]  # of the exchanges that are shown, in their order
     _now: float
     skipped: int = 0
 
@@ -278,12 +278,12 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     @property
     def live(self) -> bool:
         """Whether any exchange is live; if not, both sides are empty."""
-        return bool(self._moments)
+        return bool(self._observed)
 
     @property
     def problem(self) -> BookProblem | None:
         """Why no exchange is live; None while one is. `exchanges` has the details."""
-        if self._moments:
+        if self._observed:
             return None
         conditions = self._conditions
         if all(each.reason is Reason.NOT_LISTED for each in conditions):
@@ -313,10 +313,10 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     @property
     def exchanges(self) -> Mapping[str, ExchangeHealth]:
         """The health of each exchange, by name."""
-        moments = iter(self._moments)
+        observed = iter(self._observed)
         found = {}
         for each in self._conditions:
-            updated_at, (bid, ask) = next(moments) if each.shown else UNSEEN
+            updated_at, (bid, ask) = next(observed) if each.shown else UNSEEN
             age_s = max(0.0, self._now - updated_at) if each.shown else None
             found[each.exchange] = ExchangeHealth(*each, age_s, Horizon(_read(bid), _read(ask)))
         return found
@@ -327,8 +327,8 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
 
         Beyond them amounts are lower bounds: an exchange may have levels that it did not send.
         """
-        bids = [Decimal(bid) for _, (bid, _) in self._moments if bid is not None]
-        asks = [Decimal(ask) for _, (_, ask) in self._moments if ask is not None]
+        bids = [Decimal(bid) for _, (bid, _) in self._observed if bid is not None]
+        asks = [Decimal(ask) for _, (_, ask) in self._observed if ask is not None]
         return Horizon(max(bids, default=None), min(asks, default=None))
 
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
@@ -339,7 +339,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
 
     def _fill_ends(self) -> Iterable[BookEnds]:
         shown = (each.exchange for each in self._conditions if each.shown)
-        for name, (_, (bid, ask)) in zip(shown, self._moments, strict=True):
+        for name, (_, (bid, ask)) in zip(shown, self._observed, strict=True):
             yield BookEnds(name, _read(bid), _read(ask))
 
 

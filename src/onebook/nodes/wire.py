@@ -152,10 +152,10 @@ def frame_of(payload: bytes) -> NodeMessage:
         raise WireError(f"a message of {len(payload)} bytes has no head") from None
     known = _KINDS.get(kind & ~DEFLATED)
     if version != VERSION or known is None:
-        raise WireError(f"a message of version {version} and kind {kind}")
+        raise WireError(f"a message of unknown version {version} or kind {kind}")
     deflated = bool(kind & DEFLATED)
     if deflated and known is not Kind.SNAPSHOT:
-        raise WireError(f"a message of kind {kind} that is deflated", RefusalCause.INVALID)
+        raise WireError(f"a deflated message of kind {kind}", RefusalCause.INVALID)
     if node > NODE_MAX or seq > SEQ_MAX:
         raise WireError(f"node {node:x} or number {seq} out of range", RefusalCause.INVALID)
     return NodeMessage(known, node, epoch, seq, memoryview(payload)[HEAD.size :], deflated)

@@ -63,7 +63,7 @@ class IdentityGuard:
             self._on_status(each)
 
     def _entered(self, book: LiveBook) -> list[LiveBook]:
-        """Check the symbol of a book that has just become live; the books whose mark changed."""
+        """Check the symbol of a book that became live; returns the books whose mark changed."""
         symbol = book.instrument.symbol
         if not self._comparable(symbol):
             return []

@@ -9,6 +9,7 @@ duplicates and cursors are part of the service (`walk`, `service`).
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import httpx
 from msgspec import Struct
@@ -29,7 +30,10 @@ from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, Excha
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.limits import Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, unknown_market
+from onebook.transactions.private import PrivateStream, StreamOpening
 from onebook.transactions.record import TradedMarket
+
+STREAM: Final = "stream"  # the name of its host in settings
 
 Ask = Callable[[Call], Awaitable[Reply]]
 
@@ -45,6 +49,8 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
         instruments: Fetches the instrument list of a category, page by page.
         listed: Turns a row of that list into a market.
         guess: Derives a market that is no longer listed from its category and symbol.
+        stream: Its private WebSocket; None: what is new is found by reading the lists.
+        stream_token: Requests what `PrivateStream.opening` needs beside the credentials.
     """
 
     entry: AdapterEntry
@@ -54,6 +60,8 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
     instruments: Callable[[Ask, str], AsyncGenerator[list[InstrumentRow]]]
     listed: Callable[[str, InstrumentRow], TradedMarket]
     guess: Callable[[str, str], TradedMarket] = unknown_market
+    stream: PrivateStream | None = None
+    stream_token: Callable[["AccountSession"], Awaitable[str]] | None = None
 
 
 class ExchangeAdapter:
@@ -94,6 +102,7 @@ class ExchangeAdapter:
             for each, hosts in _hosts(definition.entry, settings).items()
         }
         self._markets = {each: self._market_cache(site) for each, site in self._sites.items()}
+        self._streams = _stream_urls(definition, settings)
 
     def _market_cache(self, site: ExchangeSite) -> MarketCache:
         definition, client = self._definition, self._client
@@ -155,6 +164,32 @@ class ExchangeAdapter:
             include_raw=include_raw,
             key_id=key_id,
         )
+
+    def stream(self, environment: Environment) -> PrivateStream | None:
+        """The private stream of an environment; None where there is none."""
+        return self._definition.stream if environment in self._streams else None
+
+    async def opening(
+        self,
+        environment: Environment,
+        credentials: Credentials,
+        *,
+        account_id: str,
+        name: AccountName,
+        key_id: str,
+    ) -> StreamOpening:
+        """Prepare a connection to the private stream of an environment.
+
+        Raises:
+            SourceFailed: The exchange gives no token.
+        """
+        facts, token = self._definition.stream, ""
+        assert facts is not None
+        if self._definition.stream_token is not None:
+            account = self.account(environment, credentials, name=name, key_id=key_id)
+            token = await self._definition.stream_token(account)
+        messages = facts.opening(credentials, self._client.clock.wall_ms(), token)
+        return StreamOpening(self._streams[environment] + facts.path, account_id, messages)
 
     def verdict(self, environment: Environment) -> RequestVerdict | None:
         """Result of the last signed request of the first account; None before it."""
@@ -238,14 +273,38 @@ class AccountSession:
 def _hosts(entry: AdapterEntry, settings: TransactionSettings) -> dict[Environment, dict[str, str]]:
     """The address of each host by environment: the operator's, else the exchange's."""
     override = settings.overrides.get(entry.name) or AccountUrls()
-    given = {
-        Environment.MAINNET: override.mainnet_url,
-        Environment.TESTNET: override.testnet_url,
-        Environment.DEMO: override.demo_url,
-    }
+    given = _given(override)
     found = {each: dict(hosts) for each, hosts in entry.hosts.items()}
     for environment, url in given.items():
         if url and environment in found:
             found[environment] = dict.fromkeys(found[environment], url)
-    found[Environment.MAINNET] |= override.hosts
+    found[Environment.MAINNET] |= {
+        name: url for name, url in override.hosts.items() if name != STREAM
+    }
     return found
+
+
+def _given(override: AccountUrls) -> dict[Environment, str]:
+    """The operator's addresses; "" for the exchange's own."""
+    return {
+        Environment.MAINNET: override.mainnet_url,
+        Environment.TESTNET: override.testnet_url,
+        Environment.DEMO: override.demo_url,
+    }
+
+
+def _stream_urls(
+    definition: ExchangeDefinition, settings: TransactionSettings
+) -> dict[Environment, str]:
+    """The address of the private stream by environment; one that the operator gives has both."""
+    if definition.stream is None:
+        return {}
+    override = settings.overrides.get(definition.entry.name) or AccountUrls()
+    given = _given(override) | {
+        Environment.MAINNET: override.hosts.get(STREAM, override.mainnet_url)
+    }
+    own = definition.stream.urls
+    return {
+        each: given[each].replace("http", "ws", 1) if given[each] else url
+        for each, url in own.items()
+    }

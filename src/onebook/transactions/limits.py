@@ -42,7 +42,7 @@ class Waits:
 
     @contextmanager
     def waiting(self, wait_s: float) -> Iterator[None]:
-        """A request waits while the context lasts."""
+        """Count a waiting request for the duration of the context."""
         turn_s = self._clock.monotonic() + wait_s
         self._turns_s.append(turn_s)
         try:
@@ -52,7 +52,7 @@ class Waits:
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
-        """A request is in flight while the context lasts."""
+        """Count a request in flight for the duration of the context."""
         self._in_flight += 1
         try:
             yield
@@ -65,7 +65,7 @@ class Slots:
 
     Args:
         count: Number of slots.
-        spare: Whether one share stays free for a key that is not here yet.
+        spare: Whether one share stays free for another key.
     """
 
     def __init__(self, count: int, *, spare: bool = True) -> None:
@@ -81,7 +81,7 @@ class Slots:
 
     @asynccontextmanager
     async def slot(self, key: str) -> AsyncIterator[None]:
-        """Wait for a slot and keep it for as long as the context lasts."""
+        """Wait for a slot, and hold it for the duration of the context."""
         if key not in self._waiting.keys and self._free(key):
             self._held[key] += 1
         else:
@@ -132,17 +132,17 @@ class Waiting:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that wait, the next one first."""
+        """The waiting keys, the next one first."""
         return tuple(self._queues)
 
     def add(self, key: str) -> asyncio.Future[None]:
-        """A place at the end of a key's queue."""
+        """Add a future to the end of a key's queue."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(key, deque()).append(future)
         return future
 
     def wake(self, key: str) -> bool:
-        """Wake the first of a key that is still there; the key goes behind all others."""
+        """Wake the first waiter of a key; the key then goes behind all others."""
         queue = self._queues.pop(key)
         woken = False
         while queue and not woken:
@@ -154,7 +154,7 @@ class Waiting:
         return woken
 
     def remove(self, key: str, future: asyncio.Future[None]) -> None:
-        """Take out a place that is no longer needed."""
+        """Remove a future that is no longer needed."""
         queue = self._queues.get(key)
         if queue is None or future not in queue:
             return
@@ -164,7 +164,7 @@ class Waiting:
 
 
 class Circuit:
-    """Open after a breach: no request may leave this address, or use this key."""
+    """Circuit breaker of an address or key: while it is open, no request is sent."""
 
     def __init__(self, clock: Clock) -> None:
         self.failure: SourceFailed | None = None
@@ -172,7 +172,7 @@ class Circuit:
         self._until_s = 0.0
 
     def trip(self, open_s: float, failure: SourceFailed) -> None:
-        """Open the circuit, because of a failure; never for a shorter time than it is open."""
+        """Open the circuit because of a failure; never shortens the time for which it is open."""
         self.failure = failure
         self._until_s = max(self._until_s, self._clock.monotonic() + open_s)
 
@@ -185,7 +185,7 @@ class Retries:
     """Retry budget of one request, over all its pages.
 
     Args:
-        key: Whose request it is: budgets are shared fairly between keys.
+        key: The API key of the request; budgets are shared fairly between keys.
     """
 
     def __init__(self, random: Random, *, key: str = "") -> None:
@@ -195,11 +195,11 @@ class Retries:
         self._left = RETRIES_START
 
     def failed(self, failure: SourceFailed) -> None:
-        """Note a failed attempt: the error to report if there is no other."""
+        """Record a failed attempt: the error to report if there is no other."""
         self.trouble = failure
 
     def succeeded(self) -> None:
-        """Note a success: it earns a part of a retry."""
+        """Record a success, which earns a fraction of a retry."""
         self.trouble = None
         self._left = min(RETRIES_MAX, self._left + RETRIES_EARNED)
 

@@ -1,17 +1,17 @@
-"""What the mapping of an exchange's rows needs: texts, numbers, required fields, amounts of money.
+"""Helpers for mapping rows of an exchange: texts, numbers, required fields, amounts of money.
 
 In rows "" means absent and "0" means zero, and a number may be text or a JSON number: both are read
 exactly.
 
-A *pattern* is a record that already has what all rows of one kind have in common: of fills those
-of one market, side and type, of deposits those of one coin and status. It is made once, by a
-cached function; a row's record is the pattern with what is the row's own replaced. Two rules:
+A *pattern* is a record with the fields that rows of one kind share, such as fills of one market,
+side and type, or deposits of one coin and status. A cached function makes it once; the record of a
+row is the pattern with the row's own fields replaced. Two rules:
 
-- What a pattern says follows from the arguments of its function alone. They are its key in the
-  cache, so a pattern cannot be out of date: a market that was loaded anew is another argument.
+- A pattern depends only on the arguments of its function. They are its key in the cache, so it
+  cannot be out of date: a market that was reloaded is another argument.
 - One `replace` names at most 14 fields: CPython makes a call with more than 30 values (a name
-  counts as one) through a dict, at five times the cost. Where `Record(...)` in full is fast enough,
-  as of orders and of all rare rows, it is written so.
+  counts as one) through a dict, at five times the cost. Orders and all rare rows are written as
+  `Record(...)` in full, which is fast enough for them.
 """
 
 from typing import Any, Final
@@ -42,12 +42,12 @@ def blank_record(exchange: str) -> Record:
 
 
 def text(row: Row, name: str) -> str | None:
-    """A text that is there."""
+    """A text; None if absent or empty."""
     return texts(row, name)[0]
 
 
 def text_or_empty(row: Row, name: str) -> str:
-    """A text, "" where it is absent: for ids."""
+    """A text, "" if absent: for ids."""
     value = row.get(name)
     return "" if value is None else str(value)
 
@@ -90,26 +90,26 @@ def require_unsigned(amount: str | None) -> str:
 
 
 def as_money(currency: str | None, amount: str | None) -> Money | None:
-    """An unsigned amount of a known currency."""
+    """An unsigned amount of money; None if currency or amount is unknown."""
     if currency is None or amount is None:
         return None
     return money(currency, amount.removeprefix("-"))
 
 
 def first_fee(fees: tuple[Fee, ...]) -> Money | None:
-    """The documented single fee: the first of all."""
+    """The first fee, for the documented field that holds one."""
     if not fees or fees[0].currency is None:
         return None
     return money(fees[0].currency, fees[0].amount)
 
 
 def opposite(amount: str | None) -> str | None:
-    """The other sign: what an account paid is what it did not gain."""
+    """Return an amount with the opposite sign."""
     return None if amount is None else negated(amount)
 
 
 def direction_of(change: str) -> Direction:
-    """Which way a signed amount went."""
+    """The direction of a signed amount."""
     if change == "0":
         return Direction.NONE
     return Direction.OUT if change[0] == "-" else Direction.IN

@@ -1,7 +1,7 @@
-"""Markets of an exchange: its instrument lists, cached, and sources that are read by symbol.
+"""Markets of an exchange: cached instrument lists, and sources that are queried by symbol.
 
-A symbol that left the lists (delisted, expired) is parsed from its name, where the exchange's names
-allow it.
+The market of a symbol that is no longer listed (delisted, expired) is parsed from its name, if the
+exchange's names allow it.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ class Markets:
     """Every symbol that an account may have traded.
 
     Args:
-        listed: A row of the exchange's instrument list as a market.
-        guess: A market from nothing but its category and symbol.
+        listed: Maps a row of the exchange's instrument list to a market.
+        guess: Derives a market from its category and symbol.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class MarketCache:
 
 
 def _why(error: Exception) -> str:
-    """The reason of a failure for the log; a foreign exception's text could hold anything."""
+    """The reason of a failure for the log; the text of a foreign exception may hold secrets."""
     if isinstance(error, SourceFailed):
         return f"{error.reason.value}: {error.message}"
     return f"{FailureReason.UNREADABLE.value}: the answer does not have the documented form."
@@ -158,7 +158,7 @@ class SymbolFanOut:
     async def page(
         self, category: str, window: Window, ask: Callable[[str, str], Awaitable[Page]]
     ) -> Page:
-        """A whole window as one page: every symbol, page by page.
+        """Fetch a whole window as one page: all pages of every symbol.
 
         Args:
             ask: Fetches the page of a symbol at a cursor.

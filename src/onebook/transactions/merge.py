@@ -40,7 +40,7 @@ class Range:
     Args:
         from_ms: Oldest record time, inclusive.
         to_ms: Newest record time, inclusive.
-        after: The place of the last record that was delivered before; only later ones count.
+        after: Position of the last delivered record; only records after it are read.
     """
 
     __slots__ = ("after", "from_ms", "to_ms")
@@ -52,7 +52,7 @@ class Range:
 
 
 class EventGroup:
-    """Rows of one event, as far as they were read."""
+    """The rows of one event that were read so far."""
 
     __slots__ = ("newest_ms", "oldest_ms", "rows")
 
@@ -74,7 +74,7 @@ class Joiner:
     """Groups rows of one event until every row that could belong to it has been read.
 
     Args:
-        span_ms: The rows of one event lie within so many ms.
+        span_ms: Maximum time between the rows of one event.
     """
 
     def __init__(self, span_ms: int) -> None:
@@ -94,7 +94,7 @@ class Joiner:
         return max(times, default=NOTHING_LEFT_MS)
 
     def add(self, row: EventRow) -> None:
-        """Add a row; one that was passed on already is dropped."""
+        """Add a row, unless it was already passed on."""
         if row.row_id in self._passed_on:
             return
         groups = self._groups.setdefault(row.key, [])
@@ -102,7 +102,7 @@ class Joiner:
             groups.append(EventGroup(row))
 
     def complete(self, watermark_ms: int) -> list[list[EventRow]]:
-        """The groups to which no row can be added any more, newest first."""
+        """Remove and return the groups to which no row can be added any more, newest first."""
         done: list[EventGroup] = []
         for key, groups in list(self._groups.items()):
             done += [each for each in groups if each.newest_ms - self._span_ms > watermark_ms]
@@ -152,11 +152,11 @@ class Sorter:
         return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
 
     def _snapshot_wanted(self, key: RecordKey) -> bool:
-        """Every page takes a snapshot of its own time, so delivered rows are known by id."""
+        """Select undelivered rows of a snapshot by id, because its time differs by page."""
         return key.record_id > self._wanted.after.record_id
 
     def release(self, watermark_ms: int) -> Iterator[Keyed]:
-        """Every held record that is later than the watermark, in order."""
+        """Remove and return the records that are later than the watermark, in order."""
         while self._held and self._held[0][0].negative_ms < -watermark_ms:
             keyed = heapq.heappop(self._held)
             if keyed[0] < self._last:
@@ -172,8 +172,8 @@ class Outlet:
     """Records of one walker, or of several whose rows are joined, in order as they become final.
 
     Args:
-        wanted: What is to be read.
-        progress: Set whenever there may be something new.
+        wanted: The range to read.
+        progress: Set whenever records may have become available.
         join: Makes records of groups of rows.
         join_ms: See `Source`.
         dropped: Types of records that were not requested.
@@ -215,7 +215,7 @@ class Outlet:
 
     @property
     def shared(self) -> bool:
-        """Whether several walkers enter it."""
+        """Whether it has several walkers."""
         return len(self._came) > 1
 
     @property
@@ -230,7 +230,7 @@ class Outlet:
 
     @property
     def exhausted(self) -> bool:
-        """Whether everything was read and delivered, without a failure."""
+        """Whether all records were read and delivered, without a failure."""
         return self.finished and not self.ready and self.failure is None
 
     @property
@@ -250,10 +250,10 @@ class Outlet:
     async def accept(
         self, number: int, page: Page, watermark_ms: int, *, snapshot: bool = False
     ) -> int:
-        """Add a page of a walker, which has read everything later than a time.
+        """Add a page of a walker, which has read all records later than a time.
 
         Returns:
-            How many rows could not be joined.
+            Number of rows that could not be joined.
 
         Raises:
             SourceFailed: Another walker of this outlet failed, or the join did.
@@ -268,10 +268,10 @@ class Outlet:
             return await self._advance(number, watermark_ms)
 
     async def end(self, number: int) -> int:
-        """A walker has read everything.
+        """End a walker that has read everything.
 
         Returns:
-            How many rows could not be joined.
+            Number of rows that could not be joined.
         """
         async with self._turn:
             self._raise_if_failed()
@@ -281,7 +281,7 @@ class Outlet:
             return unreadable
 
     def fail(self, failure: SourceFailed) -> None:
-        """A walker cannot go on: nothing of what it might have added can be emitted any more."""
+        """Record a walker's failure; no further record is joined or emitted."""
         self.failure = self.failure or failure
         self._moved.set()
 
@@ -290,7 +290,7 @@ class Outlet:
             raise self.failure
 
     async def keep_pace(self, came_ms: int) -> None:
-        """Wait while too much is held for walkers that have not come as far as a time."""
+        """Wait while too much is held for walkers that are behind a time."""
         while (
             self.shared
             and self.failure is None
@@ -306,7 +306,7 @@ class Outlet:
         self._sorter.push(records, snapshot=snapshot)
 
     async def _advance(self, number: int, watermark_ms: int) -> int:
-        """Join what is complete, and emit what is final; block while the output buffer is full."""
+        """Join complete groups, and emit final records; block while the output buffer is full."""
         self._came[number] = min(self._came[number], watermark_ms)
         watermark_ms, unreadable = max(self._came), 0
         groups = self._joiner.complete(watermark_ms)
@@ -374,13 +374,13 @@ class Demand:
 
 
 class Once:
-    """Passes each event once, though two sources return it: a query and the same query filtered.
+    """Drops repeated events, which two sources return: a query and the same query filtered.
 
-    One event has one place in both, unless its row has no time: its place is then that of its
-    neighbours, which are others in another list, and in the next answer.
+    An event has the same position in both, unless its row has no time: its position then follows
+    from its neighbours, which differ between lists and between answers.
 
     Args:
-        unplaced: What `unplaced` was at the end of the answer before.
+        unplaced: The value of `unplaced` at the end of the previous answer.
     """
 
     def __init__(self, unplaced: Iterable[str] = ()) -> None:
@@ -389,11 +389,11 @@ class Once:
 
     @property
     def unplaced(self) -> tuple[str, ...]:
-        """The newest ids without a place of their own, as the cursor carries them."""
+        """Ids of the newest records without a time of their own, for the cursor."""
         return tuple(self._unplaced)[-UNPLACED_MAX:]
 
     def passes(self, keyed: Keyed) -> bool:
-        """Whether this is the first time."""
+        """Whether this event is seen for the first time."""
         record_id = keyed[0].record_id
         if record_id == self._last_id:
             return False
@@ -414,7 +414,7 @@ async def merged(
     demand: Demand | None = None,
     once: Once | None = None,
 ) -> AsyncGenerator[list[Keyed]]:
-    """Every record of every outlet in order, in small batches as they become certain.
+    """Yield the records of all outlets in order, in small batches as their order becomes final.
 
     A record is emitted once no outlet can still return a newer one: those with records ready
     are compared by their first, those without by their watermark.
@@ -450,12 +450,12 @@ def _certain(outlets: Sequence[Outlet], left: int, once: Once) -> list[Keyed]:
 
 
 def _watermark(outlet: Outlet) -> int:
-    """The newest time at which this outlet could still return a record that is not ready."""
+    """The newest time of a record that this outlet could still return."""
     return NOTHING_LEFT_MS if outlet.ready or outlet.finished else outlet.watermark_ms
 
 
 def _next(outlets: Sequence[Outlet], watermark_ms: int) -> Outlet | None:
-    """The outlet whose first record is the newest of all, if nothing newer can come."""
+    """The outlet whose first record is the newest, if no outlet can return a newer one."""
     first: Outlet | None = None
     for outlet in outlets:
         if outlet.ready and (first is None or outlet.ready[0][0] < first.ready[0][0]):

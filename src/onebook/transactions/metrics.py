@@ -1,6 +1,6 @@
 """Prometheus metrics of the transaction interface: requests to exchanges, records delivered.
 
-Requests to exchanges are few and slow, so they are counted as they come; records a batch at a time.
+Requests to exchanges are rare, so they are counted one by one; records are counted by batch.
 No label ever holds a key, an account or a symbol.
 """
 
@@ -54,6 +54,27 @@ REFUSED: Final = Counter(
 RUNNING: Final = Gauge("onebook_transactions_running", "Requests under way.")
 UNREAD: Final = Counter(
     "onebook_transactions_unread", "Streamed answers ended because the client read nothing."
+)
+LIVE_SUBSCRIPTIONS: Final = Gauge(
+    "onebook_transactions_live_subscriptions",
+    "Subscriptions that get new records as they happen.",
+    ["exchange"],
+)
+LIVE_RECORDS: Final = Counter(
+    "onebook_transactions_live_records", "New and changed records that were pushed.", ["exchange"]
+)
+LIVE_READS: Final = Counter(
+    "onebook_transactions_live_reads",
+    "Reads of what is new in an account, by outcome: ok or failed.",
+    ["exchange", "outcome"],
+)
+LIVE_STREAMS: Final = Gauge(
+    "onebook_transactions_live_streams", "Private streams of accounts that are open.", ["exchange"]
+)
+LIVE_STREAM_LOSSES: Final = Counter(
+    "onebook_transactions_live_stream_losses",
+    "Private streams of accounts that ended, by the exchange or with the last subscription.",
+    ["exchange"],
 )
 
 OK: Final = "ok"

@@ -1,10 +1,10 @@
 """Nonces that rise for each exchange key, over the tasks and processes of a machine and restarts.
 
-A nonce is Unix time in nanoseconds, the finest scale that clients of exchanges use: a key that once
-saw a finer clock refuses a coarser one for ever. The file of a key holds its last nonce, so that a
-clock that steps back does no harm, and its lock is held from the making of a nonce to the answer:
-requests must arrive in the order of their nonces. Nodes on other machines share only the clock: two
-requests of one key that overtake each other there cost one refusal and one retry.
+A nonce is Unix time in nanoseconds, the finest scale used by clients of exchanges: after a nonce of
+a finer clock, a key refuses those of a coarser one for ever. The file of a key holds its last
+nonce, so that a clock may step back. Its lock is held from making the nonce until the answer,
+because requests must arrive in the order of their nonces. Nodes on other machines share only the
+clock: if two requests of a key overtake each other, one is refused and retried.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Nonces:
     """The nonces of an exchange's keys.
 
     Args:
-        folder: Where their files are; None: nonces rise within this process only.
+        folder: Folder of their files; None: nonces rise only within this process.
         exchange: A part of the files' names, which reveal no key.
     """
 
@@ -43,7 +43,7 @@ class Nonces:
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator["KeyTurn"]:
-        """Keep other processes of this machine from using the key meanwhile.
+        """Lock the key: other processes of this machine cannot use it meanwhile.
 
         Raises:
             SourceFailed: Another process holds it for too long.

@@ -33,7 +33,7 @@ OTHERS: Final = "(others)"  # units that another program has used
 
 
 class PoolScope(StrEnum):
-    """Whose requests a pool counts."""
+    """The scope of a pool: whose requests it counts."""
 
     KEY = "key"
     USER = "user"
@@ -48,7 +48,7 @@ class CostLimit(Struct, frozen=True):
         period_s: The rolling window; 0 for a counter.
         sinks: Units per second by which a counter decays; 0 for a window.
         start: Units until an answer states the limit; 0: `units`.
-        scope: Whose requests count together.
+        scope: The requests that it counts together.
     """
 
     units: float
@@ -87,7 +87,7 @@ class PoolState(Struct, frozen=True, kw_only=True):
 
 
 class UnitGrant:
-    """Units that one call was given; `units` of them still count."""
+    """Units granted to one call; `units` is the part that still counts."""
 
     __slots__ = ("key", "planned", "units", "until_s")
 
@@ -97,7 +97,7 @@ class UnitGrant:
         self.planned = units
         self.until_s = until_s
 
-    def settle(self, cost: float) -> None:
+    def correct_cost(self, cost: float) -> None:
         """Replace the planned cost by the real one."""
         self.units = max(0.0, self.units + cost - self.planned)
         self.planned = cost
@@ -113,7 +113,7 @@ class Usage(Protocol):
         ...
 
     def forget(self, now_s: float, pace: float) -> None:
-        """Drop what no longer counts."""
+        """Drop grants that no longer count."""
         ...
 
     def freed_s(self, units: float, now_s: float, pace: float) -> float:
@@ -210,9 +210,9 @@ class Pool:
         """Wait until units are free; a cancelled wait uses none.
 
         Args:
-            key: Whose request it is.
-            units: The cost of the request; one above the size of the pool waits for all of it.
-            waits: Notes the wait, for messages to users.
+            key: The API key of the request.
+            units: The cost of the request; a cost above the pool's size waits for the whole pool.
+            waits: Records the wait, for messages to users.
 
         Raises:
             SourceFailed: The wait would be longer than `WAIT_S_MAX`.
@@ -290,14 +290,14 @@ class Pool:
         """Correct the count by what the answer to a call states.
 
         Args:
-            grant: What the call was given.
+            grant: The units granted to the call.
         """
         now_s = self._clock.monotonic()
         self._usage.forget(now_s, self._pace)
         if state.units is not None and state.units > 0:
             self._units = min(state.units, self._limit.units)
         if state.cost is not None and grant is not None:
-            grant.settle(state.cost)
+            grant.correct_cost(state.cost)
         if state.used is not None and (missing := state.used - self._used()) > NEGLIGIBLE:
             self._usage.add(OTHERS, missing, now_s)
         if state.blocked_s > 0:
@@ -310,7 +310,7 @@ class Pool:
             self._usage.add(OTHERS, room, now_s)
 
     def block(self, wait_s: float) -> None:
-        """Give nothing for a while."""
+        """Grant no units for a while."""
         until_s = self._clock.monotonic() + min(max(wait_s, 0.0), BLOCK_S_MAX)
         self._blocked_until_s = max(self._blocked_until_s, until_s)
 
@@ -333,11 +333,11 @@ class Pools:
         self._users: dict[str, str] = {}
 
     def learn_user(self, key: str, user: str) -> None:
-        """Note whose key it is: keys of one user share the pools that are counted by user."""
+        """Record the user of a key: keys of one user share the pools that are counted by user."""
         self._users[key] = user
 
     def pool(self, name: str, environment: str, key: str) -> Pool:
-        """The pool of a name in which requests of a key count; "" for public requests."""
+        """The pool of a name that counts the requests of a key; "" for public requests."""
         limit = self._limits[name]
         if limit.scope is PoolScope.ADDRESS:
             owner = (name, "", "")

@@ -7,10 +7,10 @@ records each check gets.
 - `Orders`: an order's quantity and value are the sums of its fills.
 - `Booked`, `Trades`, `Moves`, `Closings`: match events with ledger entries. Every event that moved
   money is reported twice: as a record of its own and as lines of a wallet's ledger. Pairs that
-  agree cancel out once both were read; what remains at the end was lost, or falsified, on one side.
-- `Comparisons`: what only the reader of an exchange can compare.
-- `Holdings`: where no ledger has balances, all changes add up to what is held, or to the
-  difference between what was held at two times.
+  agree cancel out once both were read; the rest was lost, or falsified, on one side.
+- `Comparisons`: differences found by the reader of an exchange.
+- `Holdings`: if no ledger has balances, all changes add up to the holdings, or to the difference
+  of two readings of them.
 - `Verification`, `ProofCheck` and `TypeGrade`: the results.
 
 Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
@@ -108,12 +108,11 @@ class Left(NamedTuple):
     """An entry without a counterpart.
 
     Args:
-        record: Of several, the newest.
+        record: The entry; the newest of several.
         what: The fault, for people.
         expected, found: The figures that differ.
-        sure: Whether it can only be a loss; otherwise the exchange does not always book it so.
-        undone: Whether its counterpart may be a month away: what took it back, or what it takes
-            back.
+        sure: Whether it is certainly a loss; if not, the exchange may have booked it differently.
+        undone: Whether its counterpart, a reversal or the reversed entry, may be a month away.
     """
 
     record: Record
@@ -153,7 +152,7 @@ class ProofCheck(Struct, frozen=True):
 
 
 class ProofGrade(StrEnum):
-    """How far the records of a type are proven."""
+    """Grade of the proof of a type's records."""
 
     PROVEN = "proven"
     PARTLY_PROVEN = "partly_proven"
@@ -165,7 +164,7 @@ class TypeGrade(Struct, frozen=True):
     """The grade of one type.
 
     Args:
-        why: What the exchange does not give, where nothing proves the records.
+        why: The data that the exchange does not provide, if the records are not proven.
     """
 
     transaction_type: str
@@ -186,8 +185,8 @@ class Verification(Struct, frozen=True):
     """Result of a verification.
 
     Args:
-        holds: Whether everything that was compared agrees; null where nothing was compared, or
-            something stays open.
+        holds: Whether everything that was compared agrees; null if nothing was compared, or a
+            check is open.
         accounts: Of several accounts: the verification of each, instead of the other fields.
     """
 
@@ -204,7 +203,7 @@ class WalletChains:
     """The chains of every wallet and coin of an answer.
 
     Args:
-        below_ms: Lines from here on may have company that an earlier page had: they are left out.
+        below_ms: Lines from this time on are left out: an earlier page may have more of them.
     """
 
     def __init__(self, *, below_ms: int) -> None:
@@ -255,7 +254,7 @@ class LedgerChain:
         self._cycles: list[list[Record]] = []
 
     def add(self, lines: list[Record]) -> None:
-        """Add the lines of one instant, whose order follows from the chain alone."""
+        """Add the lines of one instant; their order follows from the chain."""
         newest = _newest_balance(lines) if self.before is None else self.before
         if newest is None:
             # They form a cycle: only the next older instant shows where it begins.
@@ -333,7 +332,7 @@ def _before(line: Record) -> Decimal:
 
 
 def _newest_balance(lines: list[Record]) -> Decimal | None:
-    """The balance after the last line of an instant: more lines end there than begin there.
+    """The balance after the last line of an instant, where more lines end than begin.
 
     None if they form a cycle.
     """
@@ -343,7 +342,7 @@ def _newest_balance(lines: list[Record]) -> Decimal | None:
 
 
 def _common_balance(cycles: list[list[Record]]) -> Decimal:
-    """A balance that every cycle passes, where they all begin and end: zero if it is one."""
+    """A balance in every cycle, at which all begin and end; preferably zero."""
     passed = [{after_of(line) for line in lines} for lines in cycles]
     common = set.intersection(*passed)
     if not common or ZERO in common:
@@ -378,10 +377,10 @@ def chained(lines: list[Record], start: Decimal) -> list[Record]:
 
 
 class Booked:
-    """Events of any type, each with the ledger lines that name it.
+    """Compares events of any type with the ledger lines that name them.
 
-    Per coin its lines add up to what it, and all its parts, moved; one that did not complete moved
-    nothing.
+    Per coin, the lines of an event add up to what the event and its parts moved; an event that did
+    not complete moved nothing.
     """
 
     def __init__(self) -> None:
@@ -434,7 +433,7 @@ class Booked:
 
 
 def _is_part(record: Record) -> bool:
-    """Whether an event is a part of another, whose lines are its own too."""
+    """Whether an event is a part of another, with which it shares ledger lines."""
     return record.related_type not in (None, EventType.LEDGER)
 
 
@@ -451,9 +450,9 @@ def _lines_of(event: Record) -> tuple[str, ...]:
 
 
 def booked_difference(events: list[Record], lines: list[Record]) -> tuple[str, str, str] | None:
-    """How an event, with its parts, differs from its lines: what, their figure, its own.
+    """Difference of an event with its parts from its lines: (what, their figure, its figure).
 
-    None where it does not.
+    None if there is none.
     """
     done = [each for each in events if each.status is Status.COMPLETED]
     reported = [_total(_moved(each, taxes=taxes) for each in done) for taxes in (True, False)]
@@ -461,13 +460,13 @@ def booked_difference(events: list[Record], lines: list[Record]) -> tuple[str, s
 
 
 def _takes_back(line: Record) -> bool:
-    """Whether a line takes a deposit or withdrawal back."""
+    """Whether a line reverses a deposit or withdrawal."""
     ways = {"deposit": Direction.OUT, "withdrawal": Direction.IN}
     return line.direction is ways.get(line.kind)
 
 
 class Holdings:
-    """What was held at one or several times, and what moved since: newest first.
+    """Compares holdings at one or several times with the changes in between, newest first.
 
     Args:
         wallets: The wallets whose holdings are read; empty: all.
@@ -479,7 +478,7 @@ class Holdings:
         self._wallets = wallets
 
     def holding(self, record: Record) -> None:
-        """Add a holding; those of one time are one reading."""
+        """Add a holding; holdings of one time are one reading."""
         if record.balance is None or record.balance.total is None:
             return
         if not self.readings or self.readings[-1][0] != record.timestamp:
@@ -488,7 +487,7 @@ class Holdings:
         self.readings[-1][1][place_of(record)] = Decimal(record.balance.total)
 
     def event(self, record: Record) -> None:
-        """Add what an event moved."""
+        """Add the changes of an event."""
         if not self.moved or record.view is not RecordView.PRIMARY:
             return
         if record.status is not Status.COMPLETED:
@@ -509,7 +508,7 @@ class Holdings:
             moved[place] = add(moved.get(place, ZERO), amount)
 
     def sums(self) -> Iterator[tuple[str, Decimal, Decimal]]:
-        """Per coin: all that moved before the newest reading, and what it holds."""
+        """Per coin: the sum of all changes before the newest reading, and the holding."""
         held: dict[str, Decimal] = defaultdict(lambda: ZERO)
         moved: dict[str, Decimal] = defaultdict(lambda: ZERO)
         for (_, coin), amount in self.readings[0][1].items():
@@ -521,7 +520,7 @@ class Holdings:
             yield coin, moved[coin], held[coin]
 
     def intervals(self, from_ms: int) -> Iterator[tuple[int, str, Decimal, Decimal]]:
-        """Per pair of readings that are whole, and coin: what moved, and the difference."""
+        """Per pair of complete readings and coin: the sum of changes, and the difference."""
         for index, (at_ms, newer) in enumerate(self.readings[:-1]):
             older_ms, older = self.readings[index + 1]
             if older_ms < from_ms:
@@ -533,7 +532,7 @@ class Holdings:
 
 
 class Trades:
-    """Fills and funding payments, each with the lines that name its id."""
+    """Compares fills and funding payments with the ledger lines that name their ids."""
 
     def __init__(self) -> None:
         self.checked = 0
@@ -576,9 +575,7 @@ class Trades:
 
 
 def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | None:
-    """How a fill differs from its lines: what, the lines' figure, the fill's; None where it does
-    not.
-    """
+    """Difference of a fill from its lines: (what, their figure, the fill's), or None."""
     if fill.kind == "funding":
         booked = show(add(*(Decimal(_funding(line) or 0) for line in lines)))
         paid = _funding(fill) or "0"
@@ -598,7 +595,7 @@ def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | N
 def _amounts(
     booked: dict[str, Decimal], reported: list[dict[str, Decimal]], what: str = "amount"
 ) -> tuple[str, str, str] | None:
-    """Whether one of two readings is what was booked: an exchange's `fee` may hold taxes or not."""
+    """Whether the booked figures match, with or without taxes in the exchange's `fee`."""
     if booked in reported:
         return None
     coins = sorted(booked.keys() | reported[0].keys())
@@ -608,7 +605,7 @@ def _amounts(
 
 
 def _moved(record: Record, *, taxes: bool) -> dict[str, Decimal]:
-    """Per coin what a record moved: received less sent less fees."""
+    """Change of each coin by a record: received less sent less fees."""
     moved: dict[str, Decimal] = defaultdict(lambda: ZERO)
     if (received := record.receivedCurrency) is not UNSET:
         moved[received.currency] = Decimal(received.amount_str)
@@ -659,7 +656,7 @@ def _funding(record: Record) -> str | None:
 
 
 class Comparisons:
-    """What an exchange reports twice and only its reader can compare, by check."""
+    """Comparisons made by the reader of an exchange, by check."""
 
     def __init__(self) -> None:
         self.checked: Counter[CheckId] = Counter()
@@ -679,13 +676,13 @@ class Comparisons:
 
 @runtime_checkable
 class ComparingReader(Protocol):
-    """Compares what an exchange reports twice as it reads; see `Bookkeeping.compared`."""
+    """A reader that compares two reports of an exchange as it reads; see `Bookkeeping.compared`"""
 
     compared: Comparisons
 
 
 class Moves:
-    """Events and lines that share no id: same wallet, coin and amount, at about the same time.
+    """Matches events and lines without a common id: equal wallet, coin and amount, similar time.
 
     Args:
         tolerance_ms: Maximum difference of the two times.
@@ -700,11 +697,11 @@ class Moves:
         self._count = 0
 
     def event(self, key: Key, record: Record) -> None:
-        """Take an event."""
+        """Add an event."""
         self._add(key, record, self._events, self._lines)
 
     def line(self, key: Key, record: Record) -> None:
-        """Take a line."""
+        """Add a line."""
         self._add(key, record, self._lines, self._events)
 
     def _add(
@@ -759,7 +756,7 @@ class _Closing:
 
 
 class Closings:
-    """Per order: the gain that its closed position states, and what the ledger booked."""
+    """Compares the P&L of closed positions with the ledger, by order."""
 
     def __init__(self) -> None:
         self.checked = 0
@@ -768,7 +765,7 @@ class Closings:
         self._orders: dict[str, _Closing] = {}
 
     def event(self, record: Record) -> None:
-        """Take a closed position."""
+        """Add a closed position."""
         self._arithmetic(record)
         closing = self._of(record)
         if closing is None or record.position is None:
@@ -778,7 +775,7 @@ class Closings:
         self._drop_if_agreed(record, closing)
 
     def line(self, line: Record) -> None:
-        """Take a line of a trade in a contract."""
+        """Add a ledger line of a trade in a contract."""
         if line.balance is None:
             return
         opens = line.balance.cash_flow in (None, "0")  # nothing is gained by opening
@@ -837,7 +834,7 @@ class Closings:
 
 
 def legs_of(transfer: Record) -> Iterator[Key]:
-    """The wallet, coin and amount of each line that a transfer makes in this account's books."""
+    """The wallet, coin and amount of each ledger line that a transfer makes in this account."""
     ways = transfer.transfer
     if ways is None or transfer.status is not Status.COMPLETED:
         return
@@ -860,7 +857,7 @@ def opening_unproven(display: str) -> Unproven:
 def check_of_left(
     name: str, checked: int, left: list[Left], reason: str = "", *, overflowed: bool = False
 ) -> ProofCheck:
-    """A check from what is left over."""
+    """The check of unmatched entries."""
     if overflowed:
         return ProofCheck(name, CheckState.OPEN, checked, 0, 0, (), OVERFLOWED)
     unsure = [one for one in left if not one.sure]
@@ -884,7 +881,7 @@ def _difference(left: Left) -> str:
 
 
 def check_of_breaks(name: str, checked: int, breaks: list[Break]) -> ProofCheck:
-    """A check from its breaks alone."""
+    """The check of a list of breaks."""
     if not checked:
         reason = "There was nothing to compare."
         return ProofCheck(name, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
@@ -893,7 +890,7 @@ def check_of_breaks(name: str, checked: int, breaks: list[Break]) -> ProofCheck:
 
 
 def verdict(checks: Iterable[ProofCheck]) -> bool | None:
-    """Whether all of it holds: null where nothing was compared, or something stays open."""
+    """Whether all checks hold; null if nothing was compared or a check is open."""
     states = {check.state for check in checks}
     if CheckState.BROKEN in states:
         return False
@@ -911,8 +908,8 @@ def grades_of(
 def grade_of(kind: str, checks: Mapping[CheckId, ProofCheck], books: Bookkeeping) -> TypeGrade:
     """The grade of a type.
 
-    Its records are proven if nothing is open and the sum of all changes, the readings of holdings,
-    or a whole ledger and the comparison with it hold.
+    Its records are proven if no check is open and one of these holds: the sum of all changes, the
+    readings of holdings, or a complete ledger and the comparison with it.
     """
     of_all = (CheckId.SUMS, CheckId.READINGS)
     states = {
@@ -964,7 +961,7 @@ class Orders:
     """Compares orders with the sums of their fills.
 
     Args:
-        below_ms: Of orders that changed from here on, not all fills are read.
+        below_ms: Orders that changed at this time or later may have unread fills.
     """
 
     def __init__(self, *, below_ms: int) -> None:
@@ -977,7 +974,7 @@ class Orders:
 
     @property
     def left(self) -> list[Record]:
-        """The newest fill of each order that did not come."""
+        """The newest fill of each order whose own record is missing."""
         return [fills.newest for fills in self._open.values()]
 
     def add(self, record: Record) -> None:

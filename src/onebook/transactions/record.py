@@ -15,8 +15,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 class RecordView(StrEnum):
     """Which records may be summed: completed records of `PRIMARY`, each event once.
 
-    Per currency, received less sent less every fee is what the account's balance changed by. The
-    lines of type `ledger`, whatever their view, sum to the same by themselves.
+    Per currency, received less sent less all fees is the change of the account's balance. The lines
+    of type `ledger`, whatever their view, add up to the same change by themselves.
     """
 
     PRIMARY = "primary"
@@ -41,7 +41,7 @@ class Status(StrEnum):
 
 
 class Direction(StrEnum):
-    """Which way the main asset moved."""
+    """Direction in which the main asset moved."""
 
     IN = "in"
     OUT = "out"
@@ -101,7 +101,7 @@ class Fee(Struct, frozen=True, gc=False):
 
 
 class Sender(Struct, frozen=True, gc=False):
-    """The sender of a deposit, as far as the exchange names it."""
+    """The sender of a deposit, if the exchange names it."""
 
     name: str | None = None
     public_name: str | None = None
@@ -116,7 +116,7 @@ class Description(Struct, frozen=True, gc=False):
 
 
 class Holder(Struct, frozen=True, gc=False):
-    """Whose wallet it was; `name` is the account's, where there can be several."""
+    """The wallet's owner; `name` is that of the account, if there can be several."""
 
     wallet: str | None
     uid: str | None
@@ -136,7 +136,7 @@ class TradedMarket(Struct, frozen=True, gc=False):
 
 
 class Position(Struct, frozen=True, gc=False, kw_only=True):
-    """What happened to a position."""
+    """The change of a position."""
 
     size_after: str | None = None
     closed_size: str | None = None
@@ -183,7 +183,7 @@ class OnChain(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Transfer(Struct, frozen=True, gc=False):
-    """Between which wallets or users something moved."""
+    """The wallets or users of a transfer."""
 
     from_account: str | None
     to_account: str | None
@@ -192,7 +192,7 @@ class Transfer(Struct, frozen=True, gc=False):
 
 
 class Ids(Struct, frozen=True, gc=False, kw_only=True):
-    """The exchange's own names of the event."""
+    """The exchange's own ids of the event."""
 
     native: str | None = None
     order_id: str | None = None

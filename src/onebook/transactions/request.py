@@ -35,7 +35,7 @@ SECONDS_LIKELY: Final = 946_684_800  # 2000-01-01 in seconds
 
 
 def _whole(value: Any) -> Any:
-    """Accept a whole number with an empty fraction, such as 1.0, as JSON Schema does."""
+    """Accept a whole number with a zero fraction, such as 1.0, as JSON Schema does."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -48,17 +48,17 @@ def _milliseconds(value: Any) -> Any:
 
 
 def _flag(value: Any) -> Any:
-    """Null means absent, as of every field that may be absent."""
+    """Treat null as absent, as in every optional field."""
     return False if value is None else value
 
 
 def _words(value: Any) -> Any:
-    """Null means absent, for a list."""
+    """Treat null as absent, for a list."""
     return [] if value is None else value
 
 
 def _plain_name(value: Any) -> Any:
-    """A name in the case and spacing that we write."""
+    """Normalise the case and spacing of a name."""
     return value.strip().lower() if isinstance(value, str) else value
 
 
@@ -157,7 +157,7 @@ def plan(
 
     Args:
         state: State after the page before, for an account of several.
-        lenient: Whether a range that the exchange no longer keeps is answered with its coverage.
+        lenient: Whether to accept a range that the exchange no longer keeps.
 
     Raises:
         InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
@@ -192,7 +192,7 @@ def environment_of(*, testnet: bool, demo: bool) -> Environment:
     """The environment of a request.
 
     Raises:
-        InvalidRequest: It names two.
+        InvalidRequest: It names two environments.
     """
     if testnet and demo:
         raise InvalidRequest("Fields testnet and demo exclude each other.")
@@ -205,7 +205,7 @@ def one_of(request: TransactionsRequest) -> str:
     """The only account of a request.
 
     Raises:
-        InvalidRequest: It names several.
+        InvalidRequest: It names several accounts.
     """
     if isinstance(request.exchange, str) and request.exchange != ALL:
         return request.exchange
@@ -216,8 +216,8 @@ def find(adapters: dict[str, ExchangeAdapter], account: str) -> ExchangeAdapter:
     """The adapter of an account's exchange.
 
     Raises:
-        InvalidExchange: There is none of that name.
-        InvalidRequest: The label of the account is not one.
+        InvalidExchange: The exchange is not supported.
+        InvalidRequest: The account's label is malformed.
     """
     exchange = account_name(account).exchange
     adapter = adapters.get(exchange)
@@ -243,7 +243,7 @@ def expand(words: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
 
 
 def left_out(sources: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
-    """Types that move money and that no source serves: without them records do not add up."""
+    """Types that move money but were not requested: without them records do not add up."""
     served = {adapter.sources[name].type for name in sources}
     moving = {adapter.sources[name].type for name in expand(adapter.entry.summing, adapter)}
     return tuple(kind for kind in adapter.entry.types if kind in moving - served)
@@ -271,9 +271,9 @@ def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
 def refuse_forgotten(
     to_ms: int, sources: tuple[str, ...], adapter: ExchangeAdapter, now_ms: int
 ) -> None:
-    """Refuse a range that none of the requested types still has.
+    """Refuse a range that the exchange no longer keeps for any requested type.
 
-    Of any other range, the coverage of the answer says what is missing.
+    For other ranges, the coverage of the answer says what is missing.
     """
     oldest_ms = reach_ms(sources, adapter, now_ms)
     if to_ms < oldest_ms:

@@ -7,7 +7,7 @@ documented interface; fields of our own stand after them.
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Protocol
@@ -65,7 +65,7 @@ LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
 
 class AnyQuery(Protocol):
-    """A query of one account or of several, as far as an answer repeats it."""
+    """The fields of a query, of one account or several, that its answer repeats."""
 
     @property
     def request(self) -> TransactionsRequest:
@@ -125,7 +125,7 @@ class Totals:
     def summary(self, query: "AnyQuery") -> dict[str, Any]:
         """The documented `summary`; an empty answer shows the requested range.
 
-        Where records are of kind `other`, it also says how many.
+        If there are records of kind `other`, it also has their number.
         """
         start = query.from_ms if self.oldest_ms is None else self.oldest_ms
         end = query.to_ms if self.newest_ms is None else self.newest_ms
@@ -142,8 +142,8 @@ class SourcePart(Struct, frozen=True):
 
     Args:
         walker: Its walker; None for a source that earlier pages finished or gave up.
-        lost_before_ms: What earlier pages found: before it the exchange does not show all.
-        flawed_before: Why what earlier pages delivered is not complete: a code.
+        lost_before_ms: Time before which, as earlier pages found, the exchange lacks records.
+        flawed_before: Code of the reason why the records of earlier pages are incomplete.
     """
 
     source: Source
@@ -154,7 +154,7 @@ class SourcePart(Struct, frozen=True):
 
     @property
     def kept_from_ms(self) -> int | None:
-        """Time from which the exchange still has all records; None for the whole range."""
+        """Time from which the exchange still has all records; None: it has the whole range."""
         return self.lost_before_ms if self.walker is None else self.walker.kept_from_ms
 
     @property
@@ -170,7 +170,7 @@ class SourcePart(Struct, frozen=True):
 
 
 class Merging:
-    """What all runs of an answer share, so that their records are one sequence.
+    """State shared by all runs of an answer, whose records become one sequence.
 
     Args:
         limit: Records of the answer; None for all.
@@ -217,19 +217,19 @@ async def emitted(
                 return
             last = batch[-1][0]
             if len(runs) == 1:
-                yield runs[0].take([record for _, record in batch], last)
+                yield runs[0].count_delivered([record for _, record in batch], last)
                 continue
             of: dict[str, list[Record]] = {}
             for _, record in batch:
                 assert record.account is not None
                 of.setdefault(str(record.account.name), []).append(record)
             for run in runs:
-                run.take(of.get(str(run.query.account), []), last)
+                run.count_delivered(of.get(str(run.query.account), []), last)
             yield [record for _, record in batch]
 
 
 class FailingReader:
-    """Stands in for the reader of a source that cannot be read."""
+    """Reader of a source that cannot be read: every page fails."""
 
     def __init__(self, failure: SourceFailed) -> None:
         self._failure = failure
@@ -244,8 +244,9 @@ class Run:
 
     Args:
         account_id: Identifies the exchange credentials in cursors.
-        merging: What the runs of an answer of several accounts share; their records name their
-            accounts.
+    merging: State shared by the runs of an answer of several accounts, whose records then
+        name their accounts.
+    tap: Wraps the reader to observe what it reads; repeated reads are not counted.
     """
 
     def __init__(
@@ -257,6 +258,7 @@ class Run:
         *,
         account_id: str,
         merging: "Merging | None" = None,
+        tap: Callable[[PageReader], PageReader] | None = None,
     ) -> None:
         self.query = query
         self.totals = Totals(adapter.entry.singular)
@@ -265,6 +267,7 @@ class Run:
         self._account_id = account_id
         self._clock = clock
         self._merging = merging or Merging(query.limit, query.state.unplaced if query.state else ())
+        self._counting = tap is None
         self._last = FIRST
         self._unreadable_counted = 0
         self._stopped = LIMIT_REACHED
@@ -272,6 +275,8 @@ class Run:
         self._reader: PageReader = account.reader
         if query.account.label or merging is not None:
             self._reader = NamingReader(account.reader, query.account)
+        if tap is not None:
+            self._reader = tap(self._reader)
         self._outlets: dict[str, Outlet] = {}
         sources = self._readable()
         views = {each.type for each in adapter.sources.values() if each.walk}
@@ -295,7 +300,7 @@ class Run:
 
     @property
     def wallet(self) -> str:
-        """The name of all records' exchange in files of tax tools."""
+        """The wallet name of all records in files of tax tools."""
         return self.display
 
     @property
@@ -311,7 +316,7 @@ class Run:
 
     @property
     def walkers(self) -> list[Walker]:
-        """The walkers of this run; several sources can have one."""
+        """The walkers of this run; several sources can share one."""
         found = (part.walker for part in self._parts)
         return list(dict.fromkeys(walker for walker in found if walker is not None))
 
@@ -322,9 +327,9 @@ class Run:
         return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
 
     def _readable(self) -> list[Source]:
-        """The sources to read: without those that need an optional key that is not set.
+        """The sources to read, without those whose optional key is not set.
 
-        One that was requested by name and that no other source of its type stands in for fails.
+        Such a source fails if its type was requested by name and no other source serves the type.
         """
         sources = {name: self._adapter.sources[name] for name in self.query.sources}
         served = {each.type for each in sources.values() if self._has_key(each)}
@@ -336,7 +341,7 @@ class Run:
         ]
 
     def _moving(self) -> list[str]:
-        """The types whose records add up to every change of what is held."""
+        """The types whose records add up to every change of the holdings."""
         adapter = self._adapter
         sources = [adapter.sources[name] for name in expand(adapter.entry.summing, adapter)]
         apart = (EventType.LEDGER, EventType.HOLDINGS)
@@ -347,7 +352,7 @@ class Run:
         return not source.needs or self._account.has(source.needs)
 
     def _add(self, sources: list[Source], failure: SourceFailed | None = None) -> None:
-        """Begin to read sources; those of one walk are read once."""
+        """Start reading sources; those of one walk are read once."""
         views: dict[str, list[Source]] = {}
         for source in sources:
             views.setdefault(source.query, []).append(source)
@@ -355,7 +360,7 @@ class Run:
             self._parts += self._begun(found, failure)
 
     async def _add_branches(self) -> None:
-        """Find the branches of branched sources, once for each walk, and begin to read them."""
+        """Find the branches of branched sources, once for each walk, and start reading them."""
         reader = self._reader
         while self._branched:
             source = self._branched[0]
@@ -375,7 +380,7 @@ class Run:
                 self._add(views, failure or _no_branches())
 
     def _begun(self, views: list[Source], failure: SourceFailed | None) -> list[SourcePart]:
-        """A walker for one query, as the parts of the sources that are views of it."""
+        """Start a walker for one query; returns the parts of the sources that are views of it."""
         types = tuple(each.type for each in views)
         source = replace(fitted(views[0], self.query.limit), views=types)
         state = self.query.state
@@ -415,7 +420,7 @@ class Run:
         ]
 
     def _outlet(self, source: Source, wanted: Range) -> Outlet:
-        """Where the rows of a source go: with those that they are joined with."""
+        """The outlet of a source: shared with the sources that it is joined with."""
         name = source.joint or source.query
         if source.join_ms and not source.joint:  # the branches of one source are joined
             name = name.removesuffix(_suffix(source.branch))
@@ -458,28 +463,30 @@ class Run:
                 yield batch
 
     async def open(self) -> None:
-        """Begin what can only begin after a request."""
+        """Start the walkers that need a request first."""
         if self._branched:
             await self._add_branches()
 
     @property
     def outlets(self) -> list[Outlet]:
-        """Where the records of this run come from, once it is open."""
+        """The outlets of this run's records, once it is open."""
         return list(self._outlets.values())
 
-    def take(self, batch: list[Record], last: RecordKey) -> list[Record]:
-        """Count records that are passed on; everything before a place has been."""
+    def count_delivered(self, batch: list[Record], last: RecordKey) -> list[Record]:
+        """Count delivered records; all records before a position have been delivered."""
         # The place in the sequence, which for a snapshot is not its time.
         self._last = last
         return self._counted(batch)
 
     def stop(self) -> None:
-        """The deadline has come."""
+        """Stop at the deadline."""
         self._stopped = DEADLINE
         branched, self._branched = self._branched, []
         self._add(branched, _not_found_yet())
 
     def _counted(self, batch: list[Record]) -> list[Record]:
+        if not self._counting:
+            return batch
         exchange = self.query.account.exchange
         for name, count in Counter([record.type for record in batch]).items():
             RECORDS.labels(exchange, name).inc(count)
@@ -496,13 +503,13 @@ class Run:
 
     @property
     def fatal(self) -> SourceFailed | None:
-        """A failure after which nothing of this account can be read."""
+        """The failure after which nothing of this account can be read; else None."""
         failures = (walker.failure for walker in self.walkers)
         return next((failure for failure in failures if failure and failure.fatal), None)
 
     @property
     def reached_ms(self) -> int:
-        """The time down to which everything has been read and passed on."""
+        """Time down to which all records have been delivered."""
         walking = [w.reached for w in self.walkers if not w.exhausted and w.failure is None]
         came_ms = -min(walking).negative_ms if walking else self.query.from_ms
         return min(max(came_ms, self.query.from_ms), self.query.to_ms)
@@ -513,7 +520,7 @@ class Run:
         return self._adapter.waiting_s
 
     def nothing_but_failure(self) -> SourceFailed | None:
-        """The failure to answer with: the account as a whole, or every source without a record."""
+        """The failure of the answer if the account, or every source before any record, failed."""
         if self.fatal is not None:
             return self.fatal
         failures = [walker.failure for walker in self.walkers if walker.failure]
@@ -535,7 +542,7 @@ class Run:
         return self._stopped == DEADLINE
 
     def _advanced(self) -> bool:
-        """Whether a page that begins where this one ended would begin further on."""
+        """Whether the next page would begin at another position than this one."""
         return any(
             part.walker is not None
             and part.walker.failure is None
@@ -583,7 +590,7 @@ class Run:
         """State of the next page; None if every source has been read to its end.
 
         Args:
-            always: Return it even then: other accounts of the answer go on.
+            always: Return the state even then, because other accounts of the answer go on.
         """
         places = {part.source.query: self._place(part) for part in self._parts}
         if not always and all(place in (DONE, GIVEN_UP) for place in places.values()):
@@ -609,7 +616,7 @@ class Run:
         )
 
     def _bookmarks(self, places: dict[str, Place]) -> dict[str, Bookmark]:
-        """Where unfinished sources go on by the exchange's own cursor."""
+        """The exchange's cursors at which unfinished sources continue."""
         found: dict[str, Bookmark] = {}
         for part in self._parts:
             place = places[part.source.query]
@@ -621,7 +628,7 @@ class Run:
         return found
 
     def _place(self, part: SourcePart) -> Place:
-        """Position of a source: everything before it has been delivered."""
+        """Position of a source, before which all records have been delivered."""
         walker = part.walker
         if walker is None:
             return GIVEN_UP if part.given_up else DONE
@@ -641,14 +648,14 @@ class Run:
 
 
 def branch_of(source: Source, name: str) -> Source:
-    """One branch of a source, as a source."""
+    """The source of one branch of a source."""
     suffix = _suffix(name)
     walk = source.walk + suffix if source.walk else ""
     return replace(source, name=source.name + suffix, walk=walk, branch=name)
 
 
 def _suffix(branch: str) -> str:
-    """What the name of a branch ends in: short, because cursors have it."""
+    """The suffix of a branch's name: short, because cursors contain it."""
     return "/" + hashlib.blake2b(branch.encode(), digest_size=6).hexdigest() if branch else ""
 
 
@@ -663,25 +670,25 @@ def _not_found_yet() -> SourceFailed:
 
 
 def exchange_failed(failure: SourceFailed) -> ExchangeFailed:
-    """A failure of a source as the error of a request."""
+    """Convert a failure of a source to the error of a request."""
     details = {"reason": failure.reason.value, "exchange_code": failure.exchange_code}
     return ExchangeFailed(failure.message, details=details, retry_after_s=failure.retry_after_s)
 
 
 def singular_of(record: Record, own: Mapping[str, str]) -> str:
-    """The documented singular name of what a record is."""
+    """The documented singular name of a record's type."""
     if record.kind == "order":
         return "order"
     return own.get(record.type) or SINGULAR.get(record.type, record.type)
 
 
 def is_unknown(record: Record) -> bool:
-    """Whether the exchange's word for an event is unknown; unreadable rows are counted apart."""
+    """Whether the exchange's type of an event is unknown; excludes unreadable rows."""
     return record.kind == "other" and "amount" not in record.incomplete
 
 
 def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
-    """The documented sentence; where the deadline ended the answer, that it did."""
+    """The documented sentence, or that the deadline ended the answer."""
     records = f"{count} transaction{'' if count == 1 else 's'}"
     kinds = f"{types} transaction type{'' if types == 1 else 's'}"
     if cut_off:
@@ -702,7 +709,7 @@ def filters_of(query: "AnyQuery") -> dict[str, Any]:
 def coverage_of(
     query: Query, parts: list[SourcePart], *, last: RecordKey, stopped: str, top_ms: int
 ) -> list[Coverage]:
-    """One entry for each type: the worst of its sources counts."""
+    """One entry for each type, by the worst of its sources."""
     found: dict[str, Coverage] = {}
     for part in parts:
         entry = _entry(query, part, last=last, stopped=stopped, top_ms=top_ms)
@@ -739,7 +746,7 @@ def _entry(
 def _reached(
     query: Query, walker: Walker, *, last: RecordKey, stopped: str
 ) -> tuple[int | None, str | None]:
-    """The oldest time from which on everything was delivered, and why not from the start."""
+    """The oldest time from which all records were delivered, and why it is not the start."""
     if walker.failure is not None:
         return _time_of(walker.delivered, query), walker.failure.reason.value
     if not walker.exhausted:
@@ -751,7 +758,7 @@ def _reached(
 
 
 def _time_of(place: RecordKey, query: Query) -> int | None:
-    """The oldest time of which nothing is missing at a place; None before the first."""
+    """The oldest time whose records are complete at a position; None before the first record."""
     # A position without an id is before the records of its time.
     at_ms = -place.negative_ms + (not place.record_id)
     return at_ms if at_ms <= query.to_ms else None
@@ -774,7 +781,7 @@ def errors_of(
 
     Args:
         cut_off: Whether the deadline ended the answer.
-        trouble: The failure of the request that was being retried then.
+        trouble: The failure of the request that was being retried at the deadline.
     """
     found: dict[tuple[str, str], ErrorEntry] = {}
     unreadable: Counter[str] = Counter()

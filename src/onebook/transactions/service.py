@@ -1,8 +1,8 @@
-"""Endpoints 6 and 10 without HTTP: from a request to records, whatever the exchange.
+"""Endpoints 6 and 10 without HTTP: executes transaction requests of any exchange.
 
-Types become a set of sources, each walked independently and merged newest first (`walk`),
-cut at the limit, and reported: what is covered, what failed, where it goes on. A run owns
-every task it starts; leaving it stops all asking.
+The requested types become a set of sources, which are walked independently and merged newest first
+(`walk`), up to the limit; the answer reports coverage, failures and the cursor of the next page. A
+run owns every task it starts; leaving it stops all requests.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from onebook.transactions.adapter import (
     AdapterEntry,
     Environment,
     FailureReason,
+    PageReader,
     SourceFailed,
 )
 from onebook.transactions.availability import AvailabilityCache
@@ -40,8 +41,17 @@ from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.export import writer
 from onebook.transactions.joint import JointQuery, JointRun
+from onebook.transactions.live import (
+    LIVE_LIMITS,
+    AccountRun,
+    LiveAccounts,
+    LiveLimits,
+    LiveSubscription,
+    Subscriber,
+)
 from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNKNOWN, UNREADABLE
-from onebook.transactions.record import encode
+from onebook.transactions.private import PrivateStream, StreamOpening
+from onebook.transactions.record import Record, encode
 from onebook.transactions.request import (
     Query,
     TransactionsRequest,
@@ -76,6 +86,7 @@ UNIFIED_TYPES: Final = {
 }
 BUSY_RETRY_S: Final = 5.0
 EXPORT_RECORDS_MAX: Final = 1_000_000  # of one file, which takes 0.5 GB of disk until it is sent
+LIVE: Final = "live"  # stands for an API key where limits are shared out among keys
 UNREAD_S: Final = 30.0  # that a client may read nothing of a streamed answer before it is ended
 
 log = logging.getLogger("onebook.transactions")
@@ -109,7 +120,7 @@ class Validation(Struct, frozen=True):
 
 
 class Export(Struct, frozen=True):
-    """A finished file: its rows, and whether all records of the range are in them."""
+    """A finished file: the number of its rows, and whether it has all records of the range."""
 
     rows: int
     complete: bool
@@ -124,7 +135,8 @@ class Transactions:
         cursor_secret: Signs cursors; the same on every node of a service.
         settings: Deadlines and the number of concurrent queries.
         clock: Time and sleeping.
-        unread_s: Seconds a client may read nothing of a streamed answer before it is ended.
+        unread_s: Seconds without read progress by the client before a streamed answer is ended.
+        live_limits: Intervals and bounds of live subscriptions.
     """
 
     def __init__(
@@ -136,6 +148,7 @@ class Transactions:
         settings: TransactionSettings | None = None,
         clock: Clock = SYSTEM_CLOCK,
         unread_s: float = UNREAD_S,
+        live_limits: LiveLimits = LIVE_LIMITS,
     ) -> None:
         self.unread_s = unread_s
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
@@ -149,6 +162,7 @@ class Transactions:
         self._clock = clock
         self._running: Counter[str] = Counter()
         self.availability = AvailabilityCache(self._adapters, vault.get, clock)
+        self.live = LiveAccounts(self, clock=clock, limits=live_limits)
 
     @property
     def exchanges(self) -> tuple[AdapterEntry, ...]:
@@ -162,6 +176,7 @@ class Transactions:
 
     async def close(self) -> None:
         """Close every connection."""
+        await self.live.close()
         await self.availability.close()
         for adapter in self._adapters.values():
             await adapter.close()
@@ -194,12 +209,12 @@ class Transactions:
         """Check a request of one account or several, without a request to any exchange.
 
         Args:
-            summing: Without types, request those whose records add up to every balance.
-            whole: Without a start, begin where the exchange does.
+            summing: Whether a request without types gets those that add up to every balance.
+            whole: Whether a request without a start begins at the oldest time of the exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
-            ServiceUnavailable: `all` accounts are requested, and there are none.
+            ServiceUnavailable: `all` accounts are requested, and none has credentials.
         """
         if isinstance(request.exchange, str) and request.exchange != ALL:
             filled = self._filled(request, summing=summing, whole=whole)
@@ -240,7 +255,7 @@ class Transactions:
     def _filled(
         self, request: TransactionsRequest, *, summing: bool, whole: bool
     ) -> TransactionsRequest:
-        """A request of one account with the types and the start that stand for all of it."""
+        """Fill in the types and the start of a request for all of an account."""
         if summing and not request.transaction_types:
             types = self.summing(one_of(request))
             request = request.model_copy(update={"transaction_types": types})
@@ -251,7 +266,7 @@ class Transactions:
         return request
 
     async def _named(self, request: TransactionsRequest) -> list[str]:
-        """The accounts that a request names: for `all`, those with credentials."""
+        """The accounts of a request; `all` means those with credentials."""
         if not isinstance(request.exchange, str):
             if not 1 <= len(request.exchange) <= ACCOUNTS_MAX:
                 raise InvalidRequest(f"Field exchange must name 1 to {ACCOUNTS_MAX} accounts.")
@@ -306,7 +321,7 @@ class Transactions:
 
         Raises:
             InvalidExchange: There is no such exchange.
-            InvalidRequest: Two environments are requested, or the label is not one.
+            InvalidRequest: Two environments are requested, or the account's label is malformed.
             ExchangeFailed: The exchange is unreachable.
         """
         adapter = find(self._adapters, exchange)
@@ -323,8 +338,9 @@ class Transactions:
         """Start a query; leaving the block stops all requests.
 
         Raises:
-            InvalidRequest: There are no testnet or demo credentials, or the cursor is of others.
-            RateLimitExceeded: The key has as many requests under way as it may.
+            InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
+                credentials.
+            RateLimitExceeded: The key has reached its limit of concurrent requests.
             ServiceUnavailable: There are no credentials, or too many requests are running.
         """
         parts = query.parts if isinstance(query, JointQuery) else (query,)
@@ -362,6 +378,61 @@ class Transactions:
             if not self._running[key_id]:
                 del self._running[key_id]
 
+    def subscriptions(
+        self, query: Query | JointQuery, subscriber: Subscriber
+    ) -> list[LiveSubscription]:
+        """A subscription for each account of a query, to be followed after its history."""
+        joint = isinstance(query, JointQuery)
+        return [
+            LiveSubscription(
+                part,
+                [self._adapters[part.account.exchange].sources[name] for name in part.sources],
+                subscriber,
+                joint=joint,
+                limits=self.live.limits,
+            )
+            for part in (query.parts if isinstance(query, JointQuery) else (query,))
+        ]
+
+    # `LivePorts`
+
+    @asynccontextmanager
+    async def read(
+        self, query: Query, tap: Callable[[PageReader], PageReader]
+    ) -> AsyncIterator[AccountRun]:
+        """Start a query of a follower; leaving the block stops all requests.
+
+        Raises:
+            InvalidRequest, ServiceUnavailable: There are no credentials.
+        """
+        account, account_id = await self._account(query, LIVE)
+        adapter = self._adapters[query.account.exchange]
+        run = Run(query, adapter, account, self._clock, account_id=account_id, tap=tap)
+        try:
+            yield AccountRun(run, account_id)
+        finally:
+            await run.close()
+
+    async def opening(self, query: Query) -> StreamOpening:
+        """Prepare a connection to the private stream of an account.
+
+        Raises:
+            InvalidRequest, ServiceUnavailable: There are no credentials.
+            SourceFailed: The exchange gives no token.
+        """
+        credentials = await self._credentials(query)
+        return await self._adapters[query.account.exchange].opening(
+            query.environment,
+            credentials,
+            account_id=self._cursors.account(credentials.api_key),
+            name=query.account,
+            key_id=LIVE,
+        )
+
+    def stream_of(self, query: Query) -> PrivateStream | None:
+        """The private stream of an account; None where there is none."""
+        return self._adapters[query.account.exchange].stream(query.environment)
+
     def _refuse_beyond(self, key_id: str) -> None:
         if self._running[key_id] >= self._settings.runs_per_key_max:
             REFUSED.labels(KEY).inc()
@@ -378,19 +449,14 @@ class Transactions:
             )
 
     async def _account(self, query: Query, key_id: str) -> tuple[AccountSession, str]:
-        """The account of a query, and what identifies its credentials in cursors."""
+        """The account of a query, and the id of its credentials for cursors."""
         adapter = self._adapters[query.account.exchange]
-        credentials = await self._vault.get(str(query.account), query.environment)
-        message = _unusable(adapter, query.environment, credentials, query.account.label)
-        if credentials is None or message:
-            if query.environment is not Environment.MAINNET:
-                raise InvalidRequest(message)
-            raise ServiceUnavailable(message)
+        credentials = await self._credentials(query)
         account_id = self._cursors.account(credentials.api_key)
         if query.state is not None and query.state.account != account_id:
             raise InvalidRequest(
                 f"Field cursor belongs to other {adapter.entry.display} credentials than those "
-                "that are set now; ask for the first page again."
+                "that are set now; request the first page again."
             )
         account = adapter.account(
             query.environment,
@@ -401,17 +467,27 @@ class Transactions:
         )
         return account, account_id
 
+    async def _credentials(self, query: Query) -> Credentials:
+        adapter = self._adapters[query.account.exchange]
+        credentials = await self._vault.get(str(query.account), query.environment)
+        message = _unusable(adapter, query.environment, credentials, query.account.label)
+        if credentials is None or message:
+            if query.environment is not Environment.MAINNET:
+                raise InvalidRequest(message)
+            raise ServiceUnavailable(message)
+        return credentials
+
     async def fetch(
         self,
         query: Query | JointQuery,
         *,
         key_id: str,
-        on_batch: Callable[[Run | JointRun], None] | None = None,
+        on_batch: Callable[[Run | JointRun, list[Record]], None] | None = None,
     ) -> bytes:
         """The JSON answer of endpoint 10.
 
         Args:
-            on_batch: Called with the run after each batch of records.
+            on_batch: Called with the run and each batch of records.
 
         Raises:
             ExchangeFailed: Nothing at all could be read.
@@ -426,7 +502,7 @@ class Transactions:
             async for batch in batches:
                 parts += [b"," if parts else b"", b",".join([encode(record) for record in batch])]
                 if on_batch is not None:
-                    on_batch(run)
+                    on_batch(run, batch)
             run.raise_if_nothing()
             head, tail = self._envelope(run, key_id, spent_s=self._clock.monotonic() - started_s)
         # One copy of what may be many megabytes.
@@ -435,7 +511,7 @@ class Transactions:
         )
 
     async def stream(self, query: Query | JointQuery, *, key_id: str) -> AsyncGenerator[bytes]:
-        """The NDJSON answer of endpoint 10: a record a line, then one summary line.
+        """The NDJSON answer of endpoint 10: one record per line, then one summary line.
 
         Raises, before the first line:
             ExchangeFailed: Nothing at all could be read.

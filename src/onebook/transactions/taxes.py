@@ -1,33 +1,33 @@
-"""The forms that tax tools read, written by their readers' rules.
+"""Import formats of tax tools, written by the rules of their importers.
 
-Tools get what may be summed: completed primary records, and of them only what changes what is
-held. A transfer between own wallets changes nothing and is left out; a fill of a future appears by
-its fee, and what its position gained on its own.
+Tools get the completed primary records that change the holdings. A transfer between own wallets
+changes nothing and is left out; of a futures fill only the fee appears, and the P&L of its position
+is a separate row.
 
 Koinly's universal form, https://support.koinly.io/en/articles/9489976:
 
-- amounts are before fees; the fee of a row is taken off besides;
-- a deposit has no fee (article 9490022) and a row has one at most: every other fee is a row that
-  sends it;
+- amounts are before fees; the fee of a row is deducted in addition;
+- a deposit has no fee (article 9490022) and a row has one at most: every other fee is a withdrawal
+  row;
 - rows of realised P&L, gains and losses alike, are "realized gain" (article 9490027).
 
 CoinTracking's CSV import, https://cointracking.freshdesk.com articles 29000007202, 29000042783:
 
-- amounts are what really arrived and left: a fee in the coin that is bought is taken off it, one in
-  the coin that is sold is added; the column of the fee informs and is not summed;
+- amounts are those that really arrived and left: a fee in the bought coin is deducted, a fee in the
+  sold coin is added; the fee column is informative and not summed;
 - a fee in a third coin is a row of its own, "Other Fee";
 - funding is a cost of holding a position, not its P&L: "Other Fee" and "Other Income".
 
 BittyTax's transaction records, https://github.com/BittyTax/BittyTax (`import_records.py`):
 
-- amounts are before fees; the fee of a row is a spend besides, and none is below zero;
+- amounts are before fees; the fee of a row is an additional spend, and never negative;
 - each type has either a buy, a sell or both, and "Margin-Fee" has no fee of its own.
 
 rotki's generic imports of trades and of events, https://github.com/rotki/rotki
 (`data_import/importers/rotki_trades.py`, `rotki_events.py`):
 
-- what has both sides is a trade, all else an event; times are Unix ms;
-- amounts are before fees; the fee of a row is an expense besides;
+- a row with both sides is a trade, any other an event; times are Unix ms;
+- amounts are before fees; the fee of a row is an additional expense;
 - two trades of one instant with equal amounts count once.
 """
 
@@ -76,7 +76,7 @@ class Words(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """A tool's names of rows: by the label or the kind of a record, else by what it is."""
+    """A tool's types of rows: by the label or the kind of a record, else by its amounts."""
 
     named: dict[str, Words]
     trade: str
@@ -86,7 +86,7 @@ class Vocabulary(NamedTuple):
     futures_fee: Words
 
     def word(self, record: Record, found: "Taxed") -> str:
-        """The name of a record's row."""
+        """The type of a record's row."""
         if found.sent[0] and found.received[0]:
             return self.trade
         words = self.named.get(record.label) or self.named.get(record.kind)
@@ -173,7 +173,7 @@ ROTKI_WORDS: Final = Vocabulary(
 
 
 class Charge(NamedTuple):
-    """One fee: above zero it was paid, below zero received."""
+    """One fee; negative if it was received."""
 
     currency: str
     amount: Decimal
@@ -188,7 +188,7 @@ class Taxed(NamedTuple):
 
 
 def taxed(record: Record) -> Taxed | None:
-    """The part of a record that a tool must count; None for nothing."""
+    """The amounts of a record that count for taxes; None if there are none."""
     if record.view is not RecordView.PRIMARY or record.status is not Status.COMPLETED:
         return None
     if record.kind == "transfer" and record.direction is Direction.BOTH:
@@ -206,7 +206,7 @@ MakeRow = Callable[[Amount, Amount, Amount, str, str], Row]  # sent, received, f
 
 
 def koinly(record: Record) -> list[Row]:
-    """A record as rows of Koinly's universal form."""
+    """Convert a record to rows of Koinly's universal format."""
 
     def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
         return (
@@ -218,7 +218,7 @@ def koinly(record: Record) -> list[Row]:
 
 
 def bittytax(record: Record, exchange: str) -> list[Row]:
-    """A record as rows of BittyTax's transaction records; `exchange` is the name of the wallet."""
+    """Convert a record to BittyTax's transaction records; `exchange` is the name of the wallet."""
 
     def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
         return (
@@ -230,7 +230,7 @@ def bittytax(record: Record, exchange: str) -> list[Row]:
 
 
 def rotki(record: Record) -> list[Row]:
-    """A record as rows of rotki's imports: of `ROTKI_TRADES` or, with fewer columns, of events."""
+    """Convert a record to rows of rotki's imports: `ROTKI_TRADES` or events (fewer columns)."""
 
     def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
         noted = f"{record.description.desc} {_tx_id(record)}{suffix}", record.timestamp
@@ -244,7 +244,7 @@ def rotki(record: Record) -> list[Row]:
 
 
 def _before_fees(record: Record, words: Vocabulary, row: MakeRow) -> list[Row]:
-    """Rows with amounts before fees; what is sent may have one fee, all others are rows."""
+    """Rows with amounts before fees; a row that sends may have one fee, others get rows."""
     found = taxed(record)
     if found is None:
         return []
@@ -259,7 +259,7 @@ def _before_fees(record: Record, words: Vocabulary, row: MakeRow) -> list[Row]:
 
 
 def cointracking(record: Record, exchange: str) -> list[Row]:
-    """A record as rows of CoinTracking's CSV import; `exchange` is the name of its exchange."""
+    """Convert a record to rows of CoinTracking's CSV import; `exchange` is a display name."""
 
     def row(sent: Amount, received: Amount, fee: Amount, word: str, suffix: str) -> Row:
         return (
@@ -283,7 +283,7 @@ def cointracking(record: Record, exchange: str) -> list[Row]:
 
 
 def net_of_fees(found: Taxed) -> tuple[Amount, Amount, list[Charge], list[Charge]]:
-    """What really left and arrived, the fees that are in it, and those in other coins."""
+    """The amounts that really left and arrived, the fees in them, and fees in other coins."""
     (sold, sent), (bought, received) = found.sent, found.received
     given, taken = Decimal(sent or 0), Decimal(received or 0)
     held: list[Charge] = []
@@ -303,7 +303,7 @@ def net_of_fees(found: Taxed) -> tuple[Amount, Amount, list[Charge], list[Charge
 
 
 def _fee_rows(charges: list[Charge], words: Words, row: MakeRow) -> list[Row]:
-    """Each fee on a row of its own: a payment of it, or a rebate as received."""
+    """A row for each fee: a payment, or a receipt if it is a rebate."""
     rows = []
     for number, charge in enumerate(charges, 1):
         moved = (charge.currency, unsigned(show(charge.amount)))
@@ -320,7 +320,7 @@ def _moves(found: Taxed) -> bool:
 
 
 def _is_gain(record: Record) -> bool:
-    """Whether it is P&L of a derivative; of options only the ledger shows it."""
+    """Whether a record is P&L of a derivative; that of options is only in the ledger."""
     of_option = record.instrument is not None and record.instrument.category == "option"
     return record.kind in GAINS or of_option
 

@@ -1,9 +1,9 @@
 """Verifies from the exchange's own data that nothing is missing: pure, one pass, any length.
 
 Compares what an exchange reports twice: each loss or falsification on one side breaks a check;
-`reconciliation.CHECKS` lists them. A check is `open`, neither proven nor broken, if it finds an
-entry that may be lost or may be how the exchange books it. What no data of the exchange can prove
-is listed as `unproven`, with the reason.
+`reconciliation.CHECKS` lists them. A check is `open`, neither proven nor broken, if the counterpart
+of an entry may be lost, or the exchange may book it differently. Facts that no data of the exchange
+can prove are listed as `unproven`, with the reason.
 
 Records arrive newest first. Memory: one balance per coin, and the unmatched entries.
 """
@@ -63,7 +63,7 @@ CLOSING_LINES: Final = frozenset({"trade", "liquidation", "adl"})
 
 
 class Span(NamedTuple):
-    """The time over which two types are both whole; older or newer is not checked."""
+    """The time range in which two types are both complete; other times are not checked."""
 
     from_ms: int
     below_ms: int
@@ -77,13 +77,13 @@ NOWHEN: Final = Span(1 << 62, 0)
 
 
 class Verifier:
-    """Checks every record of an answer and reports at the end what holds.
+    """Checks every record of an answer; reports the results at the end.
 
     Args:
         entry: The exchange: its types, and how it books them.
-        below_ms: Records from here on may have company that an earlier page had.
+        below_ms: Records from this time on may have counterparts on an earlier page.
         asked: The types of the answer.
-        moving: The types whose records add up to every change of what is held.
+        moving: The types whose records add up to every change of the holdings.
         orders: Whether the state of spot orders was requested beside their fills.
     """
 
@@ -124,7 +124,7 @@ class Verifier:
     # Records --------------------------------------------------------------------------
 
     def add(self, record: Record) -> None:
-        """Take one record."""
+        """Check one record."""
         if record.type == EventType.LEDGER:
             self._arithmetic(record)
             self._chains.add(record)
@@ -173,7 +173,7 @@ class Verifier:
             self._booked.line(line)
 
     def _line(self, line: Record) -> None:
-        """Give a line to the check that its event belongs to."""
+        """Pass a line to the check of its event."""
         kind, change = line.kind, (line.balance.change if line.balance else None) or "0"
         wallet, coin = place_of(line)
         key = (wallet, coin, change)
@@ -245,9 +245,9 @@ class Verifier:
         """Results of all records checked.
 
         Args:
-            cut: More would have come.
-            covered: For each type, from when on the answer is whole; null: it is not at all.
-            compared: What the reader of the account has compared.
+            cut: Whether the answer ended before its last record.
+            covered: Start of complete coverage of each type; null: none.
+            compared: Comparisons made by the reader of the account.
         """
         self._compared = compared or self._compared
         self._covered.update(dict.fromkeys(self._asked, 0) if covered is None else covered)
@@ -297,7 +297,7 @@ class Verifier:
                 yield makers[name]()
 
     def _left_out(self) -> frozenset[CheckId]:
-        """Checks that this exchange has no use for."""
+        """Checks that do not apply to this exchange."""
         books = self._books
         offered = {
             CheckId.EVENTS: books.lines_name_events,
@@ -310,18 +310,18 @@ class Verifier:
         return bool(self._asked & self._books.types_of(name))
 
     def _span(self, *kinds: str) -> Span:
-        """Where all of these types are whole."""
+        """The time range in which all of these types are complete."""
         starts = [self._covered.get(kind) for kind in kinds]
         known = [start for start in starts if start is not None]
         whole = len(known) == len(starts)
         return Span(max(known, default=0), self._below_ms) if whole else NOWHEN
 
     def _checkable(self, left: Iterable[Left]) -> list[Left]:
-        """Those whose counterpart must lie in the range."""
+        """Entries whose counterpart must lie in the range."""
         return [o for o in left if self._span_of(o.record).holds(o.record.timestamp, EDGE_MS)]
 
     def _span_of(self, record: Record) -> Span:
-        """Where both the ledger and the type of an event are whole."""
+        """The time range in which both the ledger and the type of an event are complete."""
         kind = record.type
         if kind == EventType.LEDGER and self._books.lines_name_events:
             kind = record.related_type or kind
@@ -359,7 +359,7 @@ class Verifier:
         return check_of_left(name, trades.checked, left, reason, overflowed=trades.overflowed)
 
     def _reason(self, name: CheckId) -> str:
-        """Why something of a check can be left over that is not lost."""
+        """The reason why an unmatched entry of a check may not be a loss."""
         return self._books.reasons.get(name, LEFT_OVER)
 
     def _closings_check(self) -> ProofCheck:
@@ -423,13 +423,13 @@ class Verifier:
         )
 
     def _compared_check(self, name: CheckId) -> ProofCheck:
-        """What the reader of the account compared."""
+        """The check of comparisons made by the reader of the account."""
         found = self._compared
         left = self._checkable(found.left(name))
         return check_of_left(name, found.checked[name], left, self._reason(name))
 
     def _funds_check(self, name: CheckId, moves: Moves) -> ProofCheck:
-        """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
+        """The check of deposits, withdrawals and leverage tokens against their ledger lines."""
         kind = self._books.word(CHECKS[name][1])
         span, margin_ms = self._span(EventType.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)
         events, lines = moves.left()
@@ -480,7 +480,7 @@ class Verifier:
         return check_of_breaks(CheckId.HOLDINGS, checked, breaks)
 
     def _sums_check(self) -> ProofCheck:
-        """All that moved, from the beginning on, against what is held."""
+        """The check of the sum of all changes since the beginning against the holdings."""
         start_ms = self._books.sums_from_ms
         assert start_ms is not None
         why_not = self._no_sums(start_ms) or self._no_snapshot()
@@ -496,7 +496,7 @@ class Verifier:
         return check_of_breaks(CheckId.SUMS, checked, breaks)
 
     def _readings_check(self) -> ProofCheck:
-        """What moved between two readings of the holdings, against their difference."""
+        """The check of the changes between two readings of the holdings."""
         why_not = self._no_sums(None)
         if why_not is None and len(self._readings.readings) < 2:
             why_not = "The holdings of one time alone are known."
@@ -513,7 +513,7 @@ class Verifier:
         return check_of_breaks(CheckId.READINGS, checked, breaks)
 
     def _no_sums(self, start_ms: int | None) -> str | None:
-        """Why changes cannot be added up here."""
+        """The reason why changes cannot be added up for this answer."""
         missing = [kind for kind in self._moving if kind not in self._asked]
         if missing:
             return f"It needs {', '.join(missing)} too, in one request."
@@ -526,13 +526,13 @@ class Verifier:
         return None
 
     def _no_holdings(self) -> str | None:
-        """Why holdings prove nothing here."""
+        """The reason why holdings prove nothing for this answer."""
         if self._covered.get(EventType.LEDGER) is None:
             return "They, or the ledger, could not be read."
         return self._no_snapshot()
 
     def _no_snapshot(self) -> str | None:
-        """Why the holdings cannot be compared with anything."""
+        """The reason why the holdings cannot be compared."""
         if self._covered.get(EventType.HOLDINGS) is None:
             return "They, or the ledger, could not be read."
         seen_ms = max((holding.timestamp for holding in self._holdings.values()), default=None)
@@ -558,11 +558,11 @@ def _chain_check(chains: tuple[ChainReport, ...]) -> ProofCheck:
 
 
 def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) -> list[Left]:
-    """Lines of transfers that no list has.
+    """Ledger lines of transfers that are in no list.
 
-    One out of a wallet and one into another of the same amount are a move of the account's own.
-    The lists have every one that involves the funding wallet; of those between trading wallets
-    some may be in none.
+    A line out of one wallet and a line of the same amount into another are a transfer within the
+    account. The lists have every transfer of the funding wallet, but not all between trading
+    wallets.
     """
     left: list[Left] = []
     waiting: dict[tuple[str, str], list[tuple[str, Record]]] = {}

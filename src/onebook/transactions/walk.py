@@ -56,7 +56,7 @@ class WindowStream:
     """One window being read ahead, page after page.
 
     Args:
-        begin: The window, and the exchange's cursor to begin at.
+        begin: The window, and the exchange's cursor of its first page.
     """
 
     def __init__(self, walker: "Walker", begin: Bookmark, *, long: bool) -> None:
@@ -94,7 +94,7 @@ class WindowStream:
                 parts += [Bookmark(*half) for half in self._halved(part.window)]
 
     async def _read_part(self, begin: Bookmark) -> bool:
-        """Read a window along its cursor; return False where it has more rows than it shows."""
+        """Read a window along its cursor; return False if it has more rows than it shows."""
         source, window = self._walker.source, begin.window
         chain, full_page, unread_ms = CursorChain(begin.cursor), False, window.to_ms
         for read in range(PAGES_MAX):
@@ -132,14 +132,14 @@ class WindowStream:
         """The halves of a window that shows fewer rows than it has.
 
         Raises:
-            SourceFailed: It cannot be cut.
+            SourceFailed: The window cannot be halved.
         """
         self.was_cut = True
         parts = halves(window, self._walker.source)
         if not parts:
             raise SourceFailed(
                 FailureReason.EXCHANGE_ERROR,
-                "The exchange shows fewer rows than it has of one instant.",
+                "More rows share one time than the exchange shows.",
             )
         return parts
 
@@ -163,7 +163,7 @@ class WindowStream:
                 await self._walker.wanted(part.from_ms - 1)
 
     async def _whole(self, part: Window) -> Page | None:
-        """A whole window as one page; None if it has more than may be held, or than it shows."""
+        """Read a window as one page; None if it has more rows than it shows, or may be held."""
         source = self._walker.source
         divisible = bool(halves(part, source))
         pages: list[Page] = []
@@ -245,14 +245,14 @@ class Walker:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the source was read to its end, and all of it delivered, without a failure."""
+        """Whether all records of the source were read and delivered, without a failure."""
         if not self.finished or self.failure is not None:
             return False
         return self.outlet.exhausted or (self.outlet.shared and self._passed_on)
 
     @property
     def _passed_on(self) -> bool:
-        """Whether no row of this source can be in a record that was not delivered."""
+        """Whether every record that may contain a row of this source was delivered."""
         if self.oldest_ms is None:
             return True
         return -self.outlet.reached.negative_ms < self.oldest_ms - self.source.join_ms
@@ -348,7 +348,7 @@ class Walker:
         return Cutter(source, from_ms=from_ms, to_ms=to_ms, below_ms=below_ms)
 
     async def _read_next(self, windows: Iterator[Window], cutter: Cutter | None) -> bool:
-        """Read the newest window that is left to its end; return whether there was one."""
+        """Read the newest unread window to its end; return whether there was one."""
         await self._begin(windows)
         if not self._streams:
             return False
@@ -368,7 +368,7 @@ class Walker:
         return True
 
     async def _begin(self, windows: Iterator[Window]) -> None:
-        """Begin as many windows as may be read side by side, if they are needed."""
+        """Start as many windows as may be read concurrently, if they are needed."""
         while len(self._streams) < self._ahead_max:
             if self._next is None and (window := next(windows, None)) is not None:
                 self._next = Bookmark(*window)
@@ -390,8 +390,10 @@ class Walker:
             await self.outlet.keep_pace(newest_ms)
 
     def _watermark_of(self, page: Page, window: Window) -> int:
-        """Later pages hold what the exchange's filter puts before this page's oldest row; a
-        record's time is at most `lag_ms` later than the time that is filtered by.
+        """The time after which no record of later pages can be.
+
+        Later pages hold rows that the exchange's filter puts before this page's oldest row, and a
+        record's time is at most `lag_ms` later than the time used by the filter.
         """
         oldest_ms = page.oldest_ms
         if oldest_ms is None or self.source.untimed:
@@ -429,16 +431,17 @@ class Walker:
         self._bookmarks.append((last, read.bookmark))
 
     async def read_page(self, window: Window, cursor: str) -> Page:
-        """One page from the reader."""
+        """Fetch one page from the reader."""
         page = await self._reader.page(self.source, window, cursor)
         self.begun = True
         self.pages += page is not NOT_ASKED
         return page
 
     def cut(self, window: Window) -> Window | None:
-        """A window without the time that the exchange no longer keeps; None if nothing is left.
+        """Cut the time that the exchange no longer keeps off a window; None if nothing is left.
 
-        "Two years ago" moves while we walk: the exchange answers an error, not an empty list.
+        "Two years ago" moves while we walk, and the exchange answers with an error, not an empty
+        list.
         """
         self.floor_ms = max(self.floor_ms, floor_ms(self.source, self._now_ms()))
         if window.from_ms >= self.floor_ms:
@@ -462,7 +465,7 @@ def _refused_cursor() -> SourceFailed:
 
 
 def _in_one(pages: list[Page]) -> Page:
-    """The pages of a window that is read oldest first, as one page with the newest row first."""
+    """Combine the pages of a window that is read oldest first to one page, newest row first."""
     kept = [page.kept_from_ms for page in pages if page.kept_from_ms is not None]
     return replace(
         pages[-1],

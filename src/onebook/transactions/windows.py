@@ -1,4 +1,4 @@
-"""Windows of a source, pagination cursors and pages: where a walk begins and ends; pure."""
+"""Windows, pagination cursors and pages of a source, and the bounds of a walk; pure."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -17,13 +17,13 @@ SMALL_PAGE_LAG_MS: Final = 1_000  # beyond, the rows of a page do not say what i
 
 
 class Cutter:
-    """The windows of one walk, newest first; their length follows how full they are.
+    """The windows of one walk, newest first; their length adapts to the number of their rows.
 
     Args:
         source: The source to read.
         from_ms: The oldest time to read, inclusive.
         to_ms: The newest time to read, exclusive: the origin of the grid.
-        below_ms: Only windows below this are still to be read, exclusive.
+        below_ms: Only windows before this time are still to be read, exclusive.
     """
 
     def __init__(self, source: Source, *, from_ms: int, to_ms: int, below_ms: int) -> None:
@@ -45,7 +45,7 @@ class Cutter:
             top = bottom
 
     def filled(self, pages: int) -> None:
-        """Note how many pages a window had."""
+        """Record the number of pages of a window."""
         if self._source.untimed:
             return
         grain = self._source.grain_ms
@@ -105,14 +105,14 @@ class Bookmark(NamedTuple):
 
 
 class ReadPage(NamedTuple):
-    """A page, and its position at the exchange."""
+    """A page, with its window and cursor."""
 
     page: Page
     bookmark: Bookmark
 
 
 def halves(window: Window, source: Source) -> list[Window]:
-    """The older and the newer half of a window; none where its bounds are one grain apart."""
+    """The older and the newer half of a window; empty if its bounds are one grain apart."""
     middle_ms = (window.from_ms + window.to_ms) // 2 // source.grain_ms * source.grain_ms
     if middle_ms <= window.from_ms:
         return []
@@ -121,7 +121,7 @@ def halves(window: Window, source: Source) -> list[Window]:
 
 
 def below(window: Window, unread_ms: int, source: Source) -> Window:
-    """A window, for a page of which all rows are older than `unread_ms`."""
+    """Shrink a window to the part before `unread_ms`, where the unread rows are."""
     if source.untimed:
         return window
     return window._replace(seen_ms=min(window.seen_ms, unread_ms - 1))
@@ -134,7 +134,7 @@ def floor_ms(source: Source, now_ms: int) -> int:
 
 
 def fitted(source: Source, limit: int | None) -> Source:
-    """A source with pages no larger than an answer of `limit` records can use."""
+    """Limit the page size of a source to what an answer of `limit` records needs."""
     if limit is None or not source.window_ms or source.untimed or source.oldest_first:
         return source
     if not source.sized:
@@ -148,10 +148,10 @@ def fitted(source: Source, limit: int | None) -> Source:
 def is_last(source: Source, rows: int, *, full_page: bool) -> bool:
     """Whether a page's size proves that it is the last.
 
-    A cursor does not: the last page may still have one. A short page does, unless the exchange
-    silently returns smaller pages than requested: so it must be shorter than any page size it could
-    have fallen back to, or have a full page before it. Where the query is filtered
-    (`page_rows_least` 0), only an empty page does.
+    A missing cursor does not count, because the last page may still have one. A short page is the
+    last one, unless the exchange silently returns smaller pages than requested: so it must be
+    shorter than any page size that the exchange may use, or follow a full page. If the query is
+    filtered (`page_rows_least` 0), only an empty page is the last one.
     """
     if rows == 0:
         return True

@@ -204,7 +204,7 @@ class WholeBooks:
     def snapshot(
         self, bids: bytes, asks: bytes, at: Moment = UNTIMED, *, answers: bool = False
     ) -> tuple[Output, ...]:
-        """Replace the book; `answers` if the frame is the answer to the subscription."""
+        """Replace the book; `answers` says whether the frame answers the subscription."""
         snapshot = Snapshot(self.instrument, bids, asks, self.shape, at=at)
         if not (answers or self._acknowledges):
             return (snapshot,)

@@ -1,7 +1,7 @@
-"""Simulated exchange accounts: what all have in common, and one package per exchange.
+"""Simulated exchange accounts: shared parts, and one package per exchange.
 
 `history` holds rows, pages, balances and exact amounts, `blocks` histories of any size, `admission`
-checks requests, `serving` connects clients. An exchange adds its history, its rows and its
+checks requests, `serving` has the HTTP hosts. An exchange adds its history, its rows and its
 envelope; `accounts.bybit` is the model. `DEMO_ACCOUNTS` lists the accounts of `onebook demo`; a new
 one is one line here.
 """

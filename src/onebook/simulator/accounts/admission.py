@@ -37,7 +37,7 @@ class RisingStamps:
 
 
 class DecayingCounter:
-    """A counter that rises by the cost of each request and sinks continuously.
+    """A counter that rises by the cost of each request and decays continuously.
 
     Args:
         maximum: Requests that would raise it above this are refused.
@@ -69,10 +69,10 @@ class DecayingCounter:
 
 
 class Lockouts:
-    """Locks out who fails too often in a row.
+    """Locks a key out after consecutive failures.
 
     Args:
-        strikes: So many failures without a success between them.
+        strikes: Consecutive failures that cause a lockout.
         lockout_s: Duration of a lockout in seconds.
     """
 

@@ -1,11 +1,10 @@
-"""Histories of simulated accounts in blocks, each of which can be generated again.
+"""Generated histories of simulated accounts, in blocks that can be regenerated on demand.
 
 A history is a sequence of steps, a block some hundred of them. A block begins with the state that
-the one before left and draws from its own random numbers, so that a state (some kilobytes) is all
-that is kept of a block whose rows are not read: memory does not grow with the size of a history.
-What happens seldom is planned over the whole history; what follows later from something (a
-reversal, the end of a position) is pending in the state. Times are whole numbers in a unit that
-the exchange's package chooses.
+the previous one left and has its own random numbers, so that only a state (some kilobytes) is kept
+of a block whose rows are not being read: memory does not grow with the size of a history. Rare
+events are planned over the whole history; later consequences (a reversal, the end of a position)
+are pending in the state. Times are whole numbers in a unit that the exchange's package chooses.
 """
 
 import heapq
@@ -32,7 +31,7 @@ LAST: Final[Place] = (float("inf"), float("inf"))
 
 
 class Planned(NamedTuple):
-    """How often something happens: at least, for each thousand rows, and at most."""
+    """Frequency of an event: the least, the number per thousand rows, and the most."""
 
     kind: str
     least: int
@@ -45,7 +44,7 @@ class Planned(NamedTuple):
 def planned_events(
     plan: Iterable[Planned], work: list[Pending], random: Random, *, start: int, end: int, rows: int
 ) -> list[Pending]:
-    """Draw when each planned thing happens, and return it with what `work` has."""
+    """Draw the times of planned events; returns `work` with them added."""
     for each in plan:
         low, high = max(start, each.since), min(end, each.until)
         if low >= high:
@@ -57,14 +56,14 @@ def planned_events(
 
 @dataclass
 class HistoryState:
-    """All that a block needs of those before it; values in its collections are immutable."""
+    """State carried from block to block; values in its collections are immutable."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     pending: list[Pending] = field(default_factory=list)
     planned: int = 0  # how many of the planned events have happened
 
     def copy(self) -> Self:
-        """Return a state that changes apart from this one."""
+        """Return an independent copy."""
         values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         for name, value in values.items():
             if isinstance(value, dict | list):
@@ -78,11 +77,11 @@ class HistoryState:
         return value
 
     def later(self, at: int, kind: str, *facts: Any) -> None:
-        """Let something happen at a later time."""
+        """Schedule an event."""
         heapq.heappush(self.pending, (at, 10**9 + self.number("pending"), kind, facts))
 
     def run_due(self, plan: list[Pending], acts: Acts, *, until: int) -> None:
-        """Let everything happen that is planned or pending until a time, in its order."""
+        """Run the planned and pending events up to a time, in their order."""
         while True:
             due = self.pending[0] if self.pending else None
             following = plan[self.planned] if self.planned < len(plan) else None
@@ -107,7 +106,7 @@ def step_times(random: Random, index: int, steps: int, *, start: int, end: int) 
 
 
 class RowBlock:
-    """The rows of some steps: a list by each name in `tables`, and everything that happened.
+    """The rows of some steps: a list for each name in `tables`, and the events.
 
     Rows begin with their time and number, by which each table is sorted.
     """
@@ -146,9 +145,9 @@ class BlockExtent(NamedTuple):
 class BlockHistory(ABC, Generic[StateT, BlockT]):
     """A generated history: rows of each table in any range.
 
-    It is generated once from its beginning to learn where each block begins and what is in it; rows
-    are generated again when they are read, some blocks at a time. Live events, which tests add,
-    make a last block that stays in memory.
+    It is generated once to find the state and the extent of each block; rows are regenerated when
+    they are read, a few blocks at a time. Live events, which tests add, are a last block that stays
+    in memory.
     """
 
     def __init__(self, kind: type[BlockT], state: StateT, steps: int) -> None:
@@ -166,10 +165,10 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
         """Generate a block, changing the state to that after it."""
 
     def _collect(self, block: BlockT) -> None:
-        """Keep what stays in memory of a new block."""
+        """Keep the part of a new block that stays in memory."""
 
     def _label(self, table: str, row: Any) -> Hashable:
-        """Return what filters of a table compare."""
+        """Return the label of a row, by which filters select."""
         return ""
 
     def _generate_all(self) -> None:
@@ -258,7 +257,7 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
                 yield from reversed(self._within(table, index, after, until, wanted))
 
     def place_at(self, table: str, number: int) -> Place:
-        """Return the place of the last row whose number is not above one; of numbers that rise."""
+        """Return the place of the last row up to a number, in a table of rising numbers."""
         place = FIRST
         for index, extent in enumerate(self._extents[table]):
             if extent is None:
@@ -272,9 +271,9 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
         return place
 
     def _until(self, table: str, place: Place) -> tuple[StateT | None, list[Any]]:
-        """Return the state before the block of a place, and its rows up to there; None before all.
+        """Return the state before the block of a place, and the block's rows up to the place.
 
-        A balance at a time is that of the state, changed by the rows.
+        A balance at a time is that of the state plus the rows. None before the first block.
         """
         extents = self._extents[table]
         index = bisect_left(
@@ -291,7 +290,7 @@ class BlockHistory(ABC, Generic[StateT, BlockT]):
         return next(following, BlockExtent(LAST, LAST, Counter())).first > place
 
     def _done(self) -> Iterator[Any]:
-        """Iterate over everything that happened, in the order in which it was booked."""
+        """Iterate over all events, in the order in which they were booked."""
         tables = self._kind.tables
         for index in range(len(self._extents[tables[0]])):
             yield from self._block(index).done

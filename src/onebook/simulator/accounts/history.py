@@ -95,7 +95,7 @@ def _time(entry: Entry) -> int:
 
 
 class CursorCodec(NamedTuple):
-    """A form of cursors: encodes the first and last row of a page, decodes the place of the last.
+    """Encodes cursors from the first and last row of a page; decodes the place of the last row.
 
     Places are (time, seq).
     """

@@ -16,6 +16,7 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from onebook.simulator.accounts.admission import AccountFaults
 
@@ -72,10 +73,16 @@ class SimulatedHost(ABC):
         return request.url.path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] == "http":
+        """Answer one request, or serve a stream."""
+        if scope["type"] == "websocket":
+            await self._stream(WebSocket(scope, receive, send))
+        elif scope["type"] == "http":
             response = await self._respond(Request(scope, receive))
             await response(scope, receive, send)
+
+    async def _stream(self, socket: WebSocket) -> None:
+        """Serve a WebSocket; a host without streams refuses it."""
+        await socket.close()
 
     async def _respond(self, request: Request) -> Response:
         path = self._path(request)
@@ -108,7 +115,9 @@ class LoopbackServer(uvicorn.Server):
 async def serving(exchange: ASGIApp) -> AsyncIterator[str]:
     """Serve on a free loopback port within the context; yields the address."""
     listener = socket.create_server((LOOPBACK, 0))
-    config = uvicorn.Config(exchange, log_config=None, lifespan="off", access_log=False)
+    config = uvicorn.Config(
+        exchange, log_config=None, lifespan="off", access_log=False, ws="websockets-sansio"
+    )
     server = LoopbackServer(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="simulated exchange")
     try:

@@ -52,6 +52,7 @@ from onebook.transactions.bybit.pages import (
     with_instant,
 )
 from onebook.transactions.bybit.rows import Context
+from onebook.transactions.bybit.stream import STREAM
 from onebook.transactions.client import Call, Reply
 from onebook.transactions.exchange import AccountSession, Ask, ExchangeDefinition
 from onebook.transactions.mapping import Row, text
@@ -316,4 +317,5 @@ BYBIT: Final = ExchangeDefinition(
     instruments=instrument_pages,
     listed=listed,
     guess=guess,
+    stream=STREAM,
 )

@@ -157,7 +157,7 @@ def holds_instant(page: Page, at_ms: int, source: Source) -> bool:
 
 
 def with_instant(page: Page, whole: Page, at_ms: int) -> Page:
-    """A page with its rows of an instant replaced by the complete ones of another page."""
+    """Replace a page's rows of an instant by those of another page, which has all of them."""
     records = [record for record in whole.records if record.timestamp == at_ms]
     known = {record.transactionId for record in records}
     records += [record for record in page.records if record.transactionId not in known]

@@ -3,14 +3,13 @@
 https://docs.kraken.com/api-reference/account-history/get-account-log
 
 An execution has two rows: one of the position, whose `asset` is the contract and whose balances
-are sizes, and one of the money, with fee, gain and funding. Between them the log may have the
-conversion of the collateral that paid for it. The money of an execution becomes up to three
-records, so that each says one thing: the fill with its fee, the realised P&L, the funding that was
-realised with it.
+are sizes, and one of the cash, with fee, P&L and funding. Between them the log may have the
+conversion of the collateral that paid for it. The cash of an execution becomes up to three
+records: the fill with its fee, the realised P&L, and the realised funding.
 
-A row has no field for the amount of a transfer or a conversion: what moved is the new balance less
-the old one, here and everywhere. Gain, funding and fees explain it; what they do not explain is a
-record of its own (`unexplained`), so nothing is lost.
+A row has no field for the amount of a transfer or a conversion: its change is always the new
+balance less the old one. The part of a change that P&L, funding and fees do not explain becomes a
+separate record (`unexplained`), so nothing is lost.
 
 Numbers are JSON numbers with exponents, read as decimals and never as binary floats.
 """
@@ -100,10 +99,10 @@ class LogRow(Struct, frozen=True, gc=False):
     """One row of the account log.
 
     Args:
-        id: Its number in the log, rising; `uid` is unique over accounts.
+        id: Its number in the log, which rises; `uid` is unique across accounts.
         asset: The currency, or the contract of a row of a position.
         change: The new balance less the old one.
-        pnl, funding, fee, liquidation_fee: What explains it; None where it does not apply.
+        pnl, funding, fee, liquidation_fee: Parts of the change; None if not applicable.
     """
 
     id: int
@@ -130,12 +129,12 @@ class LogRow(Struct, frozen=True, gc=False):
 
     @property
     def of_position(self) -> bool:
-        """Whether it is a row of a position, with sizes for balances."""
+        """Whether it is a row of a position, whose balances are sizes."""
         return self.contract is not None and self.asset == self.contract
 
     @property
     def meaning(self) -> Meaning:
-        """What the word of the row means."""
+        """The meaning of the row's type."""
         return MEANINGS.get(self.info, UNKNOWN)
 
 
@@ -191,7 +190,7 @@ def _nonzero(value: str | None) -> str | None:
 
 
 def group_key(row: LogRow) -> str:
-    """What the rows of one event have in common, besides their time."""
+    """The key that the rows of one event share."""
     if row.info in FILLS:
         return f"{row.info}:{row.execution or row.contract}"
     if row.meaning is CONVERSION:
@@ -202,7 +201,7 @@ def group_key(row: LogRow) -> str:
 
 
 def records_of(group: Sequence[LogRow], context: RowContext) -> list[Record]:
-    """The rows of one group as records: its events, and a line for each row of money."""
+    """The records of one group of rows: its events, and a line for each row of cash."""
     rows = sorted(group, key=lambda row: row.id)
     records: list[Record] = []
     for event in _events(rows):
@@ -215,7 +214,7 @@ def records_of(group: Sequence[LogRow], context: RowContext) -> list[Record]:
 
 
 class _Event(NamedTuple):
-    """Rows that are one event, and how they become records."""
+    """The rows of one event, and their mapping to records."""
 
     rows: tuple[LogRow, ...]
 
@@ -261,7 +260,7 @@ def _opposite(one: LogRow, other: LogRow) -> bool:
 
 
 def _fill(rows: Sequence[LogRow], context: RowContext) -> list[Record]:
-    """An execution: the fill with its fee, and what was gained with it."""
+    """Map an execution: the fill with its fee, and the realised P&L and funding."""
     money_rows = [row for row in rows if not row.of_position]
     position = next((row for row in rows if row.of_position), None)
     main = money_rows[0] if money_rows else rows[0]
@@ -322,7 +321,7 @@ def _fill(rows: Sequence[LogRow], context: RowContext) -> list[Record]:
 
 
 def _gains(row: LogRow, fill: Record, context: RowContext) -> list[Record]:
-    """The realised P&L and the funding of a row of money, and what neither explains."""
+    """The realised P&L and funding of a row of cash, and the unexplained rest."""
     found: list[Record] = []
     for meaning, part, amount in (
         (REALISED, "pnl", row.pnl),
@@ -351,13 +350,13 @@ def _gains(row: LogRow, fill: Record, context: RowContext) -> list[Record]:
 
 
 def _explained(row: LogRow) -> Decimal:
-    """Gain and funding less the fee, without that of a liquidation."""
+    """P&L and funding less the fee; excludes the liquidation fee."""
     parts = [Decimal(part) for part in (row.pnl, row.funding) if part is not None]
     return subtract(add(*parts), Decimal(row.fee or 0))
 
 
 def _takes_liquidation_fee(row: LogRow) -> bool:
-    """Whether the fee of a liquidation is charged beside the gain: the change itself tells."""
+    """Whether the liquidation fee is charged besides the P&L, as the change shows."""
     return row.liquidation_fee is not None and _explained(row) != Decimal(row.change)
 
 
@@ -410,7 +409,7 @@ def market_of(contract: str) -> TradedMarket:
 
 
 def _single(row: LogRow, context: RowContext) -> Record:
-    """A row that is an event of its own: what moved is the change of the balance."""
+    """Map a row that is an event by itself: the amount is the change of the balance."""
     meaning, fees = row.meaning, _fees(row)
     gross = row.change
     if fees:
@@ -490,7 +489,7 @@ def _row_pattern(
 
 
 def _converted(source: LogRow, target: LogRow, context: RowContext) -> Record:
-    """Collateral of one currency that became another."""
+    """Map a conversion of collateral to another currency."""
     given, got = unsigned(source.change), target.change
     return replace(
         pattern_of(context.environment, CONVERSION, source.info),
@@ -512,7 +511,7 @@ def _converted(source: LogRow, target: LogRow, context: RowContext) -> Record:
 
 
 def _moved(source: LogRow, target: LogRow, context: RowContext) -> Record:
-    """A move between two wallets of the futures account."""
+    """Map a move between two wallets of the futures account."""
     amount = money(source.asset, unsigned(source.change))
     return replace(
         pattern_of(context.environment, TRANSFER, source.info),
@@ -546,7 +545,7 @@ def _line_id(row: LogRow, context: RowContext) -> str:
 
 
 def _line(row: LogRow, context: RowContext, event: Record) -> Record:
-    """A row of money as a line of its wallet's ledger."""
+    """Map a row of cash to a line of its wallet's ledger."""
     fees = _fees(row)
     change = row.change
     explained = row.pnl is not None or row.funding is not None or row.info in FILLS

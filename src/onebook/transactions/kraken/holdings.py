@@ -1,4 +1,4 @@
-"""Mapping of what is held now, in the spot and in the futures account; pure.
+"""Mapping of the current balances of the spot and the futures account; pure.
 
 - https://docs.kraken.com/api-reference/account-data/get-extended-balance
 - https://docs.kraken.com/api-reference/account-information/get-wallets
@@ -21,7 +21,7 @@ from onebook.transactions.record import Balance, Description, Ids, Record, Recor
 
 
 def spot_holding(native: str, held: Any, context: RowContext, at_ms: int) -> Record:
-    """One asset id of the spot account: an amount, or an amount with what is on hold."""
+    """Map the balance of an asset id of the spot account: an amount, or an object with holds."""
     row = held if isinstance(held, dict) else {"balance": held}
     found, locked, used = canonicals(row["balance"], row.get("hold_trade"), row.get("credit_used"))
     total = require(found, "balance")
@@ -39,7 +39,7 @@ def spot_holding(native: str, held: Any, context: RowContext, at_ms: int) -> Rec
 
 
 def futures_holdings(accounts: Row, context: RowContext, at_ms: int) -> list[Record]:
-    """Every currency of every wallet of the futures account.
+    """Map the balances of every wallet of the futures account.
 
     Raises:
         LookupError, TypeError, AttributeError: The answer does not have the documented form.

@@ -1,9 +1,9 @@
-"""Kraken's pairs as markets, by our symbols; pure.
+"""Mapping of Kraken's pairs to markets, by our symbols; pure.
 
 https://docs.kraken.com/api-reference/market-data/get-tradable-asset-pairs
 
-A trade is known by the two rows of the ledger and, where the list of trades has it, by its side.
-The pairs decide which coin is the base where the list does not.
+A trade has two ledger rows and, if it is in the list of trades, a side. If it is not, the pairs
+decide which of the two coins is the base.
 """
 
 from collections.abc import AsyncGenerator
@@ -19,7 +19,7 @@ PAIRS: Final = "/0/public/AssetPairs"
 
 
 async def pairs(ask: Ask, category: str) -> AsyncGenerator[list[InstrumentRow]]:
-    """Every pair that is traded now, by our symbol and by each of Kraken's names of it."""
+    """Every pair that is traded now, by our symbol and by each of Kraken's names."""
     found = (await ask(Call(PAIRS))).value
     yield [
         row | {"symbol": name}
@@ -34,7 +34,7 @@ def symbol_of(row: InstrumentRow) -> str:
 
 
 def listed(category: str, row: InstrumentRow) -> TradedMarket:
-    """A pair as a market."""
+    """Map a pair to a market."""
     base, quote = asset_of(row["base"]).currency, asset_of(row["quote"]).currency
     symbol = row.get("symbol") or symbol_of(row)
     return TradedMarket(symbol, category, None, base, quote, None, None)

@@ -1,9 +1,9 @@
-"""The API key of the spot account: what it may do and see, and until when; pure.
+"""The API key of the spot account: permissions, visible dates, expiry; pure.
 
 https://docs.kraken.com/api-reference/account-data/get-api-key-info
 
-Names are in small letters with underscores in the only recorded answer, and in camel case on the
-page: both are read. Times are Unix seconds in texts, "0" for none.
+Names are in snake case in the only recorded answer and in camel case on the page; both are read.
+Times are Unix seconds as text, "0" for none.
 """
 
 from typing import Any, Final
@@ -26,12 +26,12 @@ EXPIRES_SOON_MS: Final = 30 * DAY_MS
 
 
 class KeyInfo(Struct, frozen=True):
-    """What is known of a key.
+    """Properties of a key.
 
     Args:
-        permissions: What it may do; empty if unknown.
-        from_ms: It shows nothing older; None without a bound.
-        to_ms: It shows nothing newer; None without a bound.
+        permissions: Its permissions; empty if unknown.
+        from_ms: Oldest time that it can see; None without a bound.
+        to_ms: Newest time that it can see; None without a bound.
         valid_until_ms: Its expiry; None if it does not expire.
     """
 
@@ -42,12 +42,12 @@ class KeyInfo(Struct, frozen=True):
 
     @property
     def harmful(self) -> tuple[str, ...]:
-        """What it may do besides reading, in words."""
+        """Permissions other than reading, in words."""
         return tuple(words for name, words in HARMFUL.items() if name in self.permissions)
 
     @property
     def may_withdraw(self) -> bool:
-        """Whether it may withdraw funds, or prepare that."""
+        """Whether it may withdraw funds, or prepare a withdrawal."""
         return not self.permissions.isdisjoint(WITHDRAWING)
 
     @property
@@ -67,7 +67,7 @@ class KeyInfo(Struct, frozen=True):
         return tuple(kind for kind in TYPES if kind in missing)
 
     def warnings(self, now_ms: int) -> tuple[str, ...]:
-        """What its owner should know."""
+        """Warnings for its owner."""
         found = []
         if self.harmful:
             found.append(
@@ -115,6 +115,6 @@ def _time(answer: Row, name: str) -> int | None:
 
 
 def _field(answer: Row, name: str) -> Any:
-    """A field by either spelling of its name."""
+    """A field, by its name in snake or camel case."""
     first, *others = name.split("_")
     return answer.get(name, answer.get(first + "".join(each.capitalize() for each in others)))

@@ -1,6 +1,6 @@
-"""What decorates the ledger: the lists of deposits and withdrawals, and what was taken back.
+"""Details for the ledger: the lists of deposits and withdrawals, and their reversals.
 
-All are read newest first, and no further than the walk of the ledger has come.
+All are read newest first, and no further back than the walk of the ledger.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class FundPage(Struct, frozen=True):
     Args:
         rows: Its rows, newest first.
         cursor: Kraken's cursor of the next page; "" at the end.
-        whole: Whether nothing is missing where there is no further page.
+        whole: Whether the list is complete if this is its last page.
     """
 
     rows: list[Row]
@@ -36,7 +36,7 @@ class FundPage(Struct, frozen=True):
 
 
 class FundList:
-    """The list of deposits or of withdrawals, looked up for what the ledger books.
+    """The list of deposits or of withdrawals, with look-ups by ledger rows.
 
     Args:
         fetch: Fetches the page at a cursor.
@@ -50,9 +50,9 @@ class FundList:
         self._turn = asyncio.Lock()
 
     async def find(self, refid: str, at_ms: int) -> Row | None:
-        """The row of what the ledger books at a time, and that began up to a month before.
+        """Find the entry of a ledger row, which is up to a month older than the row.
 
-        Times of calls fall. None if the list does not have it, or may not be read.
+        Times of calls must fall. None if the list lacks it or may not be read.
         """
         async with self._turn:
             self._forget(at_ms + CLOCKS_MS)
@@ -88,10 +88,10 @@ class FundList:
 
 
 class FundLedger:
-    """The ledger of deposits or of withdrawals alone, read where the walk of all does not reach.
+    """The ledger of only deposits or withdrawals, for times outside the walk of the whole ledger.
 
-    A withdrawal and the row that gives it back can be a month apart, with one of them outside the
-    range of a request, and what an answer says of either may not depend on that. What a list shows
+    A withdrawal and the row that reverses it can be a month apart, with one of them outside the
+    range of a request, and the records must not depend on the range. An entry that the list shows
     as pending or failed may be in the ledger, which then has its record.
 
     Args:
@@ -109,12 +109,12 @@ class FundLedger:
         self._turn = asyncio.Lock()
 
     def see(self, row: LedgerRow) -> None:
-        """Add a row of the walk that takes something back; times of calls fall."""
+        """Add a reversing row of the walk; times of calls must fall."""
         self._seen = [each for each in self._seen if each.at_ms - row.at_ms <= RETURN_MS]
         self._seen.append(row)
 
     async def returned(self, row: LedgerRow) -> LedgerRow | None:
-        """The row that takes a deposit or withdrawal back."""
+        """The row that reverses a deposit or withdrawal."""
         found = next((each for each in self._seen if takes_back(each, row)), None)
         if found is not None or row.at_ms + RETURN_MS < self._top_ms:
             return found
@@ -122,17 +122,17 @@ class FundLedger:
         return next((each for each in ahead if takes_back(each, row)), None)
 
     async def taken_back(self, row: LedgerRow) -> LedgerRow | None:
-        """What a row takes back."""
+        """The row that a row reverses."""
         rows = await self._down_to(row.at_ms - RETURN_MS)
         return next((each for each in rows if takes_back(row, each)), None)
 
     async def holds(self, refid: str, at_ms: int) -> bool:
-        """Whether the ledger has what a list dates at a time."""
+        """Whether the ledger has an entry of the list, by its reference and time."""
         rows = await self._down_to(at_ms - BOOKED_MS)
         return any(each.refid == refid and not is_return(each) for each in rows)
 
     async def _down_to(self, at_ms: int) -> list[LedgerRow]:
-        """Every row that is newer than a time, and perhaps some more."""
+        """All rows that are newer than a time, and possibly some older ones."""
         async with self._turn:
             while self._offset is not None and self._oldest_ms >= at_ms:
                 rows = await self._fetch(self._offset)

@@ -1,4 +1,4 @@
-"""Rows of Kraken's spot ledger as entries: ids, times, assets and exact amounts; pure.
+"""Parses rows of Kraken's spot ledger: ids, times, assets and exact amounts; pure.
 
 A row is the value of an object whose key is its ledger id. Amounts are texts, in old recordings
 JSON numbers; the time has up to seven decimals and is read exactly.
@@ -30,7 +30,7 @@ BLANK: Final = blank_record(EXCHANGE)
 
 
 class RowContext(Struct, frozen=True):
-    """What a row does not say itself.
+    """Facts that a row does not contain.
 
     Args:
         environment: A part of every id.
@@ -46,10 +46,10 @@ class LedgerRow(Struct, frozen=True, gc=False):
 
     Args:
         id: Its ledger id.
-        refid: What it belongs to; shared by the rows of one event, and reused by some products.
-        native: The asset id; `currency` and `wallet` are what it stands for.
-        amount: The change without the fee, signed.
-        fee: Above zero it was charged; below zero it came back.
+        refid: Reference shared by the rows of one event; some products reuse it.
+        native: The asset id, which stands for `currency` and `wallet`.
+        amount: The signed change without the fee.
+        fee: Positive if charged, negative if refunded.
         change: The amount less the fee.
         balance: The balance of the asset id after the row; None where absent.
     """
@@ -116,7 +116,7 @@ def time_ms(value: Any) -> int:
     """A time in Unix seconds with decimals, in whole milliseconds.
 
     Raises:
-        ValueError, ArithmeticError: It is no time.
+        ValueError, ArithmeticError: It is not a time.
     """
     found = int(Decimal(value) * 1_000)
     if found <= 0:
@@ -125,9 +125,9 @@ def time_ms(value: Any) -> int:
 
 
 def unreadable_row(row_id: str, row: Any, context: RowContext, kind: str, at_ms: int) -> Record:
-    """A record of a row that the mapping cannot read, at its own time or at that of the others.
+    """The record of an unreadable row, at its own time or at that of its group.
 
-    Its id is made of all that it says, so equal rows are one record.
+    Its id is a digest of the whole row, so equal rows are one record.
     """
     with suppress(LookupError, TypeError, ValueError, ArithmeticError):
         at_ms = time_ms(row["time"])
@@ -152,23 +152,23 @@ def make_id(context: RowContext, source: str, native_key: str) -> str:
 
 
 def event_id(context: RowContext, entries: Iterable[LedgerRow]) -> str:
-    """The id of the event that these rows are."""
+    """The id of the event that consists of these rows."""
     return make_id(context, "event", min(entry.id for entry in entries))
 
 
 def line_id(context: RowContext, entry: LedgerRow) -> str:
-    """The id of a row as a line of the ledger."""
+    """The id of the ledger line of a row."""
     return make_id(context, LINE, entry.id)
 
 
 def line_ids(context: RowContext, entries: Iterable[LedgerRow]) -> tuple[str, ...]:
-    """The lines of an event, as `related` takes them."""
+    """The ids of an event's ledger lines, for `related`."""
     return tuple(line_id(context, entry) for entry in entries)
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def pattern_of(environment: str, meaning: Meaning, native_type: str) -> Record:
-    """What all events of one meaning have in common."""
+    """The pattern of events with one meaning."""
     return replace(
         BLANK,
         label=meaning.label,
@@ -184,7 +184,7 @@ def pattern_of(environment: str, meaning: Meaning, native_type: str) -> Record:
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def holder_of(wallet: str) -> Holder:
-    """A wallet, as `account` takes it."""
+    """The `account` of a wallet."""
     return Holder(wallet, None)
 
 
@@ -194,7 +194,7 @@ def fees_of(
     """The fees of some rows.
 
     Args:
-        credits_pay: Whether credits that left are a fee too, as in a trade.
+        credits_pay: Whether spent fee credits count as a fee, as in a trade.
     """
     fees = []
     for entry in entries:

@@ -1,10 +1,9 @@
-"""The list of trades: what it adds to the rows of the ledger, and what the ledger does not have.
+"""The list of trades: details for ledger rows, and trades that the ledger lacks.
 
 https://docs.kraken.com/api-reference/account-data/get-trades-history
 
-The id of a trade is the `refid` of its rows in the ledger, and both bear the same time but for
-milliseconds. A trade that the ledger does not have moved nothing that can be summed: it is a
-`summary`, and says so.
+The id of a trade is the `refid` of its ledger rows, and their times differ by milliseconds at most.
+A trade that the ledger lacks moved nothing that can be summed: its view is `summary`.
 """
 
 from collections.abc import Iterator
@@ -44,7 +43,7 @@ class ListedTrade(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """As the rows of the ledger have it; see `events.group_key`."""
+        """The key of its ledger rows; see `events.group_key`."""
         return f"trade:{self.id}"
 
 
@@ -58,7 +57,7 @@ def listed_trade(trade_id: str, row: Row) -> ListedTrade:
 
 
 def unbooked(trade: ListedTrade, context: RowContext) -> Record:
-    """A trade that only the list has."""
+    """Map a trade that is only in the list."""
     row = trade.row
     price, quantity, value, margin = canonicals(
         row.get("price"), row.get("vol"), row.get("cost"), row.get("margin")
@@ -97,7 +96,7 @@ def unbooked(trade: ListedTrade, context: RowContext) -> Record:
 
 
 def differences(record: Record) -> Iterator[tuple[str, str, str]]:
-    """What the list of trades says of a trade otherwise than the ledger: what, ledger, list.
+    """Differences between ledger and list of a trade: (field, ledger, list).
 
     The ledger rounds to the precision of the asset, the list to that of the pair.
     """

@@ -1,12 +1,11 @@
-"""Kraken's words for events of the spot account, and what they mean; pure.
+"""Kraken's types of ledger rows, and their meaning; pure.
 
 - Types of the ledger: https://docs.kraken.com/api-reference/account-data/get-ledgers-info
-- What they stand for: https://support.kraken.com/hc/en-us/articles/360001169383
+- Their meaning: https://support.kraken.com/hc/en-us/articles/360001169383
 
 The documentation lists types without their subtypes; the subtypes here occur in ledgers that
-clients recorded. One word can mean two events, by the sign of the amount: a transfer without a
-subtype is an airdrop or the removal of a delisted coin. A word that is not here is kind `other`,
-and is counted.
+clients recorded. The sign of the amount can decide the meaning: a transfer without a subtype is an
+airdrop or the removal of a delisted coin. An unknown type becomes kind `other` and is counted.
 """
 
 from typing import Final, NamedTuple
@@ -44,7 +43,7 @@ TITLES: Final = {
 
 
 class Meaning(NamedTuple):
-    """What a word means: our type, kind and label, and the kind of its fee."""
+    """The meaning of a type: our type, kind and label, and the kind of its fee."""
 
     type: str
     kind: str
@@ -129,6 +128,6 @@ ROUTES: Final = {
 
 
 def meaning_of(kind: str, subtype: str, *, incoming: bool) -> Meaning:
-    """What a row of the ledger means, by its type, its subtype and the sign of its amount."""
+    """The meaning of a ledger row, by its type, its subtype and the sign of its amount."""
     found = SUBTYPES.get((kind, subtype)) or TYPES.get(kind, UNKNOWN)
     return found if isinstance(found, Meaning) else found[not incoming]

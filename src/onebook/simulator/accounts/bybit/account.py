@@ -7,6 +7,8 @@ the sums of all events; ids rise with time. Deliberately, several events share a
 """
 
 from collections import Counter
+from functools import partial
+from typing import NamedTuple
 
 from onebook.simulator.accounts.bybit.facts import MARKETS, Deposit, ExecutionRow
 from onebook.simulator.accounts.bybit.funds import FundHistory
@@ -26,7 +28,15 @@ from onebook.simulator.accounts.bybit.generator import (
     uuid_of,
 )
 from onebook.simulator.accounts.bybit.trading import ContractHistory, OrderHistory
-from onebook.simulator.accounts.history import UNIT, HistoryTable, product
+from onebook.simulator.accounts.history import UNIT, Entry, HistoryTable, product
+
+
+class AccountStep(NamedTuple):
+    """What a step of time brought, each with its category; whether the unified wallet changed."""
+
+    fills: list[tuple[str, Entry]]
+    orders: list[tuple[str, Entry]]
+    wallet: bool
 
 
 class Account(AccountTables):
@@ -56,6 +66,7 @@ class Account(AccountTables):
         history, timeline, books, modes = self.history, self._timeline, self.books, self.modes
         parts = HistoryParts(history, timeline, self, books, modes, Positions())
         funds, contracts, orders = FundHistory(parts), ContractHistory(parts), OrderHistory(parts)
+        self._funds, self._orders = funds, orders
         funds.schedule_funds()
         contracts.schedule()
         funds.schedule_odds()
@@ -67,6 +78,43 @@ class Account(AccountTables):
         _sort(*self.closed.values(), self.deposits)
         self.split(modes, history.to_ms)
         return funds.held
+
+    # What happens after the history ---------------------------------------------------
+
+    def advance(self, to_ms: int) -> "AccountStep":
+        """Let time pass; returns the new fills, and the orders that were placed or changed."""
+        before, lines = self._timeline.last, len(self.ledger)
+        self._timeline.advance(to_ms)
+        _sort(*self.orders.values(), *self.closed.values(), self.deposits)
+        fills = [
+            (category, entry)
+            for category, table in self.executions.items()
+            for entry in table.entries
+            if entry.seq > before
+        ]
+        ids = {entry.facts.order_id for _, entry in fills}
+        orders = [
+            (category, entry)
+            for category, table in self.orders.items()
+            for entry in table.entries
+            if entry.seq > before or entry.facts.order_id in ids
+        ]
+        return AccountStep(fills, orders, len(self.ledger) > lines)
+
+    def trade(self, at_ms: int, category: str) -> None:
+        """Schedule an order in a market of a category."""
+        markets = [market for market in MARKETS if market.category == category]
+        market = self._timeline.random.choice(markets)
+        self._timeline.at(at_ms, partial(self._orders.order, market=market))
+
+    def move(self, at_ms: int, kind: str) -> None:
+        """Schedule a deposit, a withdrawal or a transfer."""
+        act = {
+            "deposit": self._funds.some_deposit,
+            "withdrawal": self._funds.withdraw,
+            "transfer": self._funds.some_transfer,
+        }[kind]
+        self._timeline.at(at_ms, partial(act, index=self._timeline.random.randrange(1_000)))
 
     # What tests change -----------------------------------------------------------------
 

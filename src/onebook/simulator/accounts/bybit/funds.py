@@ -57,11 +57,11 @@ class FundHistory(HistoryGenerator):
                 start + 1_000, partial(self._transfer, coin=coin, amount=amount * UNIT, sign=1)
             )
         for index in range(self._history.deposits - len(COINS)):
-            self._timeline.at(self._timeline.somewhere(), partial(self._some_deposit, index=index))
+            self._timeline.at(self._timeline.somewhere(), partial(self.some_deposit, index=index))
         for index in range(self._history.withdrawals):
-            self._timeline.at(self._timeline.somewhere(), partial(self._withdraw, index=index))
+            self._timeline.at(self._timeline.somewhere(), partial(self.withdraw, index=index))
         for index in range(self._history.transfers - len(COINS)):
-            self._timeline.at(self._timeline.somewhere(), partial(self._some_transfer, index=index))
+            self._timeline.at(self._timeline.somewhere(), partial(self.some_transfer, index=index))
         for index in range(self._history.transfers // 10):
             self._timeline.at(self._timeline.somewhere(), partial(self._give, index=index))
 
@@ -134,7 +134,8 @@ class FundHistory(HistoryGenerator):
             self._books.add(at_ms, "USDT", -sign * amount, kind=kind)
             self._books.add(at_ms, "BTC3L", sign * amount, kind=kind)
 
-    def _some_deposit(self, at_ms: int, index: int) -> None:
+    def some_deposit(self, at_ms: int, index: int) -> None:
+        """A deposit arrives; `index` decides of which coin, and how."""
         coin = COINS[index % len(COINS)]
         amount = self._timeline.random.randrange(1, 100_000) * MILLI
         wait_ms = self._timeline.random.choice((0, 90_000, 20 * 60_000, 2 * HOUR_MS, 30 * HOUR_MS))
@@ -172,7 +173,8 @@ class FundHistory(HistoryGenerator):
             return
         self._book_fund(at_ms, deposit.coin, deposit.amount, "Deposit", "On-chain deposit")
 
-    def _withdraw(self, at_ms: int, index: int) -> None:
+    def withdraw(self, at_ms: int, index: int) -> None:
+        """Funds leave the account, unless the withdrawal is cancelled."""
         coin, internal = COINS[index % len(COINS)], index % 6 == 1
         amount = self._timeline.random.randrange(1, 5_000) * MILLI
         fee = 0 if internal else MILLI
@@ -187,7 +189,8 @@ class FundHistory(HistoryGenerator):
             left = amount + fee + withdrawal.tax
             self._book_fund(at_ms, coin, -left, "Withdraw", "Withdrawal")
 
-    def _some_transfer(self, at_ms: int, index: int) -> None:
+    def some_transfer(self, at_ms: int, index: int) -> None:
+        """Funds move between the funding and the unified wallet."""
         amount = self._timeline.random.randrange(1, 1_000) * MILLI
         self._transfer(
             at_ms, coin=COINS[index % len(COINS)], amount=amount, sign=1 if index % 3 else -1

@@ -66,6 +66,11 @@ def execution(entry: Entry) -> Row:
     return row
 
 
+def streamed_execution(entry: Entry, category: str) -> Row:
+    """A row of the topic `execution`: that of the list, with its category and realised profit."""
+    return execution(entry) | {"category": category, "execPnl": "0"}
+
+
 def _taxes(tax: int, coin: str) -> str | list[Row]:
     if not tax:
         return ""

@@ -7,12 +7,14 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from msgspec import json
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from onebook.clock import SYSTEM_CLOCK
 from onebook.model import DAY_MS
@@ -32,6 +34,7 @@ from onebook.simulator.accounts.bybit.facts import MARKETS
 from onebook.simulator.accounts.bybit.funds import COINS
 from onebook.simulator.accounts.bybit.generator import History
 from onebook.simulator.accounts.bybit.keys import AccountRefused, SimulatedKey, authenticate
+from onebook.simulator.accounts.bybit.stream import PrivateStreams
 from onebook.simulator.accounts.history import BadCursor, Pager
 from onebook.simulator.accounts.serving import EdgeError, SimulatedHost, serving
 
@@ -103,6 +106,7 @@ class SimulatedBybit(SimulatedHost):
         self.account = account
         self.page_rows_max: dict[str, int] = {}
         self._keys = {key.api_key: key for key in keys}
+        self.streams = PrivateStreams(self._keys, now_ms)
         self._retired = retired
         self._pager = Pager(by_offset=by_offset)
         self._clamps_limits = clamps_limits
@@ -117,6 +121,28 @@ class SimulatedBybit(SimulatedHost):
             "/v5/asset/exchange/query-convert-history": lambda query, key: {"list": []},
             "/v5/user/query-api": self._key_info,
         }
+
+    async def _stream(self, socket: WebSocket) -> None:
+        await self.streams.serve(socket)
+
+    def act(self, kind: str) -> None:
+        """Let something happen now: `spot`, `linear`, `inverse`, `deposit`, `withdrawal`..."""
+        now_ms = self._now_ms()
+        if kind in self.account.executions:
+            self.account.trade(now_ms, kind)
+        else:
+            self.account.move(now_ms, kind)
+        self.advance()
+
+    def advance(self) -> None:
+        """Let happen what is due now, and tell the private streams."""
+        fills, orders, wallet = self.account.advance(self._now_ms())
+        self.streams.announce(
+            "execution", [rows.streamed_execution(entry, name) for name, entry in fills]
+        )
+        self.streams.announce("order", [rows.order(e) | {"category": name} for name, e in orders])
+        if wallet:
+            self.streams.announce("wallet", self._wallet({"accountType": "UNIFIED"}, None)["list"])
 
     def _answer(self, request: Request, body: bytes, fault: str) -> Response:
         address = request.client.host if request.client else ""
@@ -224,7 +250,7 @@ class SimulatedBybit(SimulatedHost):
 
     # Snapshots ------------------------------------------------------------------------
 
-    def _wallet(self, query: dict[str, str], key: SimulatedKey) -> Any:
+    def _wallet(self, query: dict[str, str], key: SimulatedKey | None) -> Any:
         if query.get("accountType") != "UNIFIED":
             raise AccountRefused(10001, "accountType only support UNIFIED.")
         coins = [
@@ -317,6 +343,8 @@ def _estrange(result: Any) -> None:
                 row[name] = "SomethingFromTheFuture"
 
 
+DEMO_PAUSE_S: Final = 20.0  # on average, between two events of the account
+DEMO_ACTS: Final = {"spot": 5, "linear": 5, "inverse": 1, "deposit": 1, "transfer": 1}
 DEMO_DAYS: Final = 400  # one fiscal year and some time before it
 DEMO_EXECUTIONS: Final = 4_600  # including 3,600 funding payments
 
@@ -347,4 +375,17 @@ async def demo() -> AsyncIterator[DemoAccount]:
     account = Account(History(now_ms - DEMO_DAYS * DAY_MS, now_ms, executions=DEMO_EXECUTIONS))
     exchange = SimulatedBybit(account, [key])
     async with serving(exchange) as url:
-        yield DemoAccount(url, key, exchange)
+        living = asyncio.create_task(live(exchange), name="simulated account")
+        try:
+            yield DemoAccount(url, key, exchange)
+        finally:
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
+
+
+async def live(exchange: SimulatedBybit, pause_s: float = DEMO_PAUSE_S) -> None:
+    """Let something happen once in a while: mostly trades."""
+    random = Random()  # noqa: S311  # a simulation
+    while True:
+        await asyncio.sleep(random.uniform(0.5, 1.5) * pause_s)
+        exchange.act(random.choices(*zip(*DEMO_ACTS.items(), strict=True))[0])

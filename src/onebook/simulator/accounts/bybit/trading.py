@@ -54,9 +54,10 @@ class OrderHistory(HistoryGenerator):
                 even = self._history.from_ms + HOUR_MS + span * index // orders
                 at_ms = max(at_ms, even + self._timeline.random.randrange(max(1, span // orders)))
             market = self._timeline.random.choices(MARKETS, WEIGHTS)[0]
-            self._timeline.at(at_ms, partial(self._order, market=market))
+            self._timeline.at(at_ms, partial(self.order, market=market))
 
-    def _order(self, at_ms: int, market: SimulatedMarket) -> None:
+    def order(self, at_ms: int, market: SimulatedMarket) -> None:
+        """Place an order; it is filled now, later, in parts or never."""
         random, seq = self._timeline.random, self._timeline.number()
         quantity = random.randrange(1, 400) * market.size_step
         order_id = (
@@ -241,7 +242,7 @@ class OrderHistory(HistoryGenerator):
             order.fee,
             order.fills,
             order.created_ms,
-            min(at_ms + 5, self._history.to_ms),
+            min(at_ms + 5, self._timeline.to_ms),
         )
         self._tables.closed[order.market.category].append(
             order.created_ms, self._timeline.number(), closed

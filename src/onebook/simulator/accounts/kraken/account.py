@@ -42,7 +42,7 @@ from onebook.simulator.accounts.kraken.trading import SpotTrading
 
 
 def all_acts(books: BlockBooks) -> Acts:
-    """Return everything that can happen to an account, by name."""
+    """Return the events that can happen, by name."""
     return {
         **SpotTrading(books).acts(), **FundMovements(books).acts(),
         **DerivativesTrading(books).acts(),
@@ -50,7 +50,7 @@ def all_acts(books: BlockBooks) -> Acts:
 
 
 def label_of(table: str, row: Any) -> Hashable:
-    """Return what filters of a table compare."""
+    """Return the label of a row, by which filters select."""
     label: Hashable = ""
     if table == "ledger":
         label = _pair(row.type, row.asset)
@@ -166,7 +166,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
     # Truth ----------------------------------------------------------------------------------
 
     def balances(self, at_ms: int | None = None) -> dict[tuple[str, str], int]:
-        """Return what the account holds, by (wallet, asset id), now or at the end of a time.
+        """Return the balances by (wallet, asset id), now or at the end of a time.
 
         The wallet is `spot` or a margin account of Kraken Futures; amounts are in 10^-12. Sizes of
         positions are left out. Zero balances are kept.
@@ -189,7 +189,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
         return held
 
     def events(self) -> Iterator[AccountEvent]:
-        """Iterate over everything that happened, in the order in which it was booked."""
+        """Iterate over all events, in the order in which they were booked."""
         return map(event_of, self._done())
 
     def ledger(self) -> Iterator[BookedRow]:
@@ -199,7 +199,7 @@ class KrakenAccount(BlockHistory[AccountState, Block]):
     # Live -----------------------------------------------------------------------------------
 
     def happen(self, kind: str, at_ms: int) -> list[AccountEvent]:
-        """Let something happen now, after all that was due; returns what was booked.
+        """Run an event now, after all that are due; returns the booked events.
 
         `kind` is a name in `generator.PLAN`, `order` or `futures step`; "" books only what is due,
         such as deposits that were confirmed meanwhile.

@@ -1,8 +1,8 @@
 """Kraken Futures of the simulated account: its log of executions, funding, conversions, transfers.
 
 An execution is two rows of the log: the position (its asset is the contract, its balance the size)
-and the cash of the margin account; where the dollars of the multi-collateral account do not
-suffice, a conversion of other collateral stands between them, in the same millisecond. For cash,
+and the cash of the margin account. If the dollars of the multi-collateral account do not suffice, a
+conversion of other collateral is between them, in the same millisecond. For cash,
 new balance = old balance + realised profit + realised funding - fee - liquidation fee.
 """
 
@@ -48,7 +48,7 @@ class DerivativesTrading:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return what can happen, by name."""
+        """Return the events that can happen, by name."""
         return {
             "futures step": self.step,
             "transfer to futures": self.transfer_in,
@@ -164,7 +164,7 @@ class DerivativesTrading:
         return cut(price, 10)
 
     def _entries(self, contract: Contract, old: int, change: int, value: int) -> tuple[int, int]:
-        """Return the new entry value of a position, and what is gained by closing a part."""
+        """Return the new entry value of a position, and the profit of closing a part."""
         entries = self._state.entries.get(contract.symbol, 0)
         if old * change >= 0:
             return entries + value, 0
@@ -179,7 +179,7 @@ class DerivativesTrading:
         return contract.account == FLEX and self._source(-left) is not None
 
     def _source(self, dollars: int) -> str | None:
-        """Return collateral that is worth so many dollars, and some more."""
+        """Return collateral that is worth more than an amount of dollars."""
         for asset, (_, price) in COLLATERAL.items():
             if product(self._held(FLEX, asset), price) > 2 * dollars:
                 return asset
@@ -332,7 +332,7 @@ class DerivativesTrading:
                     -5 if withheld else 5, at)  # fmt: skip
 
     def adjust(self, info: str, account: str, asset: str, whole: int, at: int) -> None:
-        """Book a row that only the balances tell of."""
+        """Book a row whose amount follows only from its balances."""
         change = whole * self._random.randrange(100, 900) * UNIT // 1_000
         if self._held(account, asset) + change >= 0:
             row = self._books.log(at, account, asset, info, change)

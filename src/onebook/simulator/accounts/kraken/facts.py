@@ -106,7 +106,7 @@ class ClosedPosition(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """A deposit or withdrawal: what DepositStatus and WithdrawStatus show of it at any time."""
+    """A deposit or withdrawal, from which DepositStatus and WithdrawStatus follow at any time."""
 
     seq: int
     incoming: bool
@@ -170,7 +170,7 @@ class FuturesFill(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Something that happened to the account: its rows, in one ledger or both."""
+    """An event of the account: its rows, in one ledger or both."""
 
     kind: str
     reference: str | tuple[str, int]
@@ -179,10 +179,10 @@ class Done(NamedTuple):
 
 
 class AccountEvent(NamedTuple):
-    """What really happened, as plain data; the sum of all `changes` is what the account holds.
+    """An event as plain data; all `changes` add up to the balances.
 
     `changes` are net of fees: (wallet, asset id, change), where the wallet is `spot` or a margin
-    account of Kraken Futures; `fees` has what of them are fees, (wallet, asset id, fee).
+    account of Kraken Futures; `fees` are the fees in them, (wallet, asset id, fee).
     """
 
     time: int

@@ -1,8 +1,8 @@
 """Deposits, withdrawals, staking, Earn, airdrops and delistings of the simulated Kraken account.
 
-A deposit or withdrawal is a `Movement` from the time it is asked for, and a ledger row under its
-reference when it is booked; what fails later has a second row with the opposite amount and fee.
-Coins that are staked, or earn, are an asset id of their own, and move between ids by two rows.
+A deposit or withdrawal is a `Movement` from the time of its request, and a ledger row under its
+reference when it is booked; one that fails later has a second row with the opposite amount and fee.
+Staked and earning coins have their own asset ids; a move between ids is two rows.
 """
 
 from functools import partial
@@ -55,14 +55,14 @@ COMMISSION: Final = 15  # percent of a reward
 
 
 class FundMovements:
-    """Generates everything on the spot side but trading, and books it."""
+    """Generates and books the spot events other than trading."""
 
     def __init__(self, books: BlockBooks) -> None:
         self._books = books
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return what can happen, by name."""
+        """Return the events that can happen, by name."""
         return {
             "opening": self.open_account,
             "coin deposit": self.deposit_coin,
@@ -107,7 +107,7 @@ class FundMovements:
         }
 
     def _other(self) -> tuple[str, int]:
-        """Return the reference of what is in no other list."""
+        """Return the reference of an event that is in no other list."""
         return "S", self._books.number("other")
 
     # Deposits and withdrawals ---------------------------------------------------------------
@@ -432,7 +432,7 @@ class FundMovements:
             self._books.later(at + 10 * DAY_TICKS, "custody return", amount)
 
     def return_from_custody(self, at: int, amount: int) -> None:
-        """Take it back."""
+        """Return ETH from custody."""
         reference = self._other()
         row = self._books.row(at, "custodytransfer", "XETH", amount, reference)
         self._books.done("custody", reference, [row])

@@ -52,9 +52,9 @@ class SimulatedKrakenFutures(SimulatedHost):
         account: Its history, the one of the spot side.
         keys: The keys that it accepts.
         now_ms: The exchange's clock.
-        faults: What goes wrong.
+        faults: The faults to inject.
         active: Whether the futures account was ever activated.
-        limited: Whether the pools hold.
+        limited: Whether rate limits are enforced.
     """
 
     edge_errors = {"502": cloudflare(502)}  # noqa: RUF012

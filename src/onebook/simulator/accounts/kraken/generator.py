@@ -1,6 +1,6 @@
-"""Generates the history of a Kraken account: what happens how often, and how it is booked.
+"""Generates the history of a Kraken account: frequencies of events, and their booking.
 
-Three of four steps are an order; what happens seldom is planned over the whole history by `PLAN`.
+Three of four steps are an order; rare events are planned over the whole history by `PLAN`.
 """
 
 from collections.abc import Callable
@@ -109,7 +109,7 @@ ONCE: Final = {  # what happens on a day of its own
 
 
 def planned(history: KrakenHistory) -> list[Pending]:
-    """Return what is planned for a history, by time."""
+    """Return the planned events of a history, by time."""
     start, end = history.from_ms * MS_TICKS, history.to_ms * MS_TICKS
     random = Random(f"plan {history.seed}")  # noqa: S311  # a simulation
     work: list[Pending] = [(start, 0, "opening", ())]
@@ -126,7 +126,7 @@ def planned(history: KrakenHistory) -> list[Pending]:
 
 @dataclass
 class AccountState(HistoryState):
-    """All that a block needs of those before it."""
+    """State carried from block to block."""
 
     held: dict[str, int] = field(default_factory=dict)
     wallets: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Block(RowBlock):
 
 
 class BlockBooks:
-    """Books events of one block: rows, balances, numbers, and work for later."""
+    """Books events of one block: rows, balances, numbers, later events."""
 
     def __init__(
         self, history: KrakenHistory, state: AccountState, block: Block, random: Random
@@ -175,7 +175,7 @@ class BlockBooks:
         return self.state.held.get(asset, 0)
 
     def later(self, at: int, kind: str, *facts: Any) -> None:
-        """Let something happen at a later time."""
+        """Schedule an event."""
         self.state.later(at, kind, *facts)
 
     def moment(self, at: int) -> int:
@@ -229,7 +229,7 @@ class BlockBooks:
         ledger: tuple[BookedRow, ...] | list[BookedRow] = (),
         log: tuple[LoggedRow, ...] | list[LoggedRow] = (),
     ) -> None:
-        """Note what happened, with its rows."""
+        """Record an event, with its rows."""
         self.block.done.append(Done(kind, reference, tuple(ledger), tuple(log)))
 
 

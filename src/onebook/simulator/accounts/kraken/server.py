@@ -131,12 +131,12 @@ class SimulatedKraken(SimulatedHost):
         account: Its history.
         keys: The keys that it accepts.
         now_ms: The exchange's clock.
-        faults: What goes wrong.
-        tier: Whose counter holds: starter, intermediate or pro.
-        limited: Whether the counters hold.
-        shuffled: Whether the rows of a page stand in no order in their object.
+        faults: The faults to inject.
+        tier: The tier of the counter: starter, intermediate or pro.
+        limited: Whether rate limits are enforced.
+        shuffled: Whether the rows of a page are in random order in their object.
         wrong_counts: Whether `count` is that of all rows, whatever the filter.
-        funding_days: How far back the lists of deposits and withdrawals reach; 0: for ever.
+        funding_days: Retention of the lists of deposits and withdrawals; 0: for ever.
         lockout_s: Duration of a lockout after repeated failures of a key.
     """
 
@@ -296,7 +296,7 @@ class SimulatedKraken(SimulatedHost):
         return SpotPage(selection.rows, {"count": total} if counted else {})
 
     def _bounds(self, query: SpotQuery, table: str, kind: str) -> tuple[Place, Place]:
-        """Return the places between which rows are: `start` is exclusive, `end` inclusive."""
+        """Return the bounds of a query as places: `start` is exclusive, `end` inclusive."""
         after, until = FIRST, LAST
         for name in ("start", "end"):
             text = query.fields.get(name, "")

@@ -49,7 +49,7 @@ class SpotTrading:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return what can happen, by name."""
+        """Return the events that can happen, by name."""
         return {
             "order": self.order,
             "dust trade": self.dust_trade,
@@ -101,7 +101,7 @@ class SpotTrading:
         )
 
     def _affordable(self, pair: ListedPair, side: str, price: int) -> int:
-        """Return a volume of up to four percent of what pays for it."""
+        """Return a volume worth up to four percent of the balance that pays for it."""
         share, parts = self._random.randrange(1, 40), max(1_000, self._books.history.rows // 10)
         if side == "sell":
             return cut(self._books.held(pair.base) * share // parts, LOT_DECIMALS)
@@ -155,7 +155,7 @@ class SpotTrading:
         mode: str,
         rate: int,
     ) -> list[BookedRow]:
-        """Book the legs of a fill; the order of their rows and times is that of no rule."""
+        """Book the legs of a fill, in a random order of rows and times."""
         sign = 1 if side == "buy" else -1
         base, quote = ASSETS[pair.base].decimals, ASSETS[pair.quote].decimals
         fees = {"base": 0, "quote": nearest(fee, quote), "credits": 0}

@@ -35,7 +35,7 @@ WALLETS: Final = {"bills": (TRADING, ISOLATED), "funding": (FUNDING,)}  # others
 
 
 def all_acts(books: OkxBooks) -> Acts:
-    """Return everything that can happen to an account, by name."""
+    """Return the events that can happen, by name."""
     return {
         **PairTrading(books).acts(), **ContractTrading(books).acts(), **FundingFlows(books).acts(),
     }  # fmt: skip
@@ -77,7 +77,7 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
     # Truth ----------------------------------------------------------------------------------
 
     def balances(self, at_ms: int | None = None) -> dict[tuple[str, str], int]:
-        """Return what the account holds, by (wallet, currency), now or at the end of a time.
+        """Return the balances by (wallet, currency), now or at the end of a time.
 
         Wallets are `trading`, `funding`, `isolated` and the earn products; amounts are in 10^-16.
         Zero balances are kept. Bills of the trading account show a time some milliseconds off.
@@ -101,13 +101,13 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
         return held
 
     def events(self) -> Iterator[WalletEvent]:
-        """Iterate over everything that happened, in the order in which it was booked."""
+        """Iterate over all events, in the order in which they were booked."""
         return self._done()
 
     # Live -----------------------------------------------------------------------------------
 
     def happen(self, kind: str, at_ms: int) -> list[WalletEvent]:
-        """Let something happen now, after all that was due; returns what was booked.
+        """Run an event now, after all that are due; returns the booked events.
 
         `kind` is a name in `generator.PLAN`, `order` or `position`; "" books only what is due, such
         as deposits that were confirmed meanwhile.

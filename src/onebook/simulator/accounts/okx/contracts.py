@@ -70,7 +70,7 @@ class ContractTrading:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return what can happen, by name."""
+        """Return the events that can happen, by name."""
         return {
             "position": self.open_position,
             "close": self.close,
@@ -337,7 +337,7 @@ class ContractTrading:
         self._books.done("deleveraging", market.id, row)
 
     def claw_back(self, at: int) -> None:
-        """Pay a part of what the exchange lost."""
+        """Pay a part of the exchange's loss."""
         amount = self._books.share(TRADING, "USDT", 3, UNIT // 10**8)
         if amount:
             row = self._books.bill(

@@ -161,7 +161,7 @@ class OpenPosition(NamedTuple):
 
 
 class ClosedPart(NamedTuple):
-    """A row of positions-history: one for each close of a part, with the sums so far."""
+    """A row of positions-history: one per partial close, with running totals."""
 
     time: int
     seq: int

@@ -60,7 +60,7 @@ EARNING_RATE: Final = UNIT // 100_000
 
 
 class Reward(NamedTuple):
-    """A bill of one type that something alone makes: a reward, or a charge."""
+    """A type of bill without a counterpart: a reward or a charge."""
 
     type: int
     ccys: tuple[str, ...]
@@ -456,7 +456,7 @@ class FundingFlows:
         self._books.keep("liquid", LiquidStake(at, number, ccy, amount, purchase, done))
 
     def settle_liquid(self, at: int, ccy: str, amount: int) -> None:
-        """Return the coins of a staking token."""
+        """Redeem a staking token: return its coins."""
         self._redeem(at, ccy, amount, 138 if ccy == "ETH" else 332, STAKING)
 
     def fix_savings(self, at: int) -> None:

@@ -111,7 +111,7 @@ ONCE: Final = {"delisting": MATIC_ENDED + 3 * HOUR_MS}  # on a day of its own
 
 
 def planned(history: OkxHistory) -> list[Pending]:
-    """Return what is planned for a history, by time."""
+    """Return the planned events of a history, by time."""
     start, end = history.from_ms, history.to_ms
     random = Random(f"okx plan {history.seed}")  # noqa: S311  # a simulation
     left_out = set() if history.derivatives else set(CONTRACT_KINDS)
@@ -129,7 +129,7 @@ def planned(history: OkxHistory) -> list[Pending]:
 
 @dataclass
 class OkxState(HistoryState):
-    """All that a block needs of those before it."""
+    """State carried from block to block."""
 
     held: dict[tuple[str, str], int] = field(default_factory=dict)  # by wallet and currency
     positions: dict[tuple[str, str], OpenPosition] = field(default_factory=dict)  # by id and side
@@ -157,7 +157,7 @@ class OkxBlock(RowBlock):
 
 
 class OkxBooks:
-    """Books events of one block: rows, balances, numbers, and work for later."""
+    """Books events of one block: rows, balances, numbers, later events."""
 
     def __init__(
         self, history: OkxHistory, state: OkxState, block: OkxBlock, random: Random

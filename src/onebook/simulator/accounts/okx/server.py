@@ -97,12 +97,12 @@ class SimulatedOkx(SimulatedHost):
         account: Its history.
         keys: The keys that it accepts, those of other regions and of demo trading among them.
         demo_account: The account of demo trading; without one, that is not offered.
-        region: Whose site it is: global, eea or us.
+        region: The region of the site: global, eea or us.
         now_ms: The exchange's clock: rows of later times are not there yet.
-        faults: What goes wrong.
-        files: Exports and their host; by default such that files take half an hour.
-        limited: Whether rate limits hold.
-        archive_days: How far back the archives of the trading account reach.
+        faults: The faults to inject.
+        files: Exports and their host; by default a file takes half an hour.
+        limited: Whether rate limits are enforced.
+        archive_days: Retention of the archives of the trading account.
         exports_a_day: How many exports can be requested in a day.
         refresh_s: How often the history of funding bills is refreshed, in seconds.
     """

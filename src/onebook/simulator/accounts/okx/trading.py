@@ -53,7 +53,7 @@ class PairTrading:
         self._random = books.random
 
     def acts(self) -> Acts:
-        """Return what can happen, by name."""
+        """Return the events that can happen, by name."""
         return {
             "order": lambda at: self.order(at, "SPOT"),
             "simple trade": self.trade_simply,

@@ -1,0 +1,693 @@
+"""New records of accounts as they happen, for subscriptions that have received the history.
+
+One `AccountFollower` per account reads the newest part of the exchange's lists again and again, for
+all subscriptions of this node: at once when the private stream says that something happened
+(`private`), and at intervals, because streams lose messages and do not announce everything. What is
+pushed is always what the lists return, so a record has the id and the form of a later fetch.
+
+Each subscription knows what it has delivered: a record is pushed when its id is new to it, and
+again when its content has changed. Nothing is queued: a subscription that cannot take records is
+read for again from where it was. A read begins where the last complete one began, less an overlap,
+so a gap is closed by the first read after it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from random import Random
+from typing import Final, Protocol
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from onebook.backoff import Backoff
+from onebook.clock import Clock
+from onebook.errors import OnebookError
+from onebook.model import DAY_MS
+from onebook.transactions import metrics
+from onebook.transactions.accounts import AccountName, named
+from onebook.transactions.adapter import (
+    BranchingReader,
+    Environment,
+    ErrorEntry,
+    EventRow,
+    JoiningReader,
+    Page,
+    PageReader,
+    Source,
+    Window,
+)
+from onebook.transactions.private import AccountStream, PrivateStream, StreamHint, StreamOpening
+from onebook.transactions.record import Record, encode
+from onebook.transactions.request import Query
+from onebook.transactions.run import Run
+
+STREAM, POLLING = "stream", "polling"
+GRAIN_MS: Final = 1_000  # reads begin at whole seconds: lists that filter by seconds lose none
+UNTIMED: Final = "timestamp"  # in `incomplete`: the time is that of the read
+
+log = logging.getLogger("onebook.transactions.live")
+
+
+class LiveLimits(Struct, frozen=True, kw_only=True):
+    """Intervals and bounds of live transactions; `_s` are seconds."""
+
+    poll_s: float = 30.0  # between two reads of types that no stream announces
+    net_s: float = 300.0  # between two reads of types that the stream announces
+    hint_s: float = 0.1  # from a message of the stream to the read, so that one serves several
+    pace_s: float = 1.0  # between the beginnings of two reads
+    unannounced_pace_s: float = 5.0  # the same for types that the stream does not announce
+    echoes_s: tuple[float, ...] = (2.0, 10.0)  # reads after a hint: lists can lag behind streams
+    sweep_s: float = 3_600.0  # between two reads of the time in which late records are expected
+    sweep_ms: int = 7 * DAY_MS
+    sweep_share: float = 0.05  # of the time that may be spent on them
+    overlap_ms: int = 600_000  # that each read goes back behind the one before
+    deadline_s: float = 600.0  # of one read
+    retry_s: float = 1.0  # after a failed read or a lost stream; doubles
+    retry_max_s: float = 60.0
+    batch_records: int = 1_000  # that are put in order and delivered together
+    ids_max: int = 100_000  # that a subscription remembers
+
+
+LIVE_LIMITS: Final = LiveLimits()
+
+
+class LivePart(Struct, frozen=True):
+    """How one type of a subscription is kept up to date.
+
+    Args:
+        source: `stream` or `polling`.
+        delay_s: Seconds until a record is pushed once the exchange lists it, in normal operation.
+    """
+
+    transaction_type: str
+    source: str
+    delay_s: float
+
+
+class LiveStatus(Struct, frozen=True):
+    """State of a subscription on one account.
+
+    Args:
+        state: `live`, or `interrupted` while the exchange cannot be read.
+        reason: Why it is interrupted, or why there is no stream: a sentence; null otherwise.
+        read_to_ms: Everything up to here has been pushed, Unix ms.
+        errors: The types that cannot be read.
+    """
+
+    account: str
+    state: str
+    reason: str | None
+    read_to_ms: int
+    types: tuple[LivePart, ...]
+    errors: tuple[ErrorEntry, ...]
+
+
+class LiveRecord(Struct, frozen=True):
+    """A record to push: its JSON, and whether it was pushed before with other content."""
+
+    account: str
+    changed: bool
+    payload: bytes
+
+
+class Subscriber(Protocol):
+    """Who receives what a subscription pushes."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether it cannot take records now."""
+        ...
+
+    def push(self, record: LiveRecord) -> None:
+        """Take a record."""
+        ...
+
+    def status(self, status: LiveStatus) -> None:
+        """Take the state of the subscription, whenever it changes."""
+        ...
+
+
+class TaggingReader:
+    """A reader that notes which query each record is from.
+
+    Several words of a request can stand for parts of one type, so its type alone does not say
+    whether a record was requested.
+    """
+
+    def __init__(self, reader: PageReader, queries: dict[str, set[str]]) -> None:
+        self._reader = reader
+        self._queries = queries
+
+    async def page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Fetch one page; see `PageReader`."""
+        return self._tagged(source, await self._reader.page(source, window, cursor))
+
+    async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
+        """Join rows; see `JoiningReader`."""
+        assert isinstance(self._reader, JoiningReader)
+        return self._tagged(source, await self._reader.join(source, groups))
+
+    async def branches(self, source: Source) -> list[str]:
+        """Find branches; see `BranchingReader`."""
+        assert isinstance(self._reader, BranchingReader)
+        return await self._reader.branches(source)
+
+    def _tagged(self, source: Source, page: Page) -> Page:
+        for record in page.records:
+            self._queries.setdefault(record.transactionId, set()).add(root_of(source))
+        return page
+
+
+def root_of(source: Source) -> str:
+    """The name of a source's query, or of all queries whose rows are joined with its rows."""
+    return source.joint or source.query.partition("/")[0]
+
+
+class ReadRecord:
+    """A record that was read, encoded once for all subscriptions."""
+
+    __slots__ = ("_bare", "_whole", "content", "queries", "record")
+
+    def __init__(self, record: Record, queries: set[str]) -> None:
+        self.record = record
+        self.queries = queries
+        self._bare = encode(replace(record, raw=UNSET))
+        self._whole = self._bare if record.raw is UNSET else encode(record)
+        self.content = content_of(record, self._bare)
+
+    def payload(self, *, raw: bool) -> bytes:
+        """The record as JSON."""
+        return self._whole if raw else self._bare
+
+
+def content_of(record: Record, bare: bytes | None = None) -> int:
+    """What tells a changed record from an equal one: not a time that is only that of the read."""
+    if UNTIMED in record.incomplete:
+        return hash(encode(replace(record, raw=UNSET, timestamp=0, datetime="")))
+    return hash(encode(replace(record, raw=UNSET)) if bare is None else bare)
+
+
+class DeliveredRecords:
+    """What a subscription has delivered: the content of each record that can still change.
+
+    Args:
+        from_ms: Older records are not pushed.
+        ids_max: When more are remembered, `from_ms` rises.
+    """
+
+    def __init__(self, from_ms: int, ids_max: int) -> None:
+        self.from_ms = from_ms
+        self._ids_max = ids_max
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def note(self, record: Record, content: int) -> bool | None:
+        """Remember a record; return whether it is a changed one, None if it was delivered so."""
+        before = self._seen.get(record.transactionId)
+        self._seen[record.transactionId] = record.timestamp, content
+        if before is None:
+            return False
+        return None if before[1] == content else True
+
+    def forget(self, before_ms: int) -> None:
+        """Forget records that will not be read again; they are not pushed if they are."""
+        if len(self._seen) > self._ids_max:
+            times = sorted(at_ms for at_ms, _ in self._seen.values())
+            before_ms = max(before_ms, times[-self._ids_max // 2])
+        if before_ms > self.from_ms:
+            self.from_ms = before_ms
+            kept = self._seen.items()
+            self._seen = {name: seen for name, seen in kept if seen[0] >= before_ms}
+
+
+class LiveSubscription:
+    """One account of a client's subscription: which records it has, and which it still gets.
+
+    Make it before the history is read, `note` each of its records, then let it be followed.
+
+    Args:
+        query: The query of the history.
+        joint: Whether the history is of several accounts, so that records name theirs.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        sources: Iterable[Source],
+        subscriber: Subscriber,
+        *,
+        joint: bool,
+        limits: LiveLimits,
+    ) -> None:
+        self.query = query
+        self.sources = {each.name: each for each in sources if each.window_ms}
+        self.types = tuple(dict.fromkeys(each.type for each in self.sources.values()))
+        self.subscriber = subscriber
+        self.informed: LiveStatus | None = None
+        self._roots = {(root_of(each), each.type) for each in self.sources.values()}
+        self._name = AccountName(query.account.exchange, "") if joint else None
+        self._floors: dict[str, int] = {}
+        self._delivered = DeliveredRecords(query.from_ms, limits.ids_max)
+
+    @property
+    def from_ms(self) -> int:
+        """Older records are not pushed."""
+        return self._delivered.from_ms
+
+    def note(self, record: Record) -> None:
+        """A record of the history was delivered."""
+        self._delivered.note(record, content_of(record))
+
+    def covered(self, kind: str, from_ms: int | None) -> None:
+        """The history of a type reaches back to a time; None: nothing of it was delivered.
+
+        What is older is part of its next page.
+        """
+        floor_ms = self.query.to_ms if from_ms is None else from_ms
+        self._floors[kind] = max(floor_ms, self._floors.get(kind, 0))
+
+    def take(self, found: Sequence[ReadRecord]) -> None:
+        """Push what is new of records that were read, oldest first."""
+        for each in found:
+            record = each.record
+            if self._name is not None and not self.query.account.label:
+                record = named(record, self._name)
+                each = ReadRecord(record, each.queries)
+            if not self._wants(record, each.queries):
+                continue
+            changed = self._delivered.note(record, each.content)
+            if changed is None:
+                continue
+            payload = each.payload(raw=self.query.request.include_raw)
+            metrics.LIVE_RECORDS.labels(record.exchange).inc()
+            self.subscriber.push(LiveRecord(self.query.name, changed, payload))
+
+    def _wants(self, record: Record, queries: set[str]) -> bool:
+        floor_ms = max(self._delivered.from_ms, self._floors.get(record.type, 0))
+        return record.timestamp >= floor_ms and any(
+            (query, record.type) in self._roots for query in queries
+        )
+
+    def forget(self, before_ms: int) -> None:
+        """See `DeliveredRecords.forget`."""
+        self._delivered.forget(before_ms)
+
+    def inform(self, status: LiveStatus) -> None:
+        """Pass on a state that differs from the last one."""
+        before, self.informed = self.informed, status
+        if before is None or replace(before, read_to_ms=0) != replace(status, read_to_ms=0):
+            self.subscriber.status(status)
+
+
+class AccountRun(Struct, frozen=True):
+    """A running read, and what identifies the credentials that it is made with."""
+
+    run: Run
+    account_id: str
+
+
+class LivePorts(Protocol):
+    """What following needs of the service."""
+
+    def read(
+        self, query: Query, tap: Callable[[PageReader], PageReader]
+    ) -> AbstractAsyncContextManager[AccountRun]:
+        """Start a query with the credentials of now.
+
+        Raises:
+            OnebookError: There are none.
+        """
+        ...
+
+    async def opening(self, query: Query) -> StreamOpening:
+        """Prepare a connection to the private stream.
+
+        Raises:
+            OnebookError, SourceFailed: It cannot be prepared.
+        """
+        ...
+
+    def stream_of(self, query: Query) -> PrivateStream | None:
+        """The private stream of an account; None where the exchange has none."""
+        ...
+
+
+class AccountFollower:
+    """Reads what is new of one account, for all subscriptions to it. Owned: `close` it."""
+
+    def __init__(
+        self,
+        query: Query,
+        ports: LivePorts,
+        *,
+        limits: LiveLimits,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.subscriptions: list[LiveSubscription] = []
+        self._name = query.name
+        self._query = query
+        self._ports = ports
+        self._limits = limits
+        self._clock = clock
+        self._stream_facts = ports.stream_of(query)
+        self._stream: AccountStream | None = None
+        self._streaming = False
+        self._why_none: str | None = None
+        self._reason: str | None = None
+        self._errors: tuple[ErrorEntry, ...] = ()
+        self._read_to: dict[str, int] = {}
+        self._rewound: dict[str, int] = {}
+        self._due: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}
+        self._echo: dict[str, int] = {}  # by type: how many reads followed the last hint
+        self._sweep_at = clock.monotonic() + limits.sweep_s
+        self._wake = asyncio.Event()
+        self._backoff = Backoff(limits.retry_s, limits.retry_max_s, random.random)
+        self._tasks = [asyncio.create_task(self._run(), name=f"follow {self._name}")]
+        if self._stream_facts is not None:
+            self._stream = AccountStream(
+                self._stream_facts,
+                lambda: ports.opening(query),
+                name=self._name,
+                happened=self._happened,
+                changed=self._stream_changed,
+                backoff=Backoff(limits.retry_s, limits.retry_max_s, random.random),
+                sleep=clock.sleep,
+            )
+            task = asyncio.create_task(self._stream.run(), name=f"stream {self._name}")
+            self._tasks.append(task)
+
+    def add(self, subscription: LiveSubscription) -> None:
+        """Push to a subscription what its history does not have."""
+        self.subscriptions.append(subscription)
+        self._rewind(subscription.types, subscription.query.to_ms)
+
+    def _rewind(self, types: Iterable[str], to_ms: int) -> None:
+        """Read types again from a time on, less the overlap, as soon as possible."""
+        for kind in types:
+            self._rewound[kind] = min(to_ms, self._rewound.get(kind, to_ms))
+            self._due[kind] = 0.0
+        self._wake.set()
+
+    async def close(self) -> None:
+        """End all requests and the stream."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._set_streaming(streaming=False)
+
+    # The stream
+
+    def _happened(self, event: StreamHint) -> None:
+        at_s = self._clock.monotonic() + self._limits.hint_s
+        for kind in event.types or tuple(self._due):
+            if kind not in self._due:
+                continue
+            if not self._announced(kind):
+                at_s = max(at_s, self._read_at.get(kind, 0.0) + self._limits.unannounced_pace_s)
+            self._due[kind] = min(self._due[kind], at_s)
+            self._echo[kind] = 0
+        self._wake.set()
+
+    def _stream_changed(self, reason: str | None) -> None:
+        self._why_none = reason
+        if (reason is None) != self._streaming:
+            self._set_streaming(streaming=reason is None)
+            # What happened before it was there, or is not announced any more.
+            self._rewind(tuple(self._due), self._clock.wall_ms())
+        self._inform()
+
+    def _set_streaming(self, *, streaming: bool) -> None:
+        exchange = self._query.account.exchange
+        if streaming and not self._streaming:
+            metrics.LIVE_STREAMS.labels(exchange).inc()
+        if self._streaming and not streaming:
+            metrics.LIVE_STREAMS.labels(exchange).dec()
+            metrics.LIVE_STREAM_LOSSES.labels(exchange).inc()
+        self._streaming = streaming
+
+    def _announced(self, kind: str) -> bool:
+        """Whether the stream announces what happens of a type now."""
+        facts = self._stream_facts
+        return self._streaming and facts is not None and kind in facts.types
+
+    # Reading
+
+    async def _run(self) -> None:
+        while True:
+            await self._until_due()
+            began_s = self._clock.monotonic()
+            try:
+                read = await self._read_due(began_s)
+            except OnebookError as error:
+                self._fail(error.message)
+                read = False
+            except Exception:  # ours: the subscription goes on with the next read
+                log.exception("%s: reading what is new failed.", self._name)
+                self._fail("Internal error; it has been logged.")
+                read = False
+            metrics.LIVE_READS.labels(
+                self._query.account.exchange, "ok" if read else "failed"
+            ).inc()
+            if read:
+                self._backoff.reset()
+            self._inform()
+            spent_s = self._clock.monotonic() - began_s
+            pause_s = 0.0 if read else self._backoff.next_s()
+            await self._clock.sleep(max(pause_s, self._limits.pace_s - spent_s))
+
+    async def _until_due(self) -> None:
+        """Wait until a type has to be read."""
+        while True:
+            self._wake.clear()
+            wanted = {kind for each in self.subscriptions for kind in each.types}
+            self._due = {kind: at for kind, at in self._due.items() if kind in wanted}
+            self._read_to = {kind: at for kind, at in self._read_to.items() if kind in wanted}
+            wait_s = min(self._due.values(), default=3_600.0) - self._clock.monotonic()
+            if wait_s <= 0:
+                return
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _read_due(self, now_s: float) -> bool:
+        """Read the types that are due; return whether all of them could be."""
+        limits, now_ms = self._limits, self._clock.wall_ms()
+        sweeping = now_s >= self._sweep_at
+        types = [kind for kind, at_s in self._due.items() if sweeping or at_s <= now_s]
+        if not types or not self.subscriptions:
+            return True
+        for kind in types:
+            # Before the read: what the stream says meanwhile is read after it.
+            self._due[kind] = now_s + self._next_s(kind)
+            to_ms = self._rewound.pop(kind, now_ms)
+            self._read_to[kind] = min(to_ms, self._read_to.get(kind, to_ms))
+        from_ms = min(self._read_to[kind] for kind in types) - limits.overlap_ms
+        if sweeping:
+            oldest_ms = min(each.from_ms for each in self.subscriptions)
+            from_ms = min(from_ms, max(now_ms - limits.sweep_ms, oldest_ms))
+        from_ms = max(0, from_ms // GRAIN_MS * GRAIN_MS)
+        failed = set(types)
+        try:
+            failed = await self._read(types, from_ms, now_ms)
+        finally:
+            for kind in failed:
+                self._due[kind] = 0.0
+        for kind in types:
+            if kind not in failed:
+                self._read_to[kind] = now_ms
+                self._read_at[kind] = now_s
+        if sweeping:
+            spent_s = self._clock.monotonic() - now_s
+            self._sweep_at = now_s + max(limits.sweep_s, spent_s / limits.sweep_share)
+        kept_ms = min(*self._read_to.values(), now_ms - limits.sweep_ms) - limits.overlap_ms
+        for each in self.subscriptions:
+            each.forget(kept_ms)
+        return not failed
+
+    def _next_s(self, kind: str) -> float:
+        """Seconds until a type that was just read has to be read again."""
+        echo = self._echo.get(kind, len(self._limits.echoes_s))
+        if echo < len(self._limits.echoes_s):
+            self._echo[kind] = echo + 1
+            return self._limits.echoes_s[echo]
+        return self._limits.net_s if self._announced(kind) else self._limits.poll_s
+
+    async def _read(self, types: list[str], from_ms: int, now_ms: int) -> set[str]:
+        """Read and push; return the types that must be read again."""
+        sources = {
+            name: each
+            for subscription in self.subscriptions
+            for name, each in subscription.sources.items()
+            if each.type in types
+        }
+        if not sources:
+            return set()
+        raw = any(each.query.request.include_raw for each in self.subscriptions)
+        query = replace(
+            self._query,
+            request=self._query.request.model_copy(
+                update={"transaction_types": [], "include_raw": raw, "verify": False}
+            ),
+            sources=tuple(sources),
+            now_ms=now_ms,
+            from_ms=from_ms,
+            to_ms=now_ms,
+            limit=None,
+            state=None,
+        )
+        queries: dict[str, set[str]] = {}
+        slow: set[str] = set()
+        async with (
+            self._ports.read(query, lambda reader: TaggingReader(reader, queries)) as reading,
+            aclosing(self._batches(reading.run)) as batches,
+        ):
+            if self._stream is not None and self._stream.account_id not in (
+                None,
+                reading.account_id,
+            ):
+                self._stream.restart()
+            async for batch in batches:
+                slow |= self._deliver(batch, queries)
+            fatal = reading.run.fatal
+            errors = reading.run.errors()
+        if fatal is not None:
+            self._fail(fatal.message)
+            return set(types)
+        self._errors = tuple(each for each in errors if not each.retryable)
+        again = [each for each in errors if each.retryable]
+        if again:
+            self._fail(again[0].message)
+        elif self._reason is not None:
+            log.info("%s: live transactions are complete again.", self._name)
+            self._reason = None
+        self._rewind(slow, from_ms)
+        return {each.transaction_type for each in again}
+
+    async def _batches(self, run: Run) -> AsyncGenerator[list[Record]]:
+        """The records of a run, oldest first within each batch."""
+        found: list[Record] = []
+        async with aclosing(run.records(self._limits.deadline_s)) as batches:
+            async for batch in batches:
+                found += batch
+                if len(found) >= self._limits.batch_records:
+                    yield found[::-1]
+                    found = []
+        yield found[::-1]
+
+    def _deliver(self, records: list[Record], queries: dict[str, set[str]]) -> set[str]:
+        """Push to every subscription; return the types of those that could not take it."""
+        found = [ReadRecord(each, queries[each.transactionId]) for each in records]
+        slow: set[str] = set()
+        for each in tuple(self.subscriptions):
+            if found and each.subscriber.slow:
+                slow |= set(each.types)
+            else:
+                each.take(found)
+        return slow
+
+    # State
+
+    def _fail(self, message: str) -> None:
+        if self._reason is None:
+            log.warning("%s: live transactions are interrupted: %s", self._name, message)
+        self._reason = message
+
+    def _inform(self) -> None:
+        for each in tuple(self.subscriptions):
+            pending = [kind for kind in each.types if kind not in self._read_to]
+            if not pending or self._reason is not None:
+                each.inform(self._status(each))
+
+    def parts(self, subscription: LiveSubscription) -> tuple[LivePart, ...]:
+        """How each type of a subscription that can be read is kept up to date now."""
+        failed = {each.transaction_type for each in self._errors}
+        return tuple(
+            LivePart(kind, STREAM, self._limits.echoes_s[-1])
+            if self._announced(kind)
+            else LivePart(kind, POLLING, self._limits.poll_s)
+            for kind in subscription.types
+            if kind not in failed
+        )
+
+    def _status(self, subscription: LiveSubscription) -> LiveStatus:
+        begun_ms = subscription.query.to_ms
+        read_to = [
+            min(self._read_to.get(kind, begun_ms), self._rewound.get(kind, 1 << 62))
+            for kind in subscription.types
+        ]
+        return LiveStatus(
+            account=self._name,
+            state="live" if self._reason is None else "interrupted",
+            reason=self._reason or (self._why_none if self._stream_facts else None),
+            read_to_ms=min(read_to, default=begun_ms),
+            types=self.parts(subscription),
+            errors=tuple(e for e in self._errors if e.transaction_type in subscription.types),
+        )
+
+
+class LiveAccounts:
+    """The followers of a node, one for each account that has subscriptions. Close it."""
+
+    def __init__(
+        self,
+        ports: LivePorts,
+        *,
+        clock: Clock,
+        limits: LiveLimits = LIVE_LIMITS,
+        random: Random | None = None,
+    ) -> None:
+        self.limits = limits
+        self._ports = ports
+        self._clock = clock
+        self._random = random or Random()  # noqa: S311  # jitter
+        self._followers: dict[tuple[str, Environment], AccountFollower] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def follow(self, subscription: LiveSubscription) -> None:
+        """Begin to push to a subscription."""
+        query = subscription.query
+        place = query.name, query.environment
+        follower = self._followers.get(place)
+        if follower is None:
+            follower = self._followers[place] = AccountFollower(
+                query, self._ports, limits=self.limits, clock=self._clock, random=self._random
+            )
+        follower.add(subscription)
+        metrics.LIVE_SUBSCRIPTIONS.labels(query.account.exchange).inc()
+
+    def parts(self, subscription: LiveSubscription) -> tuple[LivePart, ...]:
+        """How each type of a subscription is kept up to date now, or when it begins."""
+        query = subscription.query
+        follower = self._followers.get((query.name, query.environment))
+        if follower is not None:
+            return follower.parts(subscription)
+        return tuple(LivePart(kind, POLLING, self.limits.poll_s) for kind in subscription.types)
+
+    def leave(self, subscription: LiveSubscription) -> None:
+        """Push nothing more; an account without subscriptions is not read any more."""
+        query = subscription.query
+        place = query.name, query.environment
+        follower = self._followers.get(place)
+        if follower is None or subscription not in follower.subscriptions:
+            return
+        follower.subscriptions.remove(subscription)
+        metrics.LIVE_SUBSCRIPTIONS.labels(query.account.exchange).dec()
+        if follower.subscriptions:
+            return
+        del self._followers[place]
+        task = asyncio.create_task(follower.close(), name=f"unfollow {query.name}")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """End all following."""
+        followers, self._followers = list(self._followers.values()), {}
+        await asyncio.gather(*self._ending, *(each.close() for each in followers))

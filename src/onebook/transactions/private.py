@@ -1,0 +1,218 @@
+"""The private WebSocket of an exchange account, which says that something happened.
+
+Its messages are hints: what is pushed to clients is always read from the exchange's lists, so that
+a record has one form and one id wherever it is seen. `PrivateStream` has the facts and the pure
+functions of an exchange; `AccountStream` holds the connection and opens it again after a loss.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidHandshake, WebSocketException
+
+from onebook.backoff import Backoff
+from onebook.errors import OnebookError
+from onebook.transactions.adapter import Environment, SourceFailed
+from onebook.transactions.credentials import Credentials
+
+OPEN_S: Final = 10.0  # the handshake, and the answer to each message that begins a stream
+CLOSE_S: Final = 1.0
+FRAME_BYTES_MAX: Final = 1 << 20
+FRAMES_HELD_MAX: Final = 64  # received and not read yet; then the socket is not read either
+SILENCE_PINGS: Final = 2.5  # pings without any message until the connection counts as lost
+
+log = logging.getLogger("onebook.transactions.live")
+# It logs whole messages at level DEBUG, and the first one is signed.
+_library_log = logging.getLogger("onebook.transactions.live.websockets")
+_library_log.setLevel(logging.CRITICAL)
+
+
+class StreamAccepted(Struct, frozen=True):
+    """The exchange accepted a message that begins the stream."""
+
+
+class StreamHint(Struct, frozen=True):
+    """Something happened in the account.
+
+    Args:
+        types: The exchange's types that it may belong to; empty: any.
+    """
+
+    types: frozenset[str] = frozenset()
+
+
+class StreamRefused(Struct, frozen=True):
+    """The exchange refused a message that begins the stream; its words stay there."""
+
+
+StreamMessage = StreamAccepted | StreamHint | StreamRefused | None
+
+
+class PrivateStream(Struct, frozen=True, kw_only=True):
+    """Facts of an exchange's private stream, and the functions that speak to it; pure.
+
+    Args:
+        urls: The base URL of each environment that has one.
+        path: Its path.
+        types: The exchange's types of which every new record is announced.
+        opening: Returns the messages that begin the stream, each sent once the one before was
+            accepted, from the credentials, the time (Unix ms) and a token.
+        read: What a message means; None: nothing.
+        ping: A message that keeps the connection open.
+        ping_s: Seconds between pings.
+    """
+
+    urls: Mapping[Environment, str]
+    path: str
+    types: frozenset[str]
+    opening: Callable[[Credentials, int, str], tuple[str, ...]]
+    read: Callable[[str | bytes], StreamMessage]
+    ping: str
+    ping_s: float = 20.0
+
+
+class StreamOpening(Struct, frozen=True):
+    """What one connection needs.
+
+    Args:
+        account_id: Identifies the credentials.
+        messages: See `PrivateStream.opening`.
+    """
+
+    url: str
+    account_id: str
+    messages: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"StreamOpening({self.url})"
+
+
+class StreamLost(Exception):
+    """The connection cannot be opened, or has ended: why, in words of ours."""
+
+
+class AccountStream:
+    """Keeps one private stream open; `run` it in a task.
+
+    Args:
+        opening: Prepares a connection.
+        happened: Called with each `StreamHint`.
+        changed: Called when the stream is there, and when it is lost, with the reason.
+        backoff: Waits between connections.
+        sleep: Waits.
+    """
+
+    def __init__(
+        self,
+        facts: PrivateStream,
+        opening: Callable[[], Awaitable[StreamOpening]],
+        *,
+        name: str,
+        happened: Callable[[StreamHint], None],
+        changed: Callable[[str | None], None],
+        backoff: Backoff,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self.account_id: str | None = None
+        self._facts = facts
+        self._opening = opening
+        self._name = name
+        self._happened = happened
+        self._changed = changed
+        self._backoff = backoff
+        self._sleep = sleep
+        self._restart = asyncio.Event()
+
+    def restart(self) -> None:
+        """Connect anew: the credentials are others."""
+        self._restart.set()
+
+    async def run(self) -> None:
+        """Connect, read and connect again, until cancelled."""
+        while True:
+            reason = await self._once()
+            log.debug("%s: no private stream: %s", self._name, reason)
+            self._changed(reason)
+            await self._sleep(self._backoff.next_s())
+
+    async def _once(self) -> str:
+        """Hold one connection; returns why it ended."""
+        try:
+            opening = await self._opening()
+            self._restart.clear()
+            self.account_id = opening.account_id
+            async with connect(
+                opening.url,
+                open_timeout=OPEN_S,
+                close_timeout=CLOSE_S,
+                ping_interval=None,
+                max_size=FRAME_BYTES_MAX,
+                max_queue=FRAMES_HELD_MAX,
+                proxy=None,
+                logger=_library_log,
+            ) as socket:
+                await self._begin(socket, opening)
+                self._backoff.reset()
+                self._changed(None)
+                await self._follow(socket)
+        except StreamLost as lost:
+            return str(lost)
+        except SourceFailed as failure:
+            return failure.message
+        except OnebookError as error:
+            return error.message
+        except TimeoutError:
+            return "The exchange did not answer in time."
+        except InvalidHandshake:
+            return "The exchange refused the connection."
+        except (OSError, WebSocketException):
+            return "The connection was lost."
+        raise AssertionError  # `_follow` only ends with an exception
+
+    async def _begin(self, socket: ClientConnection, opening: StreamOpening) -> None:
+        """Send each message that begins the stream, and wait until it is accepted."""
+        for message in opening.messages:
+            async with asyncio.timeout(OPEN_S):
+                await socket.send(message)
+                while not isinstance(read := self._facts.read(await socket.recv()), StreamAccepted):
+                    if isinstance(read, StreamRefused):
+                        raise StreamLost("The exchange refused the subscription.")
+                    if isinstance(read, StreamHint):
+                        self._happened(read)
+
+    async def _follow(self, socket: ClientConnection) -> None:
+        """Read until the connection ends.
+
+        Raises:
+            StreamLost, WebSocketException: It has ended.
+        """
+        helpers = [
+            asyncio.create_task(self._ping(socket), name=f"ping {self._name}"),
+            asyncio.create_task(self._until_restart(socket), name=f"restart {self._name}"),
+        ]
+        try:
+            while True:
+                async with asyncio.timeout(self._facts.ping_s * SILENCE_PINGS):
+                    frame = await socket.recv()
+                read = self._facts.read(frame)
+                if isinstance(read, StreamHint):
+                    self._happened(read)
+                elif isinstance(read, StreamRefused):
+                    raise StreamLost("The exchange ended the subscription.")
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+
+    async def _ping(self, socket: ClientConnection) -> None:
+        while True:
+            await self._sleep(self._facts.ping_s)
+            await socket.send(self._facts.ping)
+
+    async def _until_restart(self, socket: ClientConnection) -> None:
+        await self._restart.wait()
+        await socket.close()
