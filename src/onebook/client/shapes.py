@@ -117,10 +117,23 @@ _FILLS = [
         "notional": NUMBER,
         "average": MAYBE,
         "worst": MAYBE,
-        "levels": int,
+        "levels?": int,
         "complete": bool,
         "uncovered": [str],
-        "split": [{"exchange": str, "amount": NUMBER, "notional": NUMBER}],
+        "split": [
+            {
+                "exchange": str,
+                "amount": NUMBER,
+                "notional": NUMBER,
+                "fee?": NUMBER,
+                "limit?": NUMBER,
+            }
+        ],
+        **dict.fromkeys(("fees?", "net?", "extra?", "unplaced?"), NUMBER),
+        "net_average?": MAYBE,
+        "exact?": bool,
+        "oldest_ms?": MAYBE,
+        "unknown_rules?": [str],
     }
 ]
 _ERROR = {"message": str, "error?": str, "retry_after?": NUMBER}

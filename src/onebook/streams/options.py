@@ -114,10 +114,10 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | str | None,
         about(
             "Taker fees in percent by exchange as decimal text, negative for a rebate, "
-            f'"{OTHERS}" for all others; or the name of a table. Exchanges without a fee are not '
-            "in the view. With `fill` the sizes are routed by prices after fees.",
+            f'"{OTHERS}" for all others; or "key", the table of the key. Exchanges without a fee '
+            "are not in the view. With `fill` the sizes are routed by prices after fees.",
             {"okx": "0.08", "*": "0.1"},
-            'an object of exchange names and percents as decimal text, or "key" or "published"',
+            'an object of exchange names and percents as decimal text, or "key"',
         ),
     ] = None
     net: Annotated[
