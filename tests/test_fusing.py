@@ -102,6 +102,16 @@ def opened(counts: TopCounts | None = None) -> tuple[Books, LiveBook]:
     return books, books.open(BTC, tops=counts or TopCounts())
 
 
+def proven(states: list[State], counts: TopCounts | None = None) -> tuple[Books, LiveBook]:
+    """A book at state 2, whose top of that state was seen: both channels have one counter."""
+    books, book = opened(counts)
+    execute(books, whole(states, 1))
+    execute(books, top(states, 2))
+    assert not book.core.overlaid
+    execute(books, delta(states, 1, 2))
+    return books, book
+
+
 def execute(books: Books, output: Output) -> None:
     match output:
         case Delta():
@@ -117,23 +127,25 @@ def test_the_shown_book_is_the_newest_known_state(states: list[State], data: Any
     """Depth of several states at a time, and tops that are early, late, lost or out of order."""
     books, book = opened()
     last = len(states) - 1
-    d, t, outlived = 1, 0, 0
+    d, t, outlived, proven, shows = 1, 0, 0, False, False
     execute(books, whole(states, 1))
     while d < last:
         if data.draw(st.booleans(), label="a top"):
             number = data.draw(st.integers(1, last), label="its number")
             if number > max(t, d):
                 t, outlived = number, 0
+                shows = proven
             execute(books, top(states, number))
         else:
             number = data.draw(st.integers(d + 1, last), label="depth up to")
             execute(books, delta(states, d, number))
+            proven |= d < t <= number
             d = number
             if t > d:
                 outlived += 1
                 if outlived == AHEAD_MAX:
                     return  # switched off, as below
-        newest = max(d, t)
+        newest = max(d, t) if shows else d
         assert shown(book) == expected(states[d], states[newest])
     assert book.fusing is not None
     assert not book.fusing.off
@@ -159,19 +171,32 @@ def test_a_book_that_is_not_live_shows_no_top(states: list[State], data: Any) ->
 def test_a_top_that_stays_ahead_is_of_another_counter() -> None:
     states = [State({}, {})] + [State({50 - n: 1}, {60: n}) for n in range(1, 20)]
     counts = TopCounts()
-    books, book = opened(counts)
-    execute(books, whole(states, 1))
+    books, book = proven(states, counts)
     execute(books, _renumbered(states, 10**9))
-    for number in range(2, 2 + AHEAD_MAX - 1):
+    for number in range(3, 3 + AHEAD_MAX - 1):
         execute(books, delta(states, number - 1, number))
         assert book.core.overlaid
-    execute(books, delta(states, AHEAD_MAX, AHEAD_MAX + 1))
+    execute(books, delta(states, AHEAD_MAX + 1, AHEAD_MAX + 2))
     assert not book.core.overlaid
     assert book.fusing is not None
     assert book.fusing.off == OTHER_COUNTER
     execute(books, _renumbered(states, 10**9 + 1))
+    execute(books, delta(states, AHEAD_MAX + 2, AHEAD_MAX + 3))
     assert not book.core.overlaid
     assert (counts.ahead, counts.off) == (1, 1)
+
+
+@pytest.mark.parametrize("offset", [10**9, -(10**9), 100])
+def test_tops_of_another_counter_are_never_shown(offset: int) -> None:
+    states = [State({}, {})] + [State({50 - n: 1}, {60: n}) for n in range(1, 20)]
+    books, book = opened()
+    begin = 2 * 10**9
+    execute(books, Snapshot(BTC, text({49: 1}), text({60: 1}), sequence=begin + 1))
+    for number in range(2, 19):
+        execute(books, _renumbered(states, begin + offset + number))
+        assert not book.core.overlaid
+        change = delta(states, number - 1, number)
+        execute(books, Delta(BTC, change.bids, change.asks, sequence=begin + number))
 
 
 def _renumbered(states: list[State], number: int) -> TopOfBook:
@@ -182,9 +207,8 @@ def _renumbered(states: list[State], number: int) -> TopOfBook:
 def test_two_disagreements_at_equal_numbers_end_it() -> None:
     states = [State({}, {})] + [State({50 - n: 1}, {60: n}) for n in range(1, 20)]
     counts = TopCounts()
-    books, book = opened(counts)
-    execute(books, whole(states, 1))
-    for at in range(1, DISAGREED_MAX + 1):
+    books, book = proven(states, counts)
+    for at in range(2, DISAGREED_MAX + 2):
         assert book.fusing is not None
         assert not book.fusing.off
         wrong = top(states, at)
@@ -199,16 +223,19 @@ def test_two_disagreements_at_equal_numbers_end_it() -> None:
 
 def test_an_exchange_that_counts_anew_is_followed() -> None:
     states = [State({}, {})] + [State({50 - n: 1}, {60: n}) for n in range(1, 9)]
+    """Tops from before the restart have higher numbers, and may arrive after it."""
     books, book = opened()
     execute(books, Snapshot(BTC, text(states[1].bids), text(states[1].asks), sequence=1_000))
-    execute(books, _renumbered(states, 2_000))
+    execute(books, _renumbered(states, 1_001))
+    execute(books, Delta(BTC, b"[]", b"[]", sequence=1_002))
+    execute(books, _renumbered(states, 1_004))
+    assert book.core.overlaid
     change = delta(states, 1, 3)
     execute(books, Delta(BTC, change.bids, change.asks, sequence=7))
     assert not book.core.overlaid
     assert shown(book) == expected(states[3], states[3])
-    best = top(states, 5)
-    execute(books, TopOfBook(BTC, 8, best.bids, best.asks))
-    assert shown(book) == expected(states[3], states[5])
+    execute(books, _renumbered(states, 1_005))
+    assert shown(book) == expected(states[3], states[3])
 
 
 def test_a_top_proves_no_depth() -> None:
@@ -223,11 +250,10 @@ def test_a_top_proves_no_depth() -> None:
 def test_an_unreadable_top_is_dropped_alone() -> None:
     states = [State({}, {})] + [State({50 - n: 1}, {60: n}) for n in range(1, 9)]
     counts = TopCounts()
-    books, book = opened(counts)
-    execute(books, whole(states, 1))
+    books, book = proven(states, counts)
     execute(books, top(states, 3))
     execute(books, TopOfBook(BTC, 4, b'[["NaN","1"]]', b"[]"))
-    assert shown(book) == expected(states[1], states[1])
+    assert shown(book) == expected(states[2], states[2])
     assert book.health is Health.LIVE
     assert (counts.refused, counts.shown) == (1, 1)
 
@@ -288,7 +314,7 @@ def test_recorded_tops_and_depth_agree_at_every_number(samples: Path, native: st
             compared += 1
             best = [float(newest[each]) for each in "bBaA"]
             differing += [*bids[0], *asks[0]] != best
-        elif data["u"] > book.fusing.depth:  # type: ignore[union-attr]
+        elif data["u"] > book.fusing.depth and counts.shown:  # type: ignore[union-attr]
             leading += 1
             assert [*bids[0], *asks[0]] == [float(data[each]) for each in "bBaA"]
     assert compared > 1_000

@@ -10,7 +10,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from onebook import metrics
 
 METRICS = [each for each in vars(metrics).values() if isinstance(each, MetricWrapperBase)]
-LABELS = {"exchange", "files", "health", "mark", "outcome", "reason"}
+LABELS = {"exchange", "files", "health", "layer", "mark", "outcome", "reason"}
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda each: each._name)

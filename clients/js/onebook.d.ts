@@ -92,6 +92,26 @@ export interface Filled {
   unknown_rules?: string[];
 }
 
+/** When the prices of one channel were sent and received, in microseconds since 1970. */
+export interface LayerTimes {
+  /** By the exchange's clock; null if it does not say. */
+  exchange: number | null;
+  /** By the service's clock. */
+  received: number;
+}
+
+/** The times of one exchange in a view. */
+export interface ExchangeTimes {
+  /** Of the best bid and ask. */
+  top: LayerTimes;
+  /** Of the other levels. */
+  depth: LayerTimes;
+  /** The service's clock minus the exchange's, in microseconds; null before it was measured. */
+  offset: number | null;
+  /** Of `offset`; null: unknown, and `offset` includes the least delay of a message. */
+  error: number | null;
+}
+
 /** The merged book of one symbol, best levels first; empty while it is not live. */
 export class View {
   symbol: string;
@@ -118,6 +138,8 @@ export class View {
   coverage: Record<string, { bids: string | null; asks: string | null }>;
   /** The cost of each size, with the option `fill`; numbers as decimal text. */
   fill: { buy?: Filled[]; sell?: Filled[] };
+  /** With the option `times`, in microseconds since 1970; null without. */
+  times: { merged: number; sent: number; exchanges: Record<string, ExchangeTimes> } | null;
   /** ISO 8601, UTC, microseconds; empty after a short update (`on: "best"` with `mode: "delta"`). */
   timestamp: string;
   /** Rises by one with each update of the view. */
@@ -171,6 +193,8 @@ export interface BookOptions {
   net?: boolean;
   /** Only levels within so many basis points of the mid, as decimal text. */
   within?: string | null;
+  /** When the prices of each exchange were sent and received, and the update was merged and sent. */
+  times?: boolean;
   /** "best": an update only when the best price of a side or its amount changes; short ones with `mode: "delta"`. */
   on?: "best" | null;
 }

@@ -19,9 +19,11 @@ from onebook.core.types import (
     ChecksumOrder,
     LevelError,
 )
-from onebook.exchanges.kit import Delta, Snapshot, TopOfBook, Verify
+from onebook.exchanges.kit import UNTIMED, Delta, Moment, Snapshot, TopOfBook, Verify, microseconds
 from onebook.fusing import Fusing, TopCounts
 from onebook.model import Health, Instrument, Reason
+from onebook.orderbook import ExchangeTimes, LayerTimes
+from onebook.skew import ClockSkew
 
 # A checksum of the best levels, to recognise an unchanged book.
 FROZEN_TOP: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
@@ -82,6 +84,8 @@ class LiveBook:
     """One instrument's levels and whether they may be shown.
 
     `changes` counts the changes that were shown.
+    `at` is the exchange's time of the newest levels, `top_at` that of the newest fast top, which
+    arrived at `top_received_at`; `skew` is the offset of the exchange's clock.
     `updated_at` is the time of the last data, live or not, and `changed_at` that of the last health
     change, both in monotonic seconds. `reason` is the code why the book is not live (None while it
     is), `detail` describes the case. `frozen_top` is the checksum of the best levels at the start
@@ -94,6 +98,7 @@ class LiveBook:
 
     __slots__ = (
         "agreed_at",
+        "at",
         "changed_at",
         "changes",
         "core",
@@ -105,6 +110,9 @@ class LiveBook:
         "instrument",
         "mark",
         "reason",
+        "skew",
+        "top_at",
+        "top_received_at",
         "twins",
         "updated_at",
         "window",
@@ -116,11 +124,17 @@ class LiveBook:
         levels_max: int,
         window: int = 0,
         tops: TopCounts | None = None,
+        *,
+        skew: ClockSkew | None = None,
     ) -> None:
         self.instrument = instrument
         self.core = Book(levels_max)
         self.window = window
         self.fusing = None if tops is None else Fusing(tops)
+        self.skew = skew or ClockSkew()
+        self.at: Moment = UNTIMED
+        self.top_at: Moment = UNTIMED
+        self.top_received_at = 0.0
         self.health = Health.SYNCING
         self.reason: Reason | None = Reason.SUBSCRIBING
         self.detail = ""
@@ -136,6 +150,34 @@ class LiveBook:
     def horizon(self) -> tuple[str | None, str | None]:
         """Return the outermost known bid and ask price; None for a side known in full."""
         return self.core.horizon(self.window)
+
+    def times(self, wall_us: int, now: float) -> ExchangeTimes:
+        """Return when the shown prices were sent and received; `wall_us` is the Unix time `now`."""
+        depth = LayerTimes(_known(self.at), wall_us - round((now - self.updated_at) * 1_000_000))
+        top = depth
+        if self.core.overlaid:
+            received_us = wall_us - round((now - self.top_received_at) * 1_000_000)
+            top = LayerTimes(_known(self.top_at), received_us)
+        offset = self.skew.offset()
+        if offset is None:
+            return ExchangeTimes(top, depth, None, None)
+        error_us = None if offset.error_s is None else round(offset.error_s * 1_000_000)
+        offset_us = round((offset.offset_s - now) * 1_000_000) + wall_us
+        return ExchangeTimes(top, depth, offset_us, error_us)
+
+    def measure(self) -> None:
+        """Measure the exchange's clock by the newest message of each channel."""
+        at_us = microseconds(self.at)
+        if at_us:
+            self.skew.received(at_us, self.updated_at)
+        top_at_us = microseconds(self.top_at)
+        if top_at_us:
+            self.skew.received(top_at_us, self.top_received_at)
+
+
+def _known(at: Moment) -> int | None:
+    """Return an exchange's time in microseconds; None if it sent none."""
+    return microseconds(at) or None
 
 
 P = ParamSpec("P")
@@ -163,6 +205,7 @@ class Books:
     def __init__(self) -> None:
         self._books: dict[Instrument, LiveBook] = {}
         self._by_symbol: dict[str, dict[Instrument, LiveBook]] = {}
+        self._skews: dict[str, ClockSkew] = {}  # by exchange
         self._on_changed: Callable[[LiveBook], None] | None = None
         self._on_health: Callable[[LiveBook, Health], None] | None = None
 
@@ -192,7 +235,9 @@ class Books:
         """
         book = self._books.get(instrument)
         if book is None:
-            book = self._books[instrument] = LiveBook(instrument, levels_max, window, tops)
+            skew = self._skews.setdefault(instrument.exchange, ClockSkew())
+            book = LiveBook(instrument, levels_max, window, tops, skew=skew)
+            self._books[instrument] = book
             self._by_symbol.setdefault(instrument.symbol, {})[instrument] = book
         return book
 
@@ -213,6 +258,10 @@ class Books:
     def get(self, instrument: Instrument) -> LiveBook | None:
         """Return the open book of `instrument`."""
         return self._books.get(instrument)
+
+    def skew(self, exchange: str) -> ClockSkew:
+        """Return the measurements of an exchange's clock."""
+        return self._skews.setdefault(exchange, ClockSkew())
 
     def live(self) -> Iterator[LiveBook]:
         """Yield the books that may be shown now."""
@@ -243,6 +292,7 @@ class Books:
         if reason is not None:
             return self._invalidate(book, Reason(reason), now)
         book.updated_at = now
+        book.at = delta.at
         book.changes += 1
         fusing = book.fusing
         if fusing is not None:
@@ -252,7 +302,7 @@ class Books:
             on_changed(book)
         return None
 
-    def top(self, top: TopOfBook) -> bool:
+    def top(self, top: TopOfBook, now: float = 0.0) -> bool:
         """Show a newer best bid and ask over the levels of a live book; return whether it did.
 
         It neither makes a book live nor proves that its levels arrive: `updated_at` stays.
@@ -262,6 +312,8 @@ class Books:
             return False
         if not book.fusing.top(book.core, top):
             return False
+        book.top_at = top.at
+        book.top_received_at = now
         book.changes += 1
         if self._on_changed is not None:
             self._on_changed(book)
@@ -313,9 +365,10 @@ class Books:
                 return self._invalidate(book, Reason.SILENT, now, SAME_BOOK)
             book.frozen_top = None
         book.updated_at = now
+        book.at = snapshot.at
         book.changes += 1
         if book.fusing is not None:
-            book.fusing.filled(book.core, snapshot.sequence)
+            book.fusing.changed(book.core, snapshot.sequence)
         if book.health is not LIVE:
             self._move(book, Event.FILLED, None, now)
         if self._on_changed is not None:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 HTTP_DATE_CHARACTERS: Final = 64  # the longest valid date has half as many
-_MILLISECOND: Final = timedelta(milliseconds=1)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def next_tick(now: float, interval_s: float) -> float:
@@ -144,10 +144,19 @@ def ms_of_iso(text: str) -> int:
     Raises:
         ValueError: The text is not ISO 8601.
     """
+    return us_of_iso(text) // 1_000
+
+
+def us_of_iso(text: str) -> int:
+    """Read ISO 8601 as Unix microseconds; a text without a zone is UTC.
+
+    Raises:
+        ValueError: The text is not ISO 8601.
+    """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MILLISECOND
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def s_of_http_date(text: str) -> float:

@@ -26,7 +26,7 @@ DISAGREED: Final = f"it differed from the depth in {DISAGREED_MAX} states of the
 class TopCounts:
     """Counts of an exchange's tops by result, since the start of the process."""
 
-    __slots__ = ("agreed", "ahead", "disagreed", "late", "off", "refused", "shown")
+    __slots__ = ("agreed", "ahead", "disagreed", "late", "off", "refused", "shown", "unproven")
 
     def __init__(self) -> None:
         self.shown = 0
@@ -36,6 +36,7 @@ class TopCounts:
         self.disagreed = 0
         self.ahead = 0  # apparently of another counter
         self.off = 0  # books whose tops are ignored from then on
+        self.unproven = 0  # before both channels were seen to have one counter
 
     def counts(self) -> tuple[int, ...]:
         """Return the counts in the order of their names."""
@@ -47,11 +48,16 @@ class TopCounts:
             self.off,
             self.refused,
             self.shown,
+            self.unproven,
         )
 
 
 class Fusing:
     """Decides which top may be shown over one book.
+
+    Tops are shown once the counters are seen to be one: the depth passed the number of a top with
+    its next change. So numbers of another counter are never shown, nor are those from before the
+    exchange restarted its counter.
 
     Attributes:
         depth: Number of the last state of the depth; 0 before it is known.
@@ -59,7 +65,7 @@ class Fusing:
         reported: Whether that was logged.
     """
 
-    __slots__ = ("_ahead", "_counts", "_disagreed", "_top", "depth", "off", "reported")
+    __slots__ = ("_ahead", "_counts", "_disagreed", "_proven", "_top", "depth", "off", "reported")
 
     def __init__(self, counts: TopCounts) -> None:
         self.off = ""
@@ -67,6 +73,7 @@ class Fusing:
         self._counts = counts
         self.depth = 0
         self._top = 0  # number of the newest top
+        self._proven = False  # both channels have one counter
         self._ahead = 0  # changes of the depth that the top outlived
         self._disagreed = 0
 
@@ -78,6 +85,9 @@ class Fusing:
             return False
         self._top = top.sequence
         self._ahead = 0
+        if not self._proven:
+            counts.unproven += 1
+            return False
         try:
             refused = book.overlay(top.bids, top.asks, top.shape)
         except LevelError:
@@ -90,24 +100,21 @@ class Fusing:
         return True
 
     def changed(self, book: Book, sequence: int) -> None:
-        """Drop the top that a change of the depth has passed."""
+        """Drop the top that the depth has passed, by a change or by a whole book."""
         before, self.depth = self.depth, sequence
-        if sequence < before:  # the exchange restarted its counter
+        if sequence < before:  # the exchange restarted its counter, or the body of a REST request
             self._top = 0
+            self._proven = False
             book.uncover()
-        elif book.overlaid:
+        elif self._top > before and not self.off:
             if sequence < self._top:
                 self._outlived(book)
                 return
-            if sequence == self._top:
-                self._compare(book)
-            book.uncover()
-
-    def filled(self, book: Book, sequence: int) -> None:
-        """Begin at a new whole book: the next top counts."""
-        book.uncover()
-        self.depth = sequence
-        self._top = 0
+            self._proven = True
+            if book.overlaid:
+                if sequence == self._top:
+                    self._compare(book)
+                book.uncover()
 
     def _outlived(self, book: Book) -> None:
         self._ahead += 1

@@ -129,6 +129,13 @@ EXCHANGE_LATENCY: Final = Histogram(
     ["exchange"],
     buckets=(-1.0, -0.1, -0.01, 0.0, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0),
 )
+PRICE_AGE: Final = Histogram(
+    "onebook_price_age_seconds",
+    "Age of the shown prices of each live book, sampled every second: time since the exchange sent "
+    "the newest message of the layer, top or depth, corrected by the offset of its clock.",
+    ["exchange", "layer"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0),
+)
 EXCHANGE_OLD_MESSAGES: Final = Counter(
     "onebook_exchange_old_messages",
     "Sampled messages whose timestamp was older than 5 s on arrival.",

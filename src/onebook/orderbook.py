@@ -47,15 +47,20 @@ class MissingPackage(ImportError):
 
 
 class BookLevel(NamedTuple):
-    """One price: the whole amount, the exchanges that have a part, and with `split` their parts.
-
-    In a view by net prices `gross` has the price of each exchange before its fee.
-    """
+    """One price: the whole amount, the exchanges that have a part, and with `split` their parts."""
 
     price: Decimal
     amount: Decimal
     exchanges: tuple[str, ...] = ()
     amounts: tuple[Decimal, ...] = ()
+
+
+class NetLevel(BookLevel):
+    """A level whose price is after fees; `gross` has the price of each exchange before its fee.
+
+    Equal to a `BookLevel` of the same values.
+    """
+
     gross: tuple[Decimal, ...] = ()
 
 
@@ -132,6 +137,41 @@ class ExchangeHealth(NamedTuple):
     detail: str
     age_s: float | None
     horizon: Horizon
+
+
+class LayerTimes(NamedTuple):
+    """When the prices of one channel were sent and received, in microseconds since 1970.
+
+    `exchange_us` is by the exchange's clock and None if it sends no time; `received_us` is by ours.
+    """
+
+    exchange_us: int | None
+    received_us: int
+
+
+class ExchangeTimes(NamedTuple):
+    """The times of one exchange's best price and of its other levels.
+
+    `offset_us` is our clock minus the exchange's, with an error of `error_us`; None while unknown.
+    Without an error the offset includes the least delay of a message.
+    """
+
+    top: LayerTimes
+    depth: LayerTimes
+    offset_us: int | None
+    error_us: int | None
+
+
+class BookTimes(NamedTuple):
+    """The times of an update, in microseconds since 1970, and those of its exchanges.
+
+    `merged_us` is when the books were merged, `sent_us` when a service sent the update; None in the
+    library.
+    """
+
+    merged_us: int
+    sent_us: int | None
+    exchanges: Mapping[str, ExchangeTimes]
 
 
 class OrderBookState:

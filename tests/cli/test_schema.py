@@ -19,7 +19,11 @@ from databases import KINDS, database
 from disks import filled, small_disk
 from onebook.cli.main import app
 from onebook.store import Store
-from onebook.store.migrations.versions import r0003_operator, r0004_peppers
+from onebook.store.migrations.versions import (
+    r0003_operator,
+    r0004_peppers,
+    r0005_collection,
+)
 
 COMMANDS = (
     ("accounts", "create", "bob"),
@@ -55,6 +59,7 @@ def changed(url: str, revision: str, *, down: bool = False) -> None:
 
     def older(connection: Connection) -> None:
         with Operations.context(MigrationContext.configure(connection)):
+            r0005_collection.downgrade()
             r0004_peppers.downgrade()
             r0003_operator.downgrade()
 
@@ -74,7 +79,7 @@ def test_a_command_migrates_nothing_unasked(url: str) -> None:
         status, errors = invoke(*words)
         assert status == 2, words
         assert re.fullmatch(
-            r"error: The database has schema 0002, older than 0004 of this release: .*`onebook db "
+            r"error: The database has schema 0002, older than 0005 of this release: .*`onebook db "
             r"upgrade`.*\n",
             errors,
         ), errors
@@ -87,7 +92,7 @@ def test_a_command_refuses_the_schema_of_a_newer_release(url: str) -> None:
     for words in (*COMMANDS, ("db", "upgrade")):
         status, errors = invoke(*words)
         assert status == 2, words
-        assert errors.startswith("error: The database has schema 9999, newer than 0004 of this")
+        assert errors.startswith("error: The database has schema 9999, newer than 0005 of this")
         assert errors.count("\n") == 1
 
 

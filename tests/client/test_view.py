@@ -154,6 +154,24 @@ def test_a_lost_connection_shows_nothing():
     assert (view.bids, view.asks) == ([], [])
 
 
+def test_times_are_those_of_the_last_update():
+    view = opened()
+    assert view.times is None
+    layers = {
+        "top": {"exchange": 5, "received": 9},
+        "depth": {"exchange": None, "received": 8},
+        "offset": 3,
+        "error": None,
+    }
+    times = {"merged": 10, "sent": 11, "exchanges": {"okx": layers}}
+    update = message("aggregated_orderbook_update", 2, [[99, 4]], [])
+    update["data"]["times"] = times
+    view.apply(update)
+    assert view.times == (10, 11, {"okx": ((5, 9), (None, 8), 3, None)})
+    view.apply(message("aggregated_orderbook_update", 3, [[99, 4]], []))
+    assert view.times is None
+
+
 def test_a_view_by_net_prices_has_gross_prices_and_routes():
     view = opened()
     route = {
@@ -162,10 +180,10 @@ def test_a_view_by_net_prices_has_gross_prices_and_routes():
         "amount": 1,
         "notional": 100,
         "average": 100,
-        "fees": Decimal("0.1"),
-        "net": Decimal("100.1"),
-        "net_average": Decimal("100.1"),
-        "worst": Decimal("100.1"),
+        "fees": 1,
+        "net": 101,
+        "net_average": 101,
+        "worst": 101,
         "extra": 0,
         "unplaced": 0,
         "complete": True,
@@ -173,17 +191,15 @@ def test_a_view_by_net_prices_has_gross_prices_and_routes():
         "oldest_ms": 12,
         "unknown_rules": ["okx"],
         "uncovered": [],
-        "split": [
-            {"exchange": "okx", "amount": 1, "notional": 100, "fee": Decimal("0.1"), "limit": 100}
-        ],
+        "split": [{"exchange": "okx", "amount": 1, "notional": 100, "fee": 1, "limit": 100}],
     }
-    level = [Decimal("100.1"), 1, [["okx", 1, 100]]]
+    level = [101, 1, [["okx", 1, 100]]]
     update = message("aggregated_orderbook_update", 1, [], [level])
     update["data"]["fill"] = {"buy": [route], "sell": []}
     assert view.apply(update)
     assert view.asks[0].gross == (Decimal(100),)
     (found,) = view.fills["buy"]
-    assert (found.net, found.oldest_ms) == (Decimal("100.1"), 12)
+    assert (found.net, found.oldest_ms) == (Decimal(101), 12)
     assert found.split["okx"].limit == 100
     with pytest.raises(ValueError, match="open the book without net"):
         view.fill("buy", amount=1)

@@ -98,6 +98,11 @@ class Venue:
     def subscribed(self) -> set[str]:
         return {key.native for key in self._session.topics.values()}
 
+    def newest(self, native: str) -> Sides:
+        """The newest book, which may be ahead of the depth (`top`)."""
+        bids, asks = self.window(native).newest.truth()
+        return decimals(bids), decimals(asks)
+
     def sides(self, native: str) -> Sides:
         """The book as a client must have it."""
         bids, asks = self.window(native).truth()
@@ -112,6 +117,31 @@ class Venue:
                 pass
         frame = self._dialect.delta(window, changes, self.now)
         return encoded(self._session.formed([frame], frame))[0]
+
+    def top(self, native: str) -> bytes:
+        """Change the book and send its best prices ahead of the depth."""
+        window = self.window(native)
+        sequence = window.newest.sequence
+        while window.newest.sequence == sequence:
+            self._market.move()
+            for _ in self._market.step(self.name, {window.listing.symbol}):
+                pass
+            newest = window.collect()
+        frame = self._dialect.top(newest, self.now)
+        assert frame is not None
+        return encoded(self._session.formed([frame], frame))[0]
+
+    def pending(self, native: str) -> bytes:
+        """Send the depth up to the last state of `top`."""
+        window = self.window(native)
+        changes = window.advance()
+        assert changes is not None
+        frame = self._dialect.delta(window, changes, self.now)
+        return encoded(self._session.formed([frame], frame))[0]
+
+    @property
+    def subscribed_tops(self) -> set[str]:
+        return {key.native for key in self._session.topics.values() if key.depth == TOP}
 
     def answers(self, frame: bytes) -> Iterator[bytes]:
         """What comes back to a client's frame."""

@@ -8,6 +8,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from msgspec import Raw
 
 from contract.oracle import Reader, Side
 from contract.recorded import frames
@@ -21,9 +22,11 @@ from onebook.exchanges.kit import (
     Delta,
     Gap,
     Heartbeat,
+    Ignored,
     ProtocolError,
     SlowDown,
     Snapshot,
+    TopOfBook,
     Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
@@ -53,6 +56,7 @@ UPDATE = (
     b'"ts":"1789456512452","maxdepth":"1000"}],"ts":1789456512454}'
 )
 ARG = '{"instType":"spot","topic":"books","symbol":"BTCUSDT"}'
+BEST = '{"instType":"spot","topic":"books1","symbol":"BTCUSDT"}'
 
 
 def book(action: str, *items: dict[str, Any], native: str = "BTCUSDT") -> bytes:
@@ -80,16 +84,16 @@ def kinds(outputs: Sequence[object]) -> list[type]:
 
 def test_subscribes_and_hears_it_accepted() -> None:
     connector = EXCHANGE.connector([BTC])
-    assert connector.opened() == (Sent(f'{{"op":"subscribe","args":[{ARG}]}}'.encode()),)
+    assert connector.opened() == (Sent(f'{{"op":"subscribe","args":[{ARG},{BEST}]}}'.encode()),)
     ack = f'{{"event":"subscribe","arg":{ARG},"connId":"a"}}'.encode()
     assert connector.received(ack) == (Acknowledged(BTC),)
     assert connector.received(ack) == EXPECTED
 
 
-def test_ten_arguments_share_a_frame() -> None:
+def test_twenty_arguments_share_a_frame() -> None:
     instruments = [Instrument("bitget", f"C{rank}/USDT", f"C{rank}USDT") for rank in range(25)]
     frames = [json.loads(out.frame) for out in EXCHANGE.connector(instruments).opened()]  # type: ignore[union-attr]
-    assert [len(frame["args"]) for frame in frames] == [10, 10, 5]
+    assert [len(frame["args"]) for frame in frames] == [20, 20, 10]
 
 
 def test_updates_follow_by_the_previous_id_as_number_or_text() -> None:
@@ -116,8 +120,8 @@ def test_an_update_may_reach_back_before_the_snapshot_unless_it_restarts() -> No
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
     assert connector.resync([BTC]) == (
-        Sent(f'{{"op":"unsubscribe","args":[{ARG}]}}'.encode()),
-        Sent(f'{{"op":"subscribe","args":[{ARG}]}}'.encode()),
+        Sent(f'{{"op":"unsubscribe","args":[{ARG},{BEST}]}}'.encode()),
+        Sent(f'{{"op":"subscribe","args":[{ARG},{BEST}]}}'.encode()),
     )
     assert connector.received(book("update", item(10, 11))) == ()
 
@@ -260,3 +264,17 @@ def test_books_of_recorded_frames_have_the_checksums_of_2022(
         text = ":".join(level for level in chain(*in_turn) if level)
         assert crc32(text.encode()) == change["checksum"] % 2**32
     assert (len(recorded), reader.invalidated) == (frames_count, [])
+
+
+def test_best_prices_are_a_top_of_the_numbers_of_the_book() -> None:
+    data = '[{"a":[["101","3"]],"b":[["100","2"]],"seq":1304314508780744706,"pseq":0,"ts":"17"}]'
+    frame = f'{{"action":"snapshot","arg":{BEST},"data":{data},"ts":18}}'.encode()
+    bids, asks = Raw(b'[["100","2"]]'), Raw(b'[["101","3"]]')
+    top = TopOfBook(BTC, 1304314508780744706, bids, asks, at="17")
+    assert live().reader()(frame) == top
+
+
+def test_refused_best_prices_cost_no_book() -> None:
+    words = f"{BEST} doesn't exist"
+    error = json.dumps({"event": "error", "code": 30001, "msg": words}).encode()
+    assert live().received(error) == (Ignored(known=True, refused=words),)

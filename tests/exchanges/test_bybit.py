@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from exchanges.sent import Sent
 from onebook.exchanges.bybit import EXCHANGE, NO_LEVELS
@@ -15,10 +16,12 @@ from onebook.exchanges.kit import (
     Connector,
     Delta,
     Gap,
+    Ignored,
     ProtocolError,
     Send,
     SlowDown,
     Snapshot,
+    TopOfBook,
     Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
@@ -63,9 +66,10 @@ def kinds(outputs: tuple[object, ...]) -> list[type]:
 def test_subscribes_ten_topics_a_frame() -> None:
     instruments = [Instrument("bybit", f"C{rank}/USDT", f"C{rank}USDT") for rank in range(21)]
     frames = [json.loads(out.frame) for out in EXCHANGE.connector(instruments).opened()]  # type: ignore[union-attr]
-    assert [len(frame["args"]) for frame in frames] == [10, 10, 1]
-    assert [frame["req_id"] for frame in frames] == ["1", "2", "3"]
+    assert [len(frame["args"]) for frame in frames] == [10, 10, 1] * 2
+    assert [frame["req_id"] for frame in frames] == ["1", "2", "3", "4", "5", "6"]
     assert frames[0]["args"][0] == "orderbook.200.C0USDT"
+    assert frames[3]["args"][0] == "orderbook.1.C0USDT"
 
 
 def test_an_answer_accepts_what_its_request_asked_for() -> None:
@@ -127,10 +131,13 @@ def test_a_refusal_names_its_topic_and_the_others_are_asked_for_again() -> None:
         BookRefused(ETH, words),
         Sent(
             b'{"op":"subscribe","args":["orderbook.200.BTCUSDT","orderbook.200.SOLUSDT"],'
-            b'"req_id":"2"}'
+            b'"req_id":"3"}'
+        ),
+        Sent(
+            b'{"op":"subscribe","args":["orderbook.1.BTCUSDT","orderbook.1.SOLUSDT"],"req_id":"4"}'
         ),
     )
-    assert connector.received(reply("2", success=True)) == (Acknowledged(BTC), Acknowledged(SOL))
+    assert connector.received(reply("3", success=True)) == (Acknowledged(BTC), Acknowledged(SOL))
 
 
 def test_already_subscribed_is_no_refusal() -> None:
@@ -144,8 +151,8 @@ def test_a_refusal_that_names_no_topic_is_of_what_was_asked_for_alone() -> None:
     connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
     answer = reply("1", success=False, words="args is empty")
-    assert kinds(connector.received(answer)) == [Send, Send]
-    second = reply("2", success=False, words="args is empty")
+    assert kinds(connector.received(answer)) == [Send] * 4  # each for its levels and best prices
+    second = reply("3", success=False, words="args is empty")
     assert connector.received(second) == (BookRefused(BTC, "args is empty"),)
     assert connector.received(answer) == (Unnamed("args is empty"),)
 
@@ -171,11 +178,12 @@ def test_rows_of_derivatives_are_no_instruments() -> None:
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live(at=10)
     frames = [json.loads(out.frame) for out in connector.resync([BTC])]  # type: ignore[union-attr]
-    assert [frame["op"] for frame in frames] == ["unsubscribe", "subscribe"]
-    assert [frame["args"] for frame in frames] == [["orderbook.200.BTCUSDT"]] * 2
-    assert connector.received(reply("2", success=True, op="unsubscribe")) == EXPECTED
+    assert [frame["op"] for frame in frames] == ["unsubscribe"] * 2 + ["subscribe"] * 2
+    both = [["orderbook.200.BTCUSDT"], ["orderbook.1.BTCUSDT"]]
+    assert [frame["args"] for frame in frames] == both * 2
+    assert connector.received(reply("3", success=True, op="unsubscribe")) == EXPECTED
     assert connector.received(book("delta", 11)) == ()
-    assert connector.received(reply("3", success=True)) == (Acknowledged(BTC),)
+    assert connector.received(reply("5", success=True)) == (Acknowledged(BTC),)
 
 
 def test_the_answer_to_a_ping_says_nothing() -> None:
@@ -218,3 +226,25 @@ def test_instruments_are_read_row_by_row() -> None:
         ("A/USDT", "AUSDT", "", ""),
     ]
     assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
+
+
+def test_best_prices_and_levels_are_ordered_by_the_cross_sequence() -> None:
+    connector = live(at=10)
+    best = json.loads(book("snapshot", 99, seq=12))
+    best["topic"] = "orderbook.1.BTCUSDT"
+    frame = json.dumps(best, separators=(",", ":")).encode()
+    assert connector.reader()(frame) == TopOfBook(BTC, 12, Raw(b'[["1","2"]]'), Raw(b"[]"), at=1)
+    (change,) = connector.received(book("delta", 11, seq=15))
+    assert isinstance(change, Delta)
+    assert change.sequence == 15
+    (whole,) = connector.received(book("snapshot", 1, seq=3))
+    assert isinstance(whole, Snapshot)
+    assert whole.sequence == 3
+
+
+def test_refused_best_prices_cost_no_book() -> None:
+    connector = EXCHANGE.connector([BTC, ETH, SOL])
+    connector.opened()
+    words = "Invalid symbol :[orderbook.1.ETHUSDT]"
+    refused = connector.received(reply("2", success=False, words=words))
+    assert refused == (Ignored(known=True, refused=words),)

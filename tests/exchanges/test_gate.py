@@ -18,10 +18,12 @@ from onebook.exchanges.kit import (
     Connector,
     Delta,
     Gap,
+    Ignored,
     ProtocolError,
     Send,
     SlowDown,
     Snapshot,
+    TopOfBook,
     Unnamed,
 )
 from onebook.exchanges.kit.contract import UNKNOWN
@@ -88,6 +90,14 @@ def asked(event: str, number: int, native: str) -> bytes:
     ).encode()
 
 
+def tops(event: str, number: int, *natives: str) -> bytes:
+    payload = json.dumps(natives, separators=(",", ":"))
+    return (
+        f'{{"time":1700000000,"id":{number},"channel":"spot.book_ticker","event":"{event}",'
+        f'"payload":{payload}}}'
+    ).encode()
+
+
 def sent(outputs: Iterable[object]) -> list[bytes]:
     return [out.at(1_700_000_000_999) for out in outputs if isinstance(out, Send)]
 
@@ -108,6 +118,7 @@ def test_each_stream_is_asked_for_alone_and_accepted_by_its_number() -> None:
     assert sent(connector.opened()) == [
         asked("subscribe", 1, "BTC_USDT"),
         asked("subscribe", 2, "ETH_USDT"),
+        tops("subscribe", 3, "BTC_USDT", "ETH_USDT"),
     ]
     assert connector.received(answer(2)) == (Acknowledged(ETH),)
     without_number = answer(1).replace(b'"id": 1', b'"payload": ["ob.BTC_USDT.400"]')
@@ -140,7 +151,12 @@ def test_deltas_follow_and_a_full_frame_replaces_whenever_it_comes() -> None:
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
-    again = [asked("unsubscribe", 3, "BTC_USDT"), asked("subscribe", 4, "BTC_USDT")]
+    again = [
+        asked("unsubscribe", 4, "BTC_USDT"),
+        tops("unsubscribe", 5, "BTC_USDT"),
+        asked("subscribe", 6, "BTC_USDT"),
+        tops("subscribe", 7, "BTC_USDT"),
+    ]
     assert sent(connector.resync([BTC])) == again
     assert connector.received(obu(11, 11)) == ()
 
@@ -266,3 +282,32 @@ def test_recorded_deltas_of_the_older_channel_chain_and_equal_dicts(samples: Pat
         truth[native].apply(change["b"], change["a"])
         assert reader.sides(books[native]) == truth[native].sides
     assert (told, followed, len(truth), reader.invalidated) == (172, 159, 10, [])
+
+
+# A frame that ccxt has in a comment, with the `u` of its time.
+TICKER = (
+    b'{"time":1671363004,"time_ms":1671363004235,"channel":"spot.book_ticker","event":"update",'
+    b'"result":{"t":1671363004228,"u":9793320464,"s":"BTC_USDT","b":"16716.8","B":"0.0134",'
+    b'"a":"16716.9","A":"0.0353"}}'
+)
+
+
+def test_a_ticker_is_a_top_of_the_ids_of_the_book() -> None:
+    bids, asks = b'[["16716.8","0.0134"]]', b'[["16716.9","0.0353"]]'
+    top = TopOfBook(BTC, 9793320464, bids, asks, at=1671363004228)
+    assert live().reader()(TICKER) == top
+
+
+def test_a_price_without_text_is_an_empty_side() -> None:
+    empty = TICKER.replace(b'"16716.8","B":"0.0134"', b'"","B":""')
+    top = TopOfBook(BTC, 9793320464, b"[]", b'[["16716.9","0.0353"]]', at=1671363004228)
+    assert live().reader()(empty) == top
+
+
+def test_refused_tickers_cost_no_book() -> None:
+    connector = EXCHANGE.connector([BTC, ETH])
+    connector.opened()
+    words = "unknown currency pair: ETH_USDT"
+    error = {"code": 2, "message": words}
+    frame = {"id": 3, "channel": "spot.book_ticker", "event": "subscribe", "error": error}
+    assert connector.received(json.dumps(frame).encode()) == (Ignored(known=True, refused=words),)

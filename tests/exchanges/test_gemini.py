@@ -13,9 +13,11 @@ from onebook.exchanges.kit import (
     Connector,
     Delta,
     Gap,
+    Ignored,
     ProtocolError,
     SlowDown,
     Snapshot,
+    TopOfBook,
     Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
@@ -32,7 +34,7 @@ PAGE = (
 
 # Messages of other streams, and what changes no book.
 UNKNOWN_FRAMES = (
-    b'{"u":1,"E":1751508438600117161,"s":"btcusd","b":"1","B":"1","a":"2","A":"1"}',
+    b'{"u":1,"E":1751508438600117161,"s":"btcusd","b":"1","B":"1"}',
     b'{"lastUpdateId":1,"symbol":"btcusd","bids":[["1","1"]],"asks":[["2","1"]]}',
     b'{"id":"99","status":200}',
     b"{}",
@@ -44,9 +46,13 @@ def update(first: int, final: int, native: str = "btcusd") -> bytes:
     return json.dumps(message | {"b": [["1.500", "2.0000"]], "a": []}).encode()
 
 
-def asked(method: str, number: int, *natives: str) -> Sent:
-    streams = json.dumps([f"{native}@depth@100ms" for native in natives], separators=(",", ":"))
+def asked(method: str, number: int, *natives: str, stream: str = "@depth@100ms") -> Sent:
+    streams = json.dumps([native + stream for native in natives], separators=(",", ":"))
     return Sent(f'{{"id":"{number}","method":"{method}","params":{streams}}}'.encode())
+
+
+def tops(method: str, number: int, *natives: str) -> Sent:
+    return asked(method, number, *natives, stream="@bookTicker")
 
 
 def refusal(code: int, words: str, number: object = "1") -> bytes:
@@ -72,7 +78,10 @@ def kinds(outputs: Any) -> list[type]:
 
 def test_all_books_are_asked_for_in_one_request_and_accepted_by_its_number() -> None:
     connector = EXCHANGE.connector([BTC, ETH])
-    assert connector.opened() == (asked("subscribe", 1, "btcusd", "ethusd"),)
+    assert connector.opened() == (
+        asked("subscribe", 1, "btcusd", "ethusd"),
+        tops("subscribe", 2, "btcusd", "ethusd"),
+    )
     assert kinds(connector.received(update(7, 7))) == [Snapshot], "it comes before the answer"
     assert connector.received(b'{"id":"1","status":200}') == (Acknowledged(BTC), Acknowledged(ETH))
 
@@ -124,7 +133,12 @@ def test_only_the_first_frame_of_a_subscription_is_the_whole_book() -> None:
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live(10)
-    again = (asked("unsubscribe", 2, "btcusd"), asked("subscribe", 3, "btcusd"))
+    again = (
+        asked("unsubscribe", 3, "btcusd"),
+        tops("unsubscribe", 4, "btcusd"),
+        asked("subscribe", 5, "btcusd"),
+        tops("subscribe", 6, "btcusd"),
+    )
     assert connector.resync([BTC]) == again
     assert connector.received(update(10, 11)) == (), "a late frame of the subscription before"
     assert kinds(connector.received(update(11, 11))) == [Snapshot]
@@ -132,9 +146,9 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 
 def test_a_refusal_names_one_stream_and_the_rest_is_asked_for_again() -> None:
     words = "Invalid stream name: btcusd@depth@100ms"
-    refused, again = opened().received(refusal(-1013, words))
+    refused, *again = opened().received(refusal(-1013, words))
     assert refused == BookRefused(BTC, "Invalid stream name: btcusd")
-    assert again == asked("subscribe", 2, "ethusd")
+    assert again == [asked("subscribe", 3, "ethusd"), tops("subscribe", 4, "ethusd")]
 
 
 def test_other_errors_refuse_nothing() -> None:
@@ -201,3 +215,23 @@ def test_the_simulated_exchange_refuses_what_the_real_one_does() -> None:
     assert desk.say(request | {"params": ["btcusd@level2"]})[0]["status"] == 400
     assert desk.say(request) == [{"id": 4, "status": 200}], "no snapshot without `snapshot`"
     assert desk.say({"id": 5, "method": "ping"}) == [{"id": 5, "status": 200}]
+
+
+TICKER = b'{"u":12,"E":1751508438600117161,"s":"btcusd","b":"1","B":"3","a":"2","A":"4"}'
+
+
+def test_a_ticker_is_a_top_of_the_ids_of_the_book() -> None:
+    top = TopOfBook(BTC, 12, b'[["1","3"]]', b'[["2","4"]]', at=1751508438600117161)
+    assert live(10).reader()(TICKER) == top
+
+
+def test_a_ticker_of_one_side_states_no_best_prices() -> None:
+    """Whether the other side is empty or unchanged is not documented."""
+    partial = TICKER.replace(b',"a":"2","A":"4"', b"")
+    assert live(10).received(partial) == (Ignored(known=False),)
+
+
+def test_refused_tickers_cost_no_book() -> None:
+    words = "Invalid stream name: btcusd@bookTicker"
+    refused = opened().received(refusal(-1013, words, "2"))
+    assert refused == (Ignored(known=True, refused=words),)

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from exchanges.sent import Sent
 from onebook.exchanges.kit import (
@@ -15,9 +16,11 @@ from onebook.exchanges.kit import (
     Connector,
     Delta,
     Gap,
+    Ignored,
     ProtocolError,
     SlowDown,
     Snapshot,
+    TopOfBook,
     Unnamed,
     Verify,
 )
@@ -33,9 +36,13 @@ UNKNOWN_FRAMES = (
     b'{"event":"channel-conn-count","channel":"books","connCount":"1","connId":"a"}',
     b'{"event":"notice","code":"1","msg":"hello"}',
     b'{"arg":{"channel":"tickers","instId":"BTC-USDT"},"data":[{"last":"1"}]}',
-    b'{"arg":{"channel":"bbo-tbt","instId":"BTC-USDT"},"action":"snapshot","data":[{"asks":[],'
-    b'"bids":[]}]}',
+    b'{"arg":{"channel":"bbo-tbt","instId":"BTC-USDT"},"data":[{"asks":[],"bids":[]}]}',
     b"{}",
+)
+
+
+ARGS = (
+    b'"args":[{"channel":"books","instId":"BTC-USDT"},{"channel":"bbo-tbt","instId":"BTC-USDT"}]}'
 )
 
 
@@ -62,18 +69,19 @@ def kinds(outputs: tuple[object, ...]) -> list[type]:
 
 def test_subscribes_and_hears_it_accepted() -> None:
     connector = EXCHANGE.connector([BTC])
-    asked = b'{"op":"subscribe","args":[{"channel":"books","instId":"BTC-USDT"}]}'
-    assert connector.opened() == (Sent(asked),)
+    assert connector.opened() == (Sent(b'{"op":"subscribe",' + ARGS),)
     frame = b'{"event":"subscribe","arg":{"channel":"books","instId":"BTC-USDT"},"connId":"a"}'
     assert connector.received(frame) == (Acknowledged(BTC),)
     other = b'{"event":"subscribe","arg":{"channel":"trades","instId":"BTC-USDT"},"connId":"a"}'
     assert connector.received(other) == EXPECTED
+    best = b'{"event":"subscribe","arg":{"channel":"bbo-tbt","instId":"BTC-USDT"},"connId":"a"}'
+    assert connector.received(best) == EXPECTED
 
 
 def test_a_hundred_arguments_share_a_frame() -> None:
     instruments = [Instrument("okx", f"C{rank}/USDT", f"C{rank}-USDT") for rank in range(150)]
     frames = [json.loads(out.frame) for out in EXCHANGE.connector(instruments).opened()]  # type: ignore[union-attr]
-    assert [len(frame["args"]) for frame in frames] == [100, 50]
+    assert [len(frame["args"]) for frame in frames] == [100, 100, 100]
 
 
 def test_levels_are_handed_on_as_they_came() -> None:
@@ -140,10 +148,9 @@ def test_a_checksum_is_checked_where_it_is_not_zero() -> None:
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
-    args = b'"args":[{"channel":"books","instId":"BTC-USDT"}]}'
     assert connector.resync([BTC]) == (
-        Sent(b'{"op":"unsubscribe",' + args),
-        Sent(b'{"op":"subscribe",' + args),
+        Sent(b'{"op":"unsubscribe",' + ARGS),
+        Sent(b'{"op":"subscribe",' + ARGS),
     )
     assert connector.received(book("update", item(10, 11))) == ()
 
@@ -226,3 +233,24 @@ def test_another_exchange_s_list_is_its_own() -> None:
 def test_a_list_with_an_error_code_is_refused() -> None:
     with pytest.raises(ProtocolError, match="50011"):
         EXCHANGE.parse_instruments(b'{"code":"50011","msg":"Too Many Requests","data":[]}')
+
+
+def test_best_prices_are_a_top_of_the_numbers_of_the_book() -> None:
+    """The page's frame of `bbo-tbt`, which ccxt's comment also has, with the later `seqId`."""
+    frame = (
+        b'{"arg":{"channel":"bbo-tbt","instId":"BTC-USDT"},"data":[{"asks":[["8476.98","415","0",'
+        b'"13"]],"bids":[["8476.97","256","0","12"]],"ts":"1597026383085","seqId":123456}]}'
+    )
+    assert live().reader()(frame) == TopOfBook(
+        BTC,
+        123456,
+        Raw(b'[["8476.97","256","0","12"]]'),
+        Raw(b'[["8476.98","415","0","13"]]'),
+        at="1597026383085",
+    )
+
+
+def test_refused_best_prices_cost_no_book() -> None:
+    words = "Wrong URL or channel:bbo-tbt,instId:BTC-USDT doesn't exist."
+    error = json.dumps({"event": "error", "code": "60018", "msg": words}).encode()
+    assert live().received(error) == (Ignored(known=True, refused=words),)

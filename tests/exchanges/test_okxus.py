@@ -40,7 +40,10 @@ def book(action: str, previous: int, sequence: int) -> bytes:
 
 def test_a_book_from_its_subscription_to_a_gap() -> None:
     connector = EXCHANGE.connector([BTC])
-    asked = b'{"op":"subscribe","args":[{"channel":"books","instId":"BTC-USD"}]}'
+    asked = (
+        b'{"op":"subscribe","args":[{"channel":"books","instId":"BTC-USD"},'
+        b'{"channel":"bbo-tbt","instId":"BTC-USD"}]}'
+    )
     assert connector.opened() == (Sent(asked),)
     ack = b'{"event":"subscribe","arg":{"channel":"books","instId":"BTC-USD"},"connId":"a"}'
     assert connector.received(ack) == (Acknowledged(BTC),)

@@ -15,9 +15,11 @@ from onebook.exchanges.kit import (
     Connector,
     Delta,
     Gap,
+    Ignored,
     ProtocolError,
     SlowDown,
     Snapshot,
+    TopOfBook,
     Unnamed,
 )
 from onebook.exchanges.whitebit import EXCHANGE
@@ -78,6 +80,7 @@ def test_each_market_has_a_request_that_keeps_the_others() -> None:
     assert connector.opened() == (
         Sent(b'{"id":1,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
         Sent(b'{"id":2,"method":"depth_subscribe","params":["ETH_BTC",100,"0",true]}'),
+        Sent(b'{"id":3,"method":"bookTicker_subscribe","params":["BTC_USDT","ETH_BTC"]}'),
     )
     assert connector.received(success(2)) == (Acknowledged(ETH),)
     assert connector.received(success(2)) == EXPECTED
@@ -148,21 +151,25 @@ def test_the_time_of_a_frame_is_that_of_its_event() -> None:
 def test_a_resync_subscribes_again_and_unsubscribes_nothing() -> None:
     connector = live(at=10)
     assert connector.resync([BTC]) == (
-        Sent(b'{"id":3,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
+        Sent(b'{"id":4,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
     )
     assert connector.received(book(False, 11, 10)) == ()
-    assert connector.received(success(3)) == (Acknowledged(BTC),)
+    assert connector.received(success(4)) == (Acknowledged(BTC),)
     assert kinds(connector.received(book(True, 11))) == [Snapshot]
     assert kinds(connector.received(book(False, 12, 11))) == [Delta]
-    unsubscription = Sent(b'{"id":4,"method":"depth_unsubscribe","params":["BTC_USDT"]}')
-    assert connector.remove([BTC]) == (unsubscription,)
+    assert connector.remove([BTC]) == (
+        Sent(b'{"id":5,"method":"depth_unsubscribe","params":["BTC_USDT"]}'),
+        Sent(b'{"id":6,"method":"bookTicker_unsubscribe","params":["BTC_USDT"]}'),
+    )
 
 
 def test_an_error_refuses_the_market_of_its_request() -> None:
     words = "market ETH_BTC does not exist"
-    assert opened().received(failed(9, words, 2)) == (BookRefused(ETH, words),)
+    left = Sent(b'{"id":4,"method":"bookTicker_subscribe","params":["BTC_USDT"]}')
+    assert opened().received(failed(9, words, 2)) == (BookRefused(ETH, words), left)
     assert opened().received(failed(1, "invalid argument", 1)) == (
         BookRefused(BTC, "invalid argument"),
+        Sent(b'{"id":4,"method":"bookTicker_subscribe","params":["ETH_BTC"]}'),
     )
     assert live().received(failed(1, "invalid argument", None)) == (Unnamed("invalid argument"),)
 
@@ -228,3 +235,25 @@ def test_instruments_are_read_row_by_row() -> None:
 def test_rows_of_derivatives_are_no_instruments(kind: str) -> None:
     rows = [ROW | {"name": "BTC_PERP", "type": kind}]
     assert EXCHANGE.parse_instruments(json.dumps(rows).encode()) == []
+
+
+# The page's frame, of another market.
+TICKER = (
+    b'{"id":null,"method":"bookTicker_update","params":[[1751958383.593387,1751958383.593557,'
+    b'"BTC_USDT",80670102,"0.000011751","12547000","0.000011776","17424000"]]}'
+)
+
+
+def test_a_ticker_is_a_top_of_the_ids_of_the_book() -> None:
+    assert live().reader()(TICKER) == TopOfBook(
+        BTC,
+        80670102,
+        b'[["0.000011751","12547000"]]',
+        b'[["0.000011776","17424000"]]',
+        at=1751958383593557,
+    )
+
+
+def test_refused_tickers_cost_no_book() -> None:
+    words = "market ETH_BTC does not exist"
+    assert opened().received(failed(9, words, 3)) == (Ignored(known=True, refused=words),)

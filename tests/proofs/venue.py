@@ -107,6 +107,7 @@ class Venue:
         if not self.publishing:
             return
         windows = self._board.windows()
+        self.observe_all()  # a subscription since the last step may have its first state
         for _ in range(self._dialect.rules.states):
             for _ in self._market.step(self.name, {each.listing.symbol for each in windows}):
                 pass
@@ -141,6 +142,7 @@ class Venue:
 
     def observe(self, channel: PublishedBook) -> None:
         """Keep what the book is now, if that is new."""
+        channel = channel.newest
         states = self.history.setdefault(channel.listing.symbol, deque(maxlen=HISTORY_MAX))
         if not states or states[-1].number != channel.sequence:
             states.append(State(self._clock.now_s, channel.sequence, *channel.levels()))

@@ -243,7 +243,7 @@ PYTHON = {
     "websocket/subscribe": (SUBSCRIBE_PYTHON, r"book \d+ \d+"),
     "unified/websocket": (
         ACTIONS_PYTHON,
-        r"exchanges \['bybit', 'kraken'\]\nvalid True UNIFIED\ntransactions \d{2,} [\d.]+",
+        r"exchanges \['bybit', 'kraken', 'okx'\]\nvalid True UNIFIED\ntransactions \d{2,} [\d.]+",
     ),
     "unified/transactions": (TRANSACTIONS_PYTHON, r"records \d+ \['deposit', 'withdrawal'\]"),
 }

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.model import Health
-from streams.test_streams import BOOK, Rig, key
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
+from onebook.fusing import TopCounts
+from onebook.model import Health, Instrument
+from streams.test_streams import BOOK, START_US, Rig, key, levels
 
 EXCHANGES = ("binance", "kraken")
 PRICES = {"bids": range(95, 101), "asks": range(101, 107)}
@@ -142,6 +144,42 @@ def test_on_best_an_exchange_that_leaves_is_a_whole_update_at_once(mode):
     assert message["type"] == "aggregated_orderbook_update"
     assert message["data"]["stale_exchanges"] == ["kraken"]
     assert best(message) == [(100, 1), (101, 3)]
+
+
+def test_times_are_the_exchanges_and_ours_and_null_where_none_is_known():
+    rig, (stream,) = rig_with(key(*EXCHANGES, interval_ms=0, times=True))
+    kraken = rig.feeds.instrument("kraken", "BTC/USDT")
+    first = updates_of(rig, stream)[0]["data"]["times"]["exchanges"]["kraken"]
+    assert first["depth"] == {"exchange": None, "received": START_US}
+    assert (first["offset"], first["error"]) == (None, None)
+    rig.time.run(1)
+    sent_us = START_US + 990_000
+    delta = Delta(kraken, levels([(100, 9)]), at=sent_us // 1_000)
+    assert rig.books.change(delta, rig.time.now_s - 0.004) is None
+    rig.books.get(kraken).measure()
+    rig.time.run()
+    times = updates_of(rig, stream)[-1]["data"]["times"]
+    assert (times["merged"], times["sent"]) == (START_US + 1_000_000, START_US + 1_000_000)
+    member = times["exchanges"]["kraken"]
+    assert member["top"] == member["depth"]
+    assert member["depth"] == {"exchange": sent_us, "received": START_US + 996_000}
+    assert (member["offset"], member["error"]) == (pytest.approx(6_000, abs=2), None)
+    assert times["exchanges"]["binance"]["depth"]["exchange"] is None
+
+
+def test_a_fast_top_has_its_own_times_until_the_depth_passes_it():
+    rig, _ = rig_with(key(*EXCHANGES, interval_ms=0, times=True))
+    instrument = Instrument("okx", "BTC/USDT", "o")
+    book = rig.books.open(instrument, tops=TopCounts())
+    rig.books.fill(Snapshot(instrument, levels([(100, 1)]), levels([(101, 1)]), sequence=5), 1.0)
+    top = TopOfBook(instrument, 7, levels([(100, 2)]), levels([(101, 1)]), at=1_763_632_800_001)
+    assert rig.books.top(top, 1_000.0)
+    times = book.times(START_US, 1_000.0)
+    assert times.top == (1_763_632_800_001_000, START_US)
+    assert times.depth == (None, START_US - 999_000_000)
+    later = Delta(instrument, levels([(100, 3)]), at=1_763_632_800_002, sequence=8)
+    assert rig.books.change(later, 1_000.0) is None
+    assert book.times(START_US, 1_000.0).top == (1_763_632_800_002_000, START_US)
 
 
 @given(life=steps, within=st.sampled_from(["50", "100.5", "0.01", "9999"]))

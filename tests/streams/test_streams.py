@@ -177,6 +177,7 @@ def test_the_id_is_sub_and_12_hex_and_the_same_for_every_client():
         key("okx", "kraken", interval_ms=0),
         key("okx", "kraken", within="25"),
         key("okx", "kraken", on="best"),
+        key("okx", "kraken", times=True),
     ],
 )
 def test_every_option_makes_another_stream(other):

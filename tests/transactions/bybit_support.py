@@ -19,7 +19,7 @@ from onebook.model import DAY_MS
 from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import SimulatedTransport, serving
-from onebook.store.rows import CredentialsRow
+from onebook.store.rows import CredentialsRow, DataKeyRow
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
@@ -115,6 +115,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], CredentialsRow] = {}
+        self.keys: dict[str, DataKeyRow] = {}
 
     async def put_credentials(self, row: CredentialsRow, change: object = None) -> None:
         self.rows[row.exchange, row.environment] = row
@@ -136,6 +137,18 @@ class MemoryStore:
         self, exchange: str, environment: str, change: object = None
     ) -> bool:
         return self.rows.pop((exchange, environment), None) is not None
+
+    async def data_keys(self) -> list[DataKeyRow]:
+        return list(self.keys.values())
+
+    async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:
+        return self.keys.setdefault(row.name, row)
+
+    async def rewrap_data_key(self, before: DataKeyRow, after: DataKeyRow) -> bool:
+        if self.keys.get(before.name) != before:
+            return False
+        self.keys[after.name] = after
+        return True
 
 
 def simulated(

@@ -11,6 +11,10 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not instal
 
 SHOWN = "document.querySelector('.bids .price')?.textContent.trim()"
 SAID = "document.getElementById('link-text').textContent"
+WATCH = """(() => { window.said = [];
+  new MutationObserver(() => said.push(document.querySelector('.old').textContent)).observe(
+    document.querySelector('.panel'), { subtree: true, childList: true, characterData: true });
+  })()"""
 LIVE = "document.getElementById('link').dataset.state === 'live'"
 
 
@@ -40,6 +44,10 @@ async def test_a_service_that_is_gone_is_not_said_to_refuse_its_own_page(
     async with serving(make_app(market)) as port:
         await page.open(f"http://127.0.0.1:{port}/#key={GOOD_KEY}")
         await page.until(SHOWN)
+        await page.run(WATCH)
     wanted = f"Cannot reach 127.0.0.1:{port}."
     await page.until(f"{SAID}.startsWith('{wanted}')")
     assert await page.run(SAID) == wanted
+    old = [text for text in await page.run("said") if text]
+    assert old[0] == "Connection lost", "at once, while the last update is not a second old"
+    assert "No update for 0 s" not in old

@@ -366,7 +366,7 @@ import("/web/page/format.js").then((m) => [
   m.amountDecimals(0), m.amountDecimals(3.2), m.amountDecimals(123456789),
   m.amountDecimals(0.00001),
   m.groupSteps(97310.4).join(" "), m.groupSteps(0.00002).join(" "), m.groupSteps(null).length,
-  m.fixed(1234.5, 2), m.ago(20), m.ago(9000), m.ago(150000),
+  m.fixed(1234.5, 2), m.ago(20), m.ago(20, false), m.ago(9000), m.ago(150000),
   m.short(2500000), m.short(0.25), m.short(1250)])
 """
 PLACES = """
@@ -397,7 +397,7 @@ async def test_numbers_and_lines(page: Page, address: str) -> None:
         "0.0000000001 0.0000000005 0.000000001 0.000000005 "
         "0.00000001 0.00000005 0.0000001 0.0000005",
         0,
-        "1,234.50", "now", "9 s ago", "2 min ago",
+        "1,234.50", "now", "0 s ago", "9 s ago", "2 min ago",
         "2.5M", "0.25", "1.25K",
     ]  # fmt: skip
     # The bid at 10 crosses the ask at 9.5: the chart's axis still rises.

@@ -49,6 +49,8 @@ from onebook.ops.preflight import publish_build, warn_of_missing_extensions
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.store.database import BACKED_UP_AT
+from onebook.transactions.collected import Collection
+from onebook.transactions.collector import Collector
 from onebook.transactions.credentials import Vault, master_keys
 from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
@@ -134,6 +136,7 @@ async def running(
         rest = await stack.enter_async_context(Rest())
         transactions = _transactions(settings, store, peppers.current)
         stack.push_async_callback(transactions.close)
+        await stack.enter_async_context(collecting(settings, store, transactions))
         books = Books()
         listed, supervisor, sharing = await _book_parts(
             stack, settings, overrides, rest=rest, books=books
@@ -241,7 +244,25 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
         vault,
         cursor_secret=hmac.digest(pepper, b"transaction cursors", "sha256"),
         settings=ours,
+        collection=Collection(store.collected, vault, sealed=ours.collect_encrypted),
     )
+
+
+@asynccontextmanager
+async def collecting(
+    settings: Settings, store: Store, transactions: Transactions
+) -> AsyncIterator[None]:
+    """Collect the exchange accounts while the node runs, if the settings say so."""
+    collector = Collector(transactions, store.facts, settings=settings.transactions)
+    if not settings.transactions.collect_every:
+        yield
+        return
+    task = asyncio.create_task(collector.run(), name="collect transactions")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _http(

@@ -77,7 +77,8 @@ COMMANDS: Final = {
         "Exchange credentials of the operator: set, check, list, rotate, remove.",
     ),
     "transactions": CommandPath(
-        "transactions:transactions_app", "Transaction history of exchange accounts: fetch, verify."
+        "transactions:transactions_app",
+        "Transaction history of exchange accounts: fetch, verify, collect.",
     ),
     "db": CommandPath("db:db_app", "Database: upgrade."),
     "config": CommandPath("config:config_app", "Show, check and explain the settings."),

@@ -27,6 +27,7 @@ from onebook.transactions.adapter import (
     CredentialField,
     Environment,
 )
+from onebook.transactions.collected import Collection
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
 from onebook.transactions.registry import EXCHANGES, adapter_of, adapters_of
 from onebook.transactions.request import environment_of
@@ -69,8 +70,18 @@ def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transaction
     # The only user of this process: no share of the limits is reserved.
     settings = opened.settings.model_copy(update={"reserve_share": 0.0})
     return Transactions(
-        adapters_of(settings), opened.vault, cursor_secret=cursor_secret, settings=settings
+        adapters_of(settings),
+        opened.vault,
+        cursor_secret=cursor_secret,
+        settings=settings,
+        collection=collection_of(opened),
     )
+
+
+def collection_of(opened: Safe) -> Collection:
+    """What is collected of the exchange accounts."""
+    sealed = opened.settings.collect_encrypted
+    return Collection(opened.store.collected, opened.vault, sealed=sealed)
 
 
 @credentials_app.command("set")

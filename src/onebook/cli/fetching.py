@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -46,6 +46,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
         types: Transaction types; empty for all that move money, without a file holdings too.
         start_ms: Oldest time, Unix ms; None for all that the exchange keeps.
         end_ms: Newest time, inclusive.
+        ends_now: Whether that is now.
+        source: `exchange` or `collected`; None for both.
         output: The file; None where only the proof is wanted.
     """
 
@@ -55,9 +57,16 @@ class Wanted(Struct, frozen=True, kw_only=True):
     demo: bool = False
     start_ms: int | None
     end_ms: int
+    ends_now: bool = False
+    source: Literal["exchange", "collected"] | None = None
     verify: bool
     output: Path | None
     form: str = ""
+
+    @property
+    def last_ms(self) -> int | None:
+        """The end of the request; None: what was collected up to now."""
+        return None if self.ends_now and self.source == "collected" else self.end_ms
 
 
 class FetchOutcome(Struct, frozen=True, kw_only=True):
@@ -107,7 +116,8 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
         testnet=wanted.testnet,
         demo=wanted.demo,
         start_time=wanted.start_ms,
-        end_time=wanted.end_ms,
+        end_time=wanted.last_ms,
+        source=wanted.source,
         verify=wanted.verify,
     )
     async with safe(config) as opened:
@@ -120,7 +130,7 @@ async def fetch_here(wanted: Wanted, config: Path | None) -> FetchOutcome:
                 request, key_id=OPERATOR, streamed=True, summing=True, whole=True
             )
             async with service.run(query, key_id=OPERATOR) as run:
-                with _part(wanted, run.wallet) as file, _progress() as progress:
+                with _part(wanted, run.wallet) as file, progress_bar() as progress:
 
                     def show() -> None:
                         progress.update(
@@ -166,9 +176,11 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         "testnet": wanted.testnet,
         "demo": wanted.demo,
         "start_time": wanted.start_ms or 0,
-        "end_time": wanted.end_ms,
+        "end_time": wanted.last_ms,
         "verify": wanted.verify,
     }
+    if wanted.source is not None:  # a service of an earlier release does not know it
+        body["source"] = wanted.source
     summary: Summary | None = None
     count = 0
     async with RestClient(addresses_of(url).rest, key) as service:
@@ -179,7 +191,7 @@ async def fetch_there(wanted: Wanted, url: str, key: str) -> FetchOutcome:
         if wanted.output is None:
             found = ((str(e["exchange_name"]), e["supported_transaction_types"]) for e in listed)
             body["transaction_types"] = every_type(wanted, dict(found))
-        with _part(wanted, display) as file, _progress() as progress:
+        with _part(wanted, display) as file, progress_bar() as progress:
             total = None if wanted.start_ms is None else max(1, wanted.end_ms - wanted.start_ms)
             task = progress.add_task("fetching", total=total, count=0)
             held: list[Record] = []
@@ -309,7 +321,8 @@ def _part(wanted: Wanted, display: str) -> Iterator[Writer]:
         part.unlink(missing_ok=True)
 
 
-def _progress() -> Progress:
+def progress_bar() -> Progress:
+    """A progress bar with the number of records."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,11 +1,12 @@
-"""`onebook transactions`: export an account's history to a file and report any gaps."""
+"""`onebook transactions`: export an account's history to a file, collect it, report any gaps."""
 
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
+from onebook.cli.collecting import collect_here
 from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
 from onebook.cli.fetching import FetchOutcome, Wanted, fetch_here, fetch_there
@@ -20,7 +21,7 @@ SINCE: Final = "30d"
 EXIT_INCOMPLETE: Final = 1
 
 transactions_app = typer.Typer(
-    no_args_is_help=True, help="Transaction history of exchange accounts: fetch, verify."
+    no_args_is_help=True, help="Transaction history of exchange accounts: fetch, verify, collect."
 )
 
 
@@ -62,6 +63,14 @@ TimeZone = Annotated[
         )
     ),
 ]
+From = Annotated[
+    Literal["exchange", "collected"] | None,
+    typer.Option(
+        "--source",
+        help="Only the exchange, or only what was collected.",
+        show_default="what was collected, and the rest from the exchange",
+    ),
+]
 Testnet = Annotated[bool, typer.Option("--testnet", help="Use the testnet.")]
 Demo = Annotated[bool, typer.Option("--demo", help="Use the demo account.")]
 
@@ -95,6 +104,7 @@ def fetch(
     ] = "",
     testnet: Testnet = False,
     demo: Demo = False,
+    source: From = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Reconcile the records with the balances.")
     ] = False,
@@ -120,6 +130,8 @@ def fetch(
         demo=demo,
         start_ms=start_ms,
         end_ms=end_ms,
+        ends_now=until in (None, NOW) and year is None,
+        source=source,
         verify=verify,
         output=output,
         form=form_of(output, form),
@@ -137,6 +149,7 @@ def verify_command(
     time_zone: TimeZone = "UTC",
     testnet: Testnet = False,
     demo: Demo = False,
+    source: From = None,
     url: ServiceUrl = "",
     key: ServiceKey = "",
     config: ConfigFile = None,
@@ -156,10 +169,54 @@ def verify_command(
         demo=demo,
         start_ms=start_ms,
         end_ms=end_ms,
+        ends_now=until in (None, NOW) and year is None,
+        source=source,
         verify=True,
         output=None,
     )
     _fetch(wanted, url, key, config, zone)
+
+
+@transactions_app.command("collect")
+@reported
+def collect_command(
+    exchange: Annotated[
+        str,
+        typer.Option(
+            help="Exchange, or accounts separated by commas such as bybit,bybit:treasury; all."
+        ),
+    ] = ALL,
+    testnet: Testnet = False,
+    demo: Demo = False,
+    config: ConfigFile = None,
+) -> None:
+    """Read accounts into the database, so that what the exchange forgets is kept.
+
+    The first collection reads all that the exchange keeps; later ones read what is new. It can be
+    interrupted at any time and goes on where it was. The exit status is 0 only if all that the
+    exchange keeps is stored. A service collects by itself with transactions.collect_every.
+
+    Example: onebook transactions collect --exchange kraken
+    """
+    done = run(collect_here(_accounts(exchange), testnet=testnet, demo=demo, config=config))
+    rows = (
+        (
+            each.account,
+            each.environment.value,
+            f"{each.records:,}",
+            f"{each.new:,}",
+            "yes" if each.complete else "no",
+        )
+        for each in done
+    )
+    print_table(("account", "environment", "read", "new", "complete"), rows)
+    for each in done:
+        for error in each.errors:
+            typer.echo(f"{each.account} {error.transaction_type}: {error.message}")
+    if not done:
+        fail("There are no credentials of such an account.")
+    if not all(each.complete for each in done):
+        raise typer.Exit(EXIT_INCOMPLETE)
 
 
 def _fetch(wanted: Wanted, url: str, key: str, config: Path | None, zone: tzinfo) -> None:

@@ -22,8 +22,12 @@ from onebook.orderbook import (
     BookLevel,
     BookLevels,
     BookProblem,
+    BookTimes,
     ExchangeHealth,
+    ExchangeTimes,
     Horizon,
+    LayerTimes,
+    NetLevel,
     OrderBookState,
     decimals_of,
     only_exchange,
@@ -31,6 +35,7 @@ from onebook.orderbook import (
 from onebook.routes import Route, RoutePart
 
 CHECKSUM_LEVELS = 25
+LAYERS = ("top", "depth")
 NEEDS_AGES = "The age of each exchange's data is not in this view: request it with ages=True."
 NEEDS_COVERAGE = "How far each exchange's book is known is not in this view: request coverage=True."
 
@@ -105,7 +110,7 @@ class BookView(OrderBookState):
     client's name of a second view of the symbol. `members` are the exchanges that are merged.
     `skipped` is the number of states that the service had between this update and the one before,
     because this client did not read. With `on="best"` and `mode="delta"`, an update after the first
-    has neither a `timestamp` nor `market_stats`.
+    has neither a `timestamp` nor `market_stats`. `times` is None unless requested.
     """
 
     symbol: str
@@ -125,6 +130,7 @@ class BookView(OrderBookState):
     view: str = ""
     members: tuple[str, ...] = ()
     skipped: int = 0
+    times: BookTimes | None = None
     reports: dict[str, StatusReport] = field(default_factory=dict, repr=False)
 
     @property
@@ -253,7 +259,7 @@ class BookView(OrderBookState):
         self.bids, self.asks = ViewSide.pair([], [])
         self.market_stats, self.states, self.reports = {}, {}, {}
         self.stale_exchanges = []
-        self.ages, self.coverage, self.fills = {}, {}, {}
+        self._take_extras({})
         self.timestamp = iso_us(time_ns() // 1_000)
         self.update_number = self.skipped = 0
 
@@ -292,11 +298,13 @@ class BookView(OrderBookState):
             direction: [_fill(direction, each) for each in found]
             for direction, found in data.get("fill", {}).items()
         }
+        times = data.get("times")
+        self.times = None if times is None else _times(times)
 
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
         if any(not level.amounts for level in (*self.bids, *self.asks)):
             raise ValueError(NEEDS_SPLIT)
-        if any(level.gross for level in (*self.bids, *self.asks)):
+        if any(isinstance(level, NetLevel) for level in (*self.bids, *self.asks)):
             raise ValueError(NEEDS_GROSS)
         return _side_of(self.asks if direction == BUY else self.bids)
 
@@ -359,6 +367,16 @@ def _fill(direction: Any, raw: Mapping[str, Any]) -> Fill | Route:
     )
 
 
+def _times(raw: Mapping[str, Any]) -> BookTimes:
+    exchanges = {name: _exchange_times(each) for name, each in raw["exchanges"].items()}
+    return BookTimes(raw["merged"], raw["sent"], exchanges)
+
+
+def _exchange_times(raw: Mapping[str, Any]) -> ExchangeTimes:
+    top, depth = (LayerTimes(raw[layer]["exchange"], raw[layer]["received"]) for layer in LAYERS)
+    return ExchangeTimes(top, depth, raw["offset"], raw["error"])
+
+
 def _route(direction: Any, raw: Mapping[str, Any]) -> Route:
     found = _decimals({name: raw[name] for name in _ROUTE_NUMBERS})
     return Route(
@@ -404,13 +422,11 @@ def _level(raw: Any) -> BookLevel:
         parts = split[0] if split else ()
         exchanges, amounts = [part[0] for part in parts], [part[1] for part in parts]
         gross = [part[2] for part in parts if len(part) > 2]
-    return BookLevel(
-        Decimal(price),
-        Decimal(amount),
-        tuple(exchanges),
-        tuple(map(Decimal, amounts)),
-        tuple(map(Decimal, gross)),
-    )
+    kind = NetLevel if gross else BookLevel
+    level = kind(Decimal(price), Decimal(amount), tuple(exchanges), tuple(map(Decimal, amounts)))
+    if isinstance(level, NetLevel):
+        level.gross = tuple(map(Decimal, gross))
+    return level
 
 
 def _side_of(levels: Iterable[BookLevel]) -> tuple[Sequence[str], FillSide]:

@@ -301,6 +301,14 @@ class TransactionSettings(Section):
     reserve_share: float = Field(0.1, ge=0, le=0.5)
     """Fraction of an exchange's per-minute rate limits that one API key leaves to other keys. 0:
     one key can use the limits up, so that other keys wait up to a minute."""
+    collect_every: float = Field(0.0, ge=0, le=7 * 86_400)
+    """Seconds between two collections of an account into the database, such as 3600; 0: only
+    `onebook transactions collect` collects."""
+    collect_encrypted: bool = False
+    """Encrypt collected records with a key that is itself encrypted like exchange credentials;
+    records that were collected before stay as they are."""
+    collected_records_max: int = Field(10_000_000, ge=1)
+    """Maximum collected records per account, each 0.5 to 1 kB of the database."""
 
     @field_validator("master_key")
     @classmethod

@@ -104,8 +104,10 @@ def control(frame: bytes) -> Event:
     event = message.data if isinstance(message.data, dict) else bare
     if event.get("e") == "serverShutdown":
         return Closing("the exchange announced a shutdown of this server")
-    if event.get("e") == "depthUpdate" or "B" in event:
+    if event.get("e") == "depthUpdate":
         return BookFrame(text_in(event, "s"))
+    if "B" in event:
+        return BookFrame(text_in(event, "s"), top=True)
     if message.error or message.code is not None:
         return RequestRejected(message.error.msg if message.error else message.msg, message.id)
     return Accepted(number=message.id) if message.id else Ignored(known=False)

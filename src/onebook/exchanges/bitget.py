@@ -1,4 +1,4 @@
-"""Bitget spot (v3): 1000 levels a side about every 50 ms, snapshot on the socket.
+"""Bitget spot (v3): 1000 levels about every 50 ms, snapshot on the socket, and fast best prices.
 
 Page: https://www.bitget.com/docs/uta/websocket/public/Order-Book-Channel. Futures frames of 2026-09
 recorded by others on this socket agree with it and with those of v2; ccxt's `watchOrderBook` reads
@@ -24,16 +24,23 @@ Frames:
     {"action":"snapshot","arg":{"instType":"spot","topic":"books","symbol":"BTCUSDT"},"data":[
      {"a":[["101","3"]],"b":[["100","2"]],"seq":1304314508780744705,"pseq":0,
      "ts":"1746698732562"}],"ts":1746698732563}                      then "action":"update"
+    {"action":"snapshot","arg":{"instType":"spot","topic":"books1","symbol":"BTCUSDT"},"data":[
+     {"a":[["101","3"]],"b":[["100","2"]],"seq":1304314508780744706,"pseq":0,
+     "ts":"1746698732565"}],"ts":1746698732566}                       the best prices, always whole
     {"event":"subscribe","arg":{"instType":"spot","topic":"books","symbol":"BTCUSDT"},"connId":"a"}
     {"event":"error","code":30001,"msg":"{\\"instType\\":\\"spot\\",\\"symbol\\":\\"NO\\",...}
      doesn't exist","connId":"a"}
     pong                                                             to our text `ping`
 
+`books1` has the `seq` of `books`: in 2,920 futures frames of equal `seq`, recorded in 2026-09, both
+and v2 had the same best levels. The page states 1 ms for it, 3 ms were seen for futures. Both are
+in one request, and each argument has its own answer.
+
 The page shows `seq` as a string, the exchange sends a number: both are read. The time of a frame is
 that of its item, when the book was made. A book that does not change is silent. A client that sends
 no `ping` is disconnected after about two minutes, even while it receives data. A request with 25 or
-more arguments closed the connection, one with 20 did not: we send 10. Errors 30006 and 30007 mean
-too many requests.
+more arguments closed the connection, one with 20 did not: we send 20, two for each pair. Errors
+30006 and 30007 mean too many requests.
 
 In all frames recorded in 2022 the checksum covers 25 levels a side, bid and ask in turn, as
 spelled.
@@ -42,10 +49,11 @@ As of 2026-11 the rule of the v3 checksum is unknown. It is 0 in snapshots and n
 updates recorded on 2026-04-28 (tardis-node's tests), but no recording has a whole book together
 with its update. It is ignored, because `pseq` reveals each lost frame.
 
-Unconfirmed: whether unsubscriptions count towards the 240 requests an hour; that `books50`, which
-is not used here, becomes incremental on 2026-12-01 (only a secondary source says so) while `books`
-stays as it is. According to ccxt, books of tokenized stocks may contain an object in place of a
-list; such books are not shown.
+Unconfirmed: how often `books1` is sent for spot (60 ms on older pages, which would save nothing);
+whether unsubscriptions count towards the 240 requests an hour; that `books50`, which is not used
+here, becomes incremental on 2026-12-01 (only a secondary source says so) while `books` stays as it
+is. According to ccxt, books of tokenized stocks may contain an object in place of a list; such
+books are not shown.
 """
 
 from collections.abc import Sequence
@@ -72,14 +80,19 @@ from onebook.exchanges.kit import (
     Outputs,
     RequestRejected,
     Scope,
+    TopOfBook,
     control_reader,
     decode,
     each_of,
+    short,
     text_in,
     verbs,
 )
 
 TOPIC: Final = "books"
+BEST_PRICES: Final = "books1"
+BEST_PRICES_NAME: Final = b'"books1"'
+ARG_BYTES_MAX: Final = 100  # the topic's name is within this many bytes of a frame's start
 SPOT: Final = "spot"
 RESTARTED: Final = 0  # `pseq` of an update after a restart, and of every snapshot
 TOO_MANY: Final = ("30006", "30007")
@@ -117,6 +130,17 @@ class Whole(Update, tag="snapshot"):
     """A frame with a whole book."""
 
 
+class TopArg(Arg, gc=False, tag_field="topic", tag=BEST_PRICES):
+    """The subject of a frame of best prices."""
+
+
+class Best(Struct, gc=False):
+    """A frame with the best prices of both sides."""
+
+    arg: TopArg
+    data: tuple[Item, ...]
+
+
 class Control(Struct):
     """The members of control frames."""
 
@@ -127,11 +151,14 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Update | Whole, strict=False).decode  # numbers may be strings
+_read_top = msgspec.json.Decoder(Best, strict=False).decode
 _control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Decode a frame of a book."""
+    if frame.find(BEST_PRICES_NAME, 0, ARG_BYTES_MAX) > 0:
+        return _top(books, frame)
     message: Update | Whole = _read(frame)
     book = books.get(message.arg.symbol)
     if book is None or message.arg.family != SPOT:
@@ -140,6 +167,15 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     if len(items) == 1:
         return follow(book, items[0])
     return tuple(out for item in items for out in each_of(follow(book, item)))
+
+
+def _top(books: dict[str, Chain], frame: bytes) -> Outputs | None:
+    message: Best = _read_top(frame)
+    book = books.get(message.arg.symbol)
+    if book is None or message.arg.family != SPOT:
+        return None
+    (item,) = message.data
+    return TopOfBook(book.instrument, item.sequence, item.bids, item.asks, at=item.ts)
 
 
 def _replaced(book: Chain, item: Item) -> Outputs:
@@ -157,11 +193,16 @@ def _changed(book: Chain, item: Item) -> Outputs:
 def control(frame: bytes) -> Event:
     """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
-    is_book = (text_in(message.arg, "topic"), text_in(message.arg, "instType")) == (TOPIC, SPOT)
+    topic, family = text_in(message.arg, "topic"), text_in(message.arg, "instType")
+    if (topic, family, message.event) == (BEST_PRICES, SPOT, ""):
+        return BookFrame(text_in(message.arg, "symbol"), top=True)
+    is_book = (topic, family) == (TOPIC, SPOT)
     name = text_in(message.arg, "symbol") if is_book else ""
     match message.event:
         case "subscribe" if name:
             return Accepted([name])
+        case "error" if BEST_PRICES in message.msg:  # `books` has its own error
+            return Ignored(known=True, refused=short(message.msg))
         case "error":
             return RequestRejected(message.msg, code=str(message.code))
         case "" if is_book:
@@ -171,7 +212,8 @@ def control(frame: bytes) -> Event:
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
     """Encode a request to subscribe or unsubscribe books."""
-    args = [{"instType": SPOT, "topic": TOPIC, "symbol": name} for name in names]
+    topics = (TOPIC, BEST_PRICES)
+    args = [{"instType": SPOT, "topic": each, "symbol": name} for name in names for each in topics]
     return {"op": verb, "args": args}
 
 
@@ -208,8 +250,10 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=1_000,
     interval_ms=50,
+    tops=True,
     limits=ExchangeLimits(
-        topics=50,  # advised, of 1,000; each resync is two of 240 requests an hour
+        # In two channels each: 50 are advised, of 1,000. A resync is two of 240 requests an hour.
+        topics=25,
         messages=(Limit(10, 1.0),),
         requests=(Limit(240, 3_600.0),),
         connects=(Limit(300, 300.0, Scope.ADDRESS),),

@@ -1,4 +1,4 @@
-"""OKX spot: 400 levels a side every 100 ms, snapshot on the socket.
+"""OKX spot: 400 levels a side every 100 ms, snapshot on the socket, with best prices every 10 ms.
 
 Page: https://www.okx.com/docs-v5/en/#order-book-trading-market-data-ws-order-book-channel
 
@@ -11,6 +11,8 @@ Frames:
     {"arg":{"channel":"books","instId":"BTC-USDT"},"action":"snapshot","data":[{"asks":
      [["8476.98","415","0","13"]],"bids":[["8476.97","256","0","12"]],"ts":"1597026383085",
      "checksum":0,"prevSeqId":-1,"seqId":123456}]}                  then "action":"update"
+    {"arg":{"channel":"bbo-tbt","instId":"BTC-USDT"},"data":[{"asks":[["8476.98","415","0","13"]],
+     "bids":[["8476.97","256","0","12"]],"ts":"1597026383085","seqId":123456}]}   the best prices
     {"event":"error","code":"60018","msg":"Wrong URL or channel:books,instId:X-Y doesn't exist."}
     {"event":"notice","code":"64008","msg":"The connection will soon be closed ..."}
     pong                                                             to our text `ping`
@@ -21,6 +23,11 @@ as its heartbeat. Code 60014 means too many requests. Temporary errors (50001, 5
 2026 and is checked only if it is not 0. Recordings of 2022 have a checksum but no ids; every id is
 then -1 and matches the one before. `books-l2-tbt` (10 ms) needs the login of a VIP account.
 
+`bbo-tbt` and `books` share one counter: the page names one `seqId` for each state of an instrument,
+and a fixed order in which the channels of one connection send it, `bbo-tbt` first. Each frame of
+`bbo-tbt` has both sides and names no predecessor; an unchanged one is repeated after about 60 s.
+Neither channel has ELP or RPI orders. Both are in one request, which counts once.
+
 The address has no port: 8443, which most clients still use, has been closed since 2026-10-31 (the
 page's changelog of 2026-09-30; its addresses answer on 443). Since 2026-09-30 USD and USDC share a
 book, which is listed as USDC (`BTC-USDC`); the USD pair that it replaced is no longer listed.
@@ -30,6 +37,9 @@ Confirmed:
     channel, verbs, ping, limits, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
     channel, limits: 2026-10-01, page: change log, port 8443 ends, nothing else of this channel
     sequence: 2026-08-21, third-party: GoCryptoTrader, chains on prevSeqId and ignores the checksum
+
+Unconfirmed: that the best prices of `bbo-tbt` and of `books` agree at equal `seqId`, which no
+public frames show (`onebook.fusing` compares them).
 """
 
 from collections.abc import Sequence
@@ -61,15 +71,20 @@ from onebook.exchanges.kit import (
     RequestRejected,
     Scope,
     Sequence64,
+    TopOfBook,
     Verify,
     control_reader,
     decode,
     each_of,
     short,
+    text_in,
     verbs,
 )
 
 CHANNEL: Final = "books"
+BEST_PRICES: Final = "bbo-tbt"
+BEST_PRICES_NAME: Final = b'"bbo-tbt"'
+ARG_BYTES_MAX: Final = 64  # the channel's name is within this many bytes of a frame's start
 CHECKSUM: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SERVICE_UPGRADE: Final = "64008"
 TOO_FREQUENT: Final = "60014"
@@ -102,6 +117,28 @@ class Data(Struct, gc=False):
     data: tuple[Item, ...]
 
 
+class TopArg(Struct, gc=False, rename="camel", tag_field="channel", tag=BEST_PRICES):
+    """The subject of a frame of best prices."""
+
+    inst_id: str
+
+
+class Best(Struct, gc=False, rename="camel"):
+    """The best prices of both sides."""
+
+    asks: Raw
+    bids: Raw
+    seq_id: Sequence64
+    ts: str = ""
+
+
+class TopData(Struct, gc=False):
+    """A frame with best prices."""
+
+    arg: TopArg
+    data: tuple[Best, ...]
+
+
 class Control(Struct):
     """The members of control frames."""
 
@@ -112,11 +149,14 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
+_read_top = msgspec.json.Decoder(TopData).decode
 _control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Decode a frame of a book."""
+    if frame.find(BEST_PRICES_NAME, 0, ARG_BYTES_MAX) > 0:
+        return _top(books, frame)
     message = _read(frame)
     book = books.get(message.arg.inst_id)
     if book is None:
@@ -128,6 +168,15 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
             return (Alive(book.instrument),)
         return book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id, item.ts)
     return tuple(out for item in items for out in each_of(_followed(book, item, whole=whole)))
+
+
+def _top(books: dict[str, Chain], frame: bytes) -> Outputs | None:
+    message = _read_top(frame)
+    book = books.get(message.arg.inst_id)
+    if book is None:
+        return None
+    (top,) = message.data
+    return TopOfBook(book.instrument, top.seq_id, top.bids, top.asks, at=top.ts)
 
 
 def _unchanged(book: Chain, item: Item) -> bool:
@@ -149,8 +198,12 @@ def control(frame: bytes) -> Event:
     """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
     arg = message.arg if isinstance(message.arg, dict) else {}
+    if arg.get("channel") == BEST_PRICES and not message.event:
+        return BookFrame(text_in(arg, "instId"), top=True)
     name = str(arg.get("instId")) if arg.get("channel") == CHANNEL else None
     match message.event:
+        case "error" if f"channel:{BEST_PRICES}," in message.msg:  # `books` has its own error
+            return Ignored(known=True, refused=short(message.msg))
         case "subscribe" if name is not None:
             return Accepted([name])
         case "error":
@@ -164,7 +217,8 @@ def control(frame: bytes) -> Event:
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
     """Encode a request to subscribe or unsubscribe books."""
-    args = [{"channel": CHANNEL, "instId": name} for name in names]
+    channels = (CHANNEL, BEST_PRICES)
+    args = [{"channel": each, "instId": name} for name in names for each in channels]
     return {"op": verb, "args": args}
 
 
@@ -181,9 +235,9 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
-# 100 names take about 5 KB of the 64 KB allowed for arguments.
+# 50 names in two channels take about 5 KB of the 64 KB allowed for arguments.
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request), Chain, names_per_request=100, too_many=(TOO_FREQUENT,)
+    data, control, *verbs(request), Chain, names_per_request=50, too_many=(TOO_FREQUENT,)
 )
 
 EXCHANGE: Final = Exchange(
@@ -196,8 +250,9 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=400,
     interval_ms=100,
+    tops=True,
     limits=ExchangeLimits(
-        topics=100,  # each resync is two of 480 requests an hour
+        topics=50,  # in two channels each; each resync is two of 480 requests an hour
         messages=(Limit(4, 1.0),),  # our choice: undocumented
         requests=(Limit(480, 3_600.0),),  # subscribe, unsubscribe and login together
         connects=(Limit(3, 1.0, Scope.ADDRESS),),

@@ -1,4 +1,4 @@
-"""WhiteBIT spot: 100 levels a side every 100 ms, snapshot on the socket, JSON-RPC.
+"""WhiteBIT spot: 100 levels every 100 ms, snapshot on the socket, real-time best prices, JSON-RPC.
 
 Page: https://docs.whitebit.com/websocket/market-streams/depth
 
@@ -25,8 +25,16 @@ Frames:
     {"id":null,"method":"depth_update","params":[false,{"timestamp":1689600180.516447,
      "update_id":214410,"past_update_id":214403,"event_time":1749026542.917343,
      "asks":[["0.020861","0"]]},"ETH_BTC"]}        "0" removes; an unchanged side is absent
+    {"id":null,"method":"bookTicker_update","params":[[1751958383.593387,1751958383.593557,
+     "ETH_BTC",214405,"0.02083","9.598","0.020846","29.369"]]}        the best prices, always whole
     {"id":12,"result":null,"error":{"code":9,"message":"market X_Y does not exist"}}
     {"id":0,"result":"pong","error":null}                              to our `ping`
+
+`bookTicker_update` has the times of the change and of the message, the market, its `update_id`,
+and price and amount of bid and ask. It is sent at once when one of them changes. `update_id` counts
+all changes of the market, as in the depth: a perpetual had 24268451852 in a ticker, 24268455456 in
+the depth seconds later. The first frame repeats the standing prices. No page says whether another
+subscription replaces the markets of the one before, so each lists all markets of the connection.
 
 The fourth parameter of a subscription keeps the other markets of the socket; each request has one
 market. Code 7 means too many requests. Codes 2, 3 and 5 (internal error, service unavailable,
@@ -42,10 +50,11 @@ a market sends one full book, and a level that leaves the window was removed by 
 As of 2026-11 it is unclear whether a subscription without the fourth parameter replaces the others
 (JKorf sends none). Ours has it, because the page says that it keeps them.
 
-Unconfirmed: that `depth_unsubscribe` may name one market (WhiteBit.Net of JKorf does; the page has
-an empty list, for all; only a removal sends it); that a side without any level is absent from a
-full book; how much of 12,000 requests in 10 s holds for old servers, whose page says 200 a minute
-(397 in one burst were answered).
+Unconfirmed: that the best prices of both channels agree at equal ids (`onebook.fusing` compares
+them); that `depth_unsubscribe` may name one market (WhiteBit.Net of JKorf does; the page has an
+empty list, for all; only a removal sends it); that a side without any level is absent from a full
+book; how much of 12,000 requests in 10 s holds for old servers, whose page says 200 a minute (397
+in one burst were answered).
 """
 
 from collections.abc import Sequence
@@ -66,6 +75,7 @@ from onebook.exchanges.kit import (
     Event,
     Exchange,
     ExchangeLimits,
+    FastChannel,
     Heartbeat,
     Ignored,
     Limit,
@@ -75,13 +85,19 @@ from onebook.exchanges.kit import (
     RpcControl,
     Scope,
     Sequence64,
+    TopOfBook,
     control_reader,
     decode,
+    one_level,
     text_in,
+    verbs,
 )
 
 LEVELS: Final = 100
+TOPICS: Final = 50
 UPDATE: Final = "depth_update"
+BEST_PRICES: Final = "bookTicker_update"
+BEST_PRICES_NAME: Final = b'"bookTicker_update"'
 NO_GROUPING: Final = "0"
 TOO_MANY: Final = 7
 UNKNOWN: Final = -1  # the state of a book after a frame without `update_id`
@@ -114,12 +130,34 @@ class Update(Struct, gc=False, tag_field="method", tag=UPDATE):
     params: Params
 
 
+class Best(Struct, gc=False, array_like=True):
+    """The best prices of a market."""
+
+    changed_at: Seconds
+    at: Seconds
+    market: str
+    sequence: Sequence64
+    bid: Raw
+    bid_amount: Raw
+    ask: Raw
+    ask_amount: Raw
+
+
+class Tops(Struct, gc=False, tag_field="method", tag=BEST_PRICES):
+    """A frame with best prices."""
+
+    params: tuple[Best, ...]
+
+
 _read = msgspec.json.Decoder(Update).decode
+_read_tops = msgspec.json.Decoder(Tops).decode
 _control = control_reader(RpcControl)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Decode a frame of a book."""
+    if frame.find(BEST_PRICES_NAME) >= 0:
+        return _top(books, frame)
     params = _read(frame).params
     book = books.get(params.market)
     if book is None:
@@ -140,6 +178,17 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     return book.delta(bids, asks, previous, change.sequence, at)
 
 
+def _top(books: dict[str, Chain], frame: bytes) -> Outputs | None:
+    (best,) = _read_tops(frame).params
+    book = books.get(best.market)
+    if book is None:
+        return None
+    bids = one_level(best.bid, best.bid_amount)
+    asks = one_level(best.ask, best.ask_amount)
+    at = round(best.at * MICROSECONDS)
+    return TopOfBook(book.instrument, best.sequence, bids, asks, at=at)
+
+
 def control(frame: bytes) -> Event:
     """Decode a control frame."""
     message = decode(_control, frame, what="a frame")
@@ -148,6 +197,11 @@ def control(frame: bytes) -> Event:
             case [_, _, str(market)]:
                 return BookFrame(market)
         return BookFrame("")
+    if message.method == BEST_PRICES:
+        match message.params:
+            case [[_, _, str(market), *_]]:
+                return BookFrame(market, top=True)
+        return Ignored(known=False)
     if message.error is not None:
         return RequestRejected(message.error.message, message.id, code=message.error.code)
     if text_in(message.result, "status") == "success":
@@ -166,6 +220,11 @@ def unsubscribe(names: Sequence[str], number: int) -> object:
     return {"id": number, "method": "depth_unsubscribe", "params": [names[0]]}
 
 
+def best_prices(names: Sequence[str], number: int, verb: str) -> object:
+    """Encode a request to subscribe or unsubscribe the best prices of markets."""
+    return {"id": number, "method": f"bookTicker_{verb}", "params": names}
+
+
 INSTRUMENTS: Final = ListReader(
     "whitebit",
     native="name",
@@ -178,7 +237,14 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, subscribe, unsubscribe, Chain, renews=True, too_many=(TOO_MANY,)
+    data,
+    control,
+    subscribe,
+    unsubscribe,
+    Chain,
+    renews=True,
+    too_many=(TOO_MANY,),
+    fast=FastChannel(*verbs(best_prices), names_per_request=TOPICS, lists_all=True),
 )
 
 EXCHANGE: Final = Exchange(
@@ -191,9 +257,10 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=LEVELS,
     interval_ms=100,
+    tops=True,
     truncate=True,
     limits=ExchangeLimits(
-        topics=100,  # our choice: at the rate below a full socket is subscribed in 30 s
+        topics=TOPICS,  # in two channels; our choice: at the rate below subscribed in 20 s
         messages=(Limit(180, 60.0),),  # 200 on the older page; 12,000 in 10 s on the newer one
         connects=(Limit(300, 60.0, Scope.ADDRESS),),  # of 1000 allowed
         fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only for the instrument list

@@ -182,7 +182,7 @@ class FeedSession:
                     return
                 self._invalidate(outputs.instrument, reason, now)
             elif type(outputs) is TopOfBook:  # most frames of an exchange that has them
-                self._books.top(outputs)
+                self._books.top(outputs, now)
                 return
             else:
                 if outputs is None:
@@ -310,7 +310,7 @@ class FeedSession:
         return {
             Snapshot: self._fill,
             Delta: self._delta,
-            TopOfBook: lambda out, now: self._books.top(out),
+            TopOfBook: lambda out, now: self._books.top(out, now),
             Verify: self._verify,
             Gap: lambda out, now: recovery.invalidate(
                 out.instrument, Reason.GAP, now, detail=out.reason

@@ -7,10 +7,13 @@ monotonic times, and `publish` gets the offset to Unix time.
 
 import logging
 from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
 from onebook import metrics
+from onebook.books import LiveBook
+from onebook.exchanges.kit import microseconds
 from onebook.fusing import TopCounts
 from onebook.model import Reason
 
@@ -80,6 +83,36 @@ class Latency:
             log.warning(message, self._name, seconds)
 
 
+class PriceAges:
+    """Publishes the age of the shown prices of live books."""
+
+    def __init__(self) -> None:
+        self._observers: dict[tuple[str, str], Callable[[float], None]] = {}
+
+    def publish(self, books: Iterable[LiveBook], now: float) -> None:
+        """Measure the clocks of the exchanges, and publish the ages that are known by them."""
+        measured = list(books)
+        for book in measured:
+            book.measure()
+        for book in measured:
+            offset = book.skew.offset()
+            if offset is None:
+                continue
+            shown = {"top": book.top_at if book.core.overlaid else book.at, "depth": book.at}
+            for layer, at in shown.items():
+                at_us = microseconds(at)
+                if at_us:
+                    observe = self._observer(book.instrument.exchange, layer)
+                    observe(max(0.0, now - at_us / 1_000_000 - offset.offset_s))
+
+    def _observer(self, exchange: str, layer: str) -> Callable[[float], None]:
+        observe = self._observers.get((exchange, layer))
+        if observe is None:
+            observe = metrics.PRICE_AGE.labels(exchange, layer).observe
+            self._observers[exchange, layer] = observe
+        return observe
+
+
 class ExchangeStats:
     """Counters and the current state of one exchange; `publish` exports them as metrics. `trouble`
     is the reason for a missing connection: one of the states above, or "".
@@ -91,6 +124,7 @@ class ExchangeStats:
 
     def __init__(self, name: str, *, recorded: bool = False) -> None:
         self.name = name
+        self.recorded = recorded
         self.frames = 0
         self.reconnects = 0
         self.unknown = 0  # messages of an unknown kind

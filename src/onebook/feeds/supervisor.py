@@ -28,7 +28,7 @@ from onebook.feeds.ccxt import Library
 from onebook.feeds.connection import FrameRecorder
 from onebook.feeds.feed import Feed
 from onebook.feeds.limits import LIMITS, FeedLimits
-from onebook.feeds.stats import OFFLINE, ExchangeStats
+from onebook.feeds.stats import OFFLINE, ExchangeStats, PriceAges
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
 
@@ -111,6 +111,7 @@ class Supervisor:
         self.limits = limits
         self.stats = {name: _stats_of(name, settings) for name in exchanges}
         self._exchanges = dict(exchanges)
+        self._ages = PriceAges()
         self._books = books
         self._rest = rest
         self._catalogue = catalogue
@@ -233,6 +234,9 @@ class Supervisor:
         wall_offset_s = self._clock.wall_ms() / 1_000 - self._clock.monotonic()
         for stats in self.stats.values():
             stats.publish(wall_offset_s=wall_offset_s, old_s=self.limits.old_s)
+        recorded = {name for name, stats in self.stats.items() if stats.recorded}
+        live = (each for each in self._books.live() if each.instrument.exchange not in recorded)
+        self._ages.publish(live, self._clock.monotonic())
         counts = Counter((book.instrument.exchange, book.health) for book in self._books)
         for name in self.stats:
             for health in Health:

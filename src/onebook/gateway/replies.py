@@ -506,6 +506,47 @@ class Fills(Struct, frozen=True):
     sell: list[Filled]
 
 
+class SentReceived(Struct, frozen=True):
+    """Times of one channel of an exchange, in microseconds since 1970."""
+
+    exchange: Annotated[
+        int | None,
+        about("When it was sent, by the exchange's clock; null if the exchange does not say."),
+    ]
+    received: Annotated[int, about("When it arrived, by our clock.", 1_763_632_800_012_345)]
+
+
+class MemberTimes(Struct, frozen=True):
+    """Times of one exchange in a view."""
+
+    top: Annotated[SentReceived, about("Of the best bid and ask.")]
+    depth: Annotated[SentReceived, about("Of the other levels.")]
+    offset: Annotated[
+        int | None,
+        about(
+            "Our clock minus the exchange's in microseconds, so that a price was `received` - "
+            "`offset` - `exchange` on its way; null before it was measured.",
+            1_200,
+        ),
+    ]
+    error: Annotated[
+        int | None,
+        about(
+            "Error of `offset` in microseconds; null: unknown, and `offset` includes the least "
+            "delay of a message.",
+            800,
+        ),
+    ]
+
+
+class UpdateTimes(Struct, frozen=True):
+    """Times of an update, in microseconds since 1970."""
+
+    merged: Annotated[int, about("When the books were merged.", 1_763_632_800_013_000)]
+    exchanges: dict[str, MemberTimes]
+    sent: Annotated[int, about("When the message was written.", 1_763_632_800_013_040)]
+
+
 class BookData(Struct, frozen=True):
     """A merged book of the exchanges whose book is live and of the same coin."""
 
@@ -546,6 +587,9 @@ class BookData(Struct, frozen=True):
     fill: Annotated[
         Fills | UnsetType,
         about("With fill: the cost of buying and selling each size, as of this update."),
+    ] = UNSET
+    times: Annotated[
+        UpdateTimes | UnsetType, about("With times: when these prices were sent and received.")
     ] = UNSET
 
 
@@ -597,7 +641,7 @@ BestLevel = Annotated[
 class BestUpdate(Struct, tag="best", frozen=True):
     """The best levels, with `on: best` and `mode: delta`; whole, so that a lost one is no gap.
 
-    It has the members of `data` that were requested: ages, coverage, fill.
+    It has the members of `data` that were requested: ages, coverage, fill, times.
     """
 
     symbol: Symbol
@@ -606,6 +650,7 @@ class BestUpdate(Struct, tag="best", frozen=True):
     ages: dict[str, int] | UnsetType = UNSET
     coverage: dict[str, Covered] | UnsetType = UNSET
     fill: Fills | UnsetType = UNSET
+    times: UpdateTimes | UnsetType = UNSET
     view: View = UNSET
 
 

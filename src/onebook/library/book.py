@@ -29,6 +29,11 @@ from onebook.streams.fill import FILL_LEVELS_MAX
 DEPTH: Final = 20
 TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
+HINTS: Final = {  # for options that only a service has
+    "fill": "; use update.fill, which prices any size",
+    "fees": "; use update.route, which takes fees",
+    "net": "; use update.route, which takes fees",
+}
 NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
 
 QueueT = TypeVar("QueueT", bound=ReaderQueue)
@@ -58,6 +63,7 @@ def order_book(
     split: bool = False,
     within: str | None = None,
     on: Literal["best"] | None = None,
+    times: bool = False,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     feeds: FeedSettings | None = None,
@@ -79,6 +85,7 @@ def order_book(
         within: Only levels within so many basis points of the mid, as decimal text such as "25".
         on: "best" yields an update only when the best price of a side or its amount changes, or an
             exchange joins or leaves.
+        times: Whether each update has when its prices were sent and received, by exchange.
         timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file per exchange; `replay` reads them.
         feeds: Limits, waits and other addresses of feeds.
@@ -95,7 +102,7 @@ def order_book(
     return OrderBook(
         [symbol],
         exchanges,
-        options_of(depth, interval_ms, group, split=split, within=within, on=on),
+        options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times),
         timeout_s=timeout_s,
         record=record,
         feeds=feeds,
@@ -114,6 +121,7 @@ def order_books(
     split: bool = False,
     within: str | None = None,
     on: Literal["best"] | None = None,
+    times: bool = False,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
     feeds: FeedSettings | None = None,
@@ -135,7 +143,7 @@ def order_books(
     return OrderBooks(
         symbols,
         exchanges,
-        options_of(depth, interval_ms, group, split=split, within=within, on=on),
+        options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times),
         merged=merged,
         timeout_s=timeout_s,
         record=record,
@@ -152,6 +160,7 @@ def options_of(
     split: bool,
     within: str | None = None,
     on: str | None = None,
+    times: bool = False,
 ) -> BookOptions:
     """Check the options of a book.
 
@@ -171,7 +180,7 @@ def options_of(
     if on not in (None, "best"):
         raise ValueError(f'on must be "best" or None, not {on!r}.')
     View([], depth=depth, group=group, within=within)
-    return BookOptions(depth, group, split, interval_ms / 1_000, within, on == "best")
+    return BookOptions(depth, group, split, interval_ms / 1_000, within, on == "best", times)
 
 
 def _require_known(service: Mapping[str, Any]) -> None:
@@ -181,7 +190,7 @@ def _require_known(service: Mapping[str, Any]) -> None:
         TypeError: There is one.
     """
     for name in service.keys() - ServiceOptions.__optional_keys__:
-        hint = "; use update.fill, which prices any size" if name == "fill" else ""
+        hint = HINTS.get(name, "")
         raise TypeError(f"An order book of the library has no option {name}{hint}.")
 
 

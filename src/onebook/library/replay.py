@@ -56,6 +56,7 @@ def replay(
     split: bool = False,
     within: str | None = None,
     on: Literal["best"] | None = None,
+    times: bool = False,
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
 ) -> Iterator[BookUpdate]:
@@ -75,7 +76,7 @@ def replay(
         UnknownExchange: A name is unknown.
         ValueError: An option is out of range.
     """
-    options = options_of(depth, interval_ms, group, split=split, within=within, on=on)
+    options = options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times)
     player = Player(
         tapes_of(files_of(recordings), names_of(exchanges)),
         None if symbols is None else symbols_of(symbols),

@@ -18,6 +18,7 @@ from onebook.config import StreamSettings
 from onebook.core import View
 from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Naming, Observed
 from onebook.model import Health, Instrument, Reason
+from onebook.orderbook import BookTimes
 from onebook.streams.guard import IdentityGuard
 from onebook.streams.stream import Opening, StreamMembers, condition
 
@@ -29,7 +30,7 @@ class BookOptions(NamedTuple):
     """Options of a shown book.
 
     Levels a side, price step, amounts by exchange, minimum interval, distance from the mid in basis
-    points, and whether only a changed best level is an update.
+    points, whether only a changed best level is an update, and whether updates have times.
     """
 
     depth: int
@@ -38,6 +39,7 @@ class BookOptions(NamedTuple):
     interval_s: float
     within: str | None = None
     on_best: bool = False
+    times: bool = False
 
 
 class BookSource:
@@ -126,6 +128,7 @@ class BookReader:
         self._conditions: tuple[ExchangeCondition, ...] | None = None
         self._best = BestLevels(source.naming)
         self._on_best = options.on_best
+        self._times = options.times
         self._top = b""  # the best levels of the last merge
         self._view = View(
             source.names,
@@ -181,7 +184,13 @@ class BookReader:
             observed,
             now,
             skipped,
+            self._times_of(time_us, now) if self._times else None,
         )
+
+    def _times_of(self, time_us: int, now: float) -> BookTimes:
+        books = self.source.members.books
+        exchanges = {book.instrument.exchange: book.times(time_us, now) for book in books}
+        return BookTimes(time_us, None, exchanges)
 
     def leave(self) -> None:
         """Detach from the source, whose changes then no longer notify this reader."""

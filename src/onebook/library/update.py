@@ -20,6 +20,7 @@ from onebook.orderbook import (
     BookLevel,
     BookLevels,
     BookProblem,
+    BookTimes,
     ExchangeHealth,
     Horizon,
     OrderBookState,
@@ -235,8 +236,8 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the whole
     book. `time_us` is when it was merged, in microseconds since 1970 by this machine's clock (in a
     replay: by the recording's). `skipped` is the number of changes of its books that are in this
-    update beyond one: states that the reader did not see. `best_bid` is the highest bid and
-    `best_ask` the lowest ask; None if there are none.
+    update beyond one: states that the reader did not see. `times` is None unless requested.
+    `best_bid` is the highest bid and `best_ask` the lowest ask; None if there are none.
     """
 
     symbol: str
@@ -250,6 +251,7 @@ class BookUpdate(OrderBookState, Struct, frozen=True, eq=False, gc=False):
     _observed: list[Observed]  # of the exchanges that are shown, in their order
     _now: float
     skipped: int = 0
+    times: BookTimes | None = None
 
     def __repr__(self) -> str:
         best = " / ".join(

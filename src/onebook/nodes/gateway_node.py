@@ -522,6 +522,8 @@ class RemoteSupervisor:
         for followed in self._followed.values():
             GAPS.inc(followed.replica.gaps)
             followed.replica.gaps = 0
+        for book in self._books.live():
+            book.measure()
         counts: dict[tuple[str, Health], int] = {}
         for book in self._books:
             place = book.instrument.exchange, book.health

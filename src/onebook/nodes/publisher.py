@@ -96,9 +96,9 @@ class PublishedBooks(Books):
             )
         return reason
 
-    def top(self, top: TopOfBook) -> bool:
+    def top(self, top: TopOfBook, now: float = 0.0) -> bool:
         """Show a newer best bid and ask over a live book, and publish it."""
-        shown = super().top(top)
+        shown = super().top(top, now)
         if shown:
             publication = self._next(top.instrument)
             self._publish(

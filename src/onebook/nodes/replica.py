@@ -46,7 +46,7 @@ def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: 
                 return False
             continue
         if isinstance(effect, TopOfBook):
-            books.top(effect)
+            books.top(effect, now)
             continue
         book = books.get(instrument)
         offline = book is not None and book.health is Health.OFFLINE

@@ -4,9 +4,10 @@ Every message begins with `HEAD` (little-endian): the wire version, the kind, th
 the epoch and the sequence number. A node numbers the messages of one book from 1 without a gap, and
 starts a new epoch whenever it opens a book. The rest of a message:
 
-    SNAPSHOT  age in ms, levels asked, the exchange's number, bytes of the shape, bytes of the bids;
-              shape, bids, asks
-    DELTA     the exchange's number, bytes of the shape, bytes of the bids; shape, bids, asks
+    SNAPSHOT  age in ms, levels asked, the exchange's number and time, bytes of the shape, bytes of
+              the bids; shape, bids, asks
+    DELTA     the exchange's number and time, bytes of the shape, bytes of the bids; shape, bids,
+              asks
     TOP       the same for the best bid and ask of a faster channel
     HEALTH    MessagePack array: state, reason code, detail
     MARK      nothing: its number is that of the last message, which reveals the loss of it
@@ -30,7 +31,7 @@ from msgspec import Struct, msgpack
 
 from onebook.books import LiveBook
 from onebook.core.types import FRAME_LEVELS_MAX, LEVELS_MAX, LevelShape
-from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook, microseconds
 from onebook.model import Health, Instrument, Reason
 from onebook.nodes.payloads import (
     NODE_MAX,
@@ -44,10 +45,10 @@ from onebook.nodes.payloads import (
     require_size,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 HEAD: Final = struct.Struct("<BBQIQ")
-SNAPSHOT_HEAD: Final = struct.Struct("<IIqHI")
-DELTA_HEAD: Final = struct.Struct("<qHI")  # the number may be negative
+SNAPSHOT_HEAD: Final = struct.Struct("<IIqQHI")
+DELTA_HEAD: Final = struct.Struct("<qQHI")  # the number may be negative; the time is in us, or 0
 AGE_MS_MAX: Final = 2**32 - 1
 DEFLATED: Final = 0x80
 PLAIN_BYTES_MAX: Final = 65_536
@@ -101,6 +102,7 @@ def snapshot_frame(node: int, epoch: int, seq: int, snapshot: Snapshot, age_ms: 
         min(age_ms, AGE_MS_MAX),
         snapshot.levels_asked,
         snapshot.sequence,
+        microseconds(snapshot.at),
         len(shape),
         len(bids),
     )
@@ -118,7 +120,9 @@ def delta_frame(node: int, epoch: int, seq: int, delta: Delta | TopOfBook) -> by
     return b"".join(
         (
             HEAD.pack(VERSION, kind, node, epoch, seq),
-            DELTA_HEAD.pack(delta.sequence, len(shape), len(memoryview(bids))),
+            DELTA_HEAD.pack(
+                delta.sequence, microseconds(delta.at), len(shape), len(memoryview(bids))
+            ),
             shape,
             bids,
             delta.asks,
@@ -169,13 +173,13 @@ def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, i
     """
     body = memoryview(_inflated(frame.body)) if frame.deflated else frame.body
     try:
-        age_ms, levels_asked, sequence, shape_size, bids_size = SNAPSHOT_HEAD.unpack_from(body)
+        age_ms, levels_asked, sequence, at, shape_size, bids_size = SNAPSHOT_HEAD.unpack_from(body)
     except struct.error:
         raise WireError("a snapshot without sizes") from None
     if levels_asked > FRAME_LEVELS_MAX:
         raise WireError(f"a snapshot with a limit of {levels_asked} levels", RefusalCause.INVALID)
     shape, bids, asks = _parts(body, SNAPSHOT_HEAD.size, shape_size, bids_size)
-    return Snapshot(instrument, bids, asks, shape, levels_asked, sequence=sequence), age_ms
+    return Snapshot(instrument, bids, asks, shape, levels_asked, at, sequence), age_ms
 
 
 def delta_of(frame: NodeMessage, instrument: Instrument) -> Delta | TopOfBook:
@@ -185,13 +189,13 @@ def delta_of(frame: NodeMessage, instrument: Instrument) -> Delta | TopOfBook:
         WireError: The message cannot be decoded.
     """
     try:
-        sequence, shape_size, bids_size = DELTA_HEAD.unpack_from(frame.body)
+        sequence, at, shape_size, bids_size = DELTA_HEAD.unpack_from(frame.body)
     except struct.error:
         raise WireError("a delta without sizes") from None
     shape, bids, asks = _parts(frame.body, DELTA_HEAD.size, shape_size, bids_size)
     if frame.kind is Kind.TOP:
-        return TopOfBook(instrument, sequence, bids, asks, shape)
-    return Delta(instrument, bids, asks, shape, sequence=sequence)
+        return TopOfBook(instrument, sequence, bids, asks, shape, at)
+    return Delta(instrument, bids, asks, shape, at, sequence)
 
 
 def state_of(frame: NodeMessage) -> BookState:
@@ -270,7 +274,7 @@ def snapshot_of_book(book: LiveBook) -> Snapshot:
         for levels, bound in zip(sides, bounds, strict=True)
     )
     sequence = 0 if book.fusing is None else book.fusing.depth
-    return Snapshot(book.instrument, bids, asks, levels_asked=asked, sequence=sequence)
+    return Snapshot(book.instrument, bids, asks, levels_asked=asked, at=book.at, sequence=sequence)
 
 
 def _bounded(levels: list[tuple[str, str]], bound: str, rows_min: int) -> list[tuple[str, str]]:

@@ -1,4 +1,7 @@
-"""Simulated Bitget, v3 public protocol: `books` of 1000 levels, chained by `pseq`.
+"""Simulated Bitget, v3 public protocol: `books` of 1000 levels, chained by `pseq`, and `books1`.
+
+Both have one `seq`. `books1` is sent whole at each change of the best prices, and once with the
+subscription; its `pseq` is not 0 but names nothing that a client keeps.
 
 Clients must send text `ping`: one that sends nothing for two minutes is disconnected even while it
 receives data. The arguments of a request may have up to 4096 bytes and are answered one by one;
@@ -49,6 +52,7 @@ class Bitget(Dialect):
         ListedSymbol("ETH/BTC", "ETHBTC", 5, 4),
     )
     rules = ExchangeRules(
+        states=2,
         messages=(Most(10),),
         requests=(Most(240, 3_600.0),),
         connects=(Most(300, 300.0),),
@@ -75,25 +79,34 @@ class Bitget(Dialect):
 
     def _subscribe(self, session: SimulatedSession, arg: dict[str, Any], now: Now) -> list[str]:
         family, native = arg.get("instType"), str(arg.get("symbol"))
-        if arg.get("topic") != "books" or family not in FAMILIES or self._board.nameless:
+        topic = arg.get("topic")
+        if topic not in ("books", "books1") or family not in FAMILIES or self._board.nameless:
             return [_error(30016, "Param error")]
         if not self._board.lists(native) or len(session.topics) >= CHANNELS_MAX:
             return [_error(30001, f"{dumped(arg)} doesn't exist")]
         ack = _answer("subscribe", arg)
         if family != "spot":
             return [ack]
+        if topic == "books1":
+            window = self._board.follow_top(session, _top_topic(native), native, DEPTH)
+            return [ack] if window is None else [ack, self.top(window, now)]
         window = self._board.subscribe(session, native, ChannelKey(native, DEPTH))
         if window is None:
             return [ack]
         return [ack, _frame(window, "snapshot", window.snapshot(), NO_PREVIOUS, now)]
 
     def _unsubscribe(self, session: SimulatedSession, arg: dict[str, Any], now: Now) -> list[str]:
-        session.topics.pop(str(arg.get("symbol")), None)
+        native = str(arg.get("symbol"))
+        session.topics.pop(native if arg.get("topic") == "books" else _top_topic(native), None)
         return [_answer("unsubscribe", arg)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode an update of `books`."""
         return _frame(channel, "update", changes, channel.previous, now)
+
+    def top(self, channel: PublishedBook, now: Now) -> str:
+        """Encode a frame of `books1`."""
+        return _frame(channel, "snapshot", channel.top(1), channel.previous, now, topic="books1")
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Send nothing: the client sends pings."""
@@ -122,13 +135,31 @@ class Bitget(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the pair of a `books` frame with data."""
+        """Return the pair of a frame of `books` or `books1` with data."""
         message = loaded(frame) or {}
         arg = message.get("arg") or {}
-        return arg.get("symbol") if arg.get("topic") == "books" and "data" in message else None
+        is_book = arg.get("topic") in ("books", "books1") and "data" in message
+        return arg.get("symbol") if is_book else None
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is of `books1`."""
+        return '"books1"' in frame
 
 
-def _frame(channel: PublishedBook, action: str, book: TextChanges, previous: int, now: Now) -> str:
+def _top_topic(native: str) -> str:
+    return f"books1:{native}"
+
+
+def _frame(
+    channel: PublishedBook,
+    action: str,
+    book: TextChanges,
+    previous: int,
+    now: Now,
+    *,
+    topic: str = "books",
+) -> str:
     native = channel.listing.native
     item = {
         "a": book.asks,
@@ -139,7 +170,7 @@ def _frame(channel: PublishedBook, action: str, book: TextChanges, previous: int
         "maxdepth": str(DEPTH),
         "checksum": 0 if action == "snapshot" else CHECKSUM,
     }
-    arg = {"instType": "spot", "topic": "books", "symbol": native}
+    arg = {"instType": "spot", "topic": topic, "symbol": native}
     return dumped({"action": action, "arg": arg, "data": [item], "ts": now.ms})
 
 

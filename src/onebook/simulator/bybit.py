@@ -1,5 +1,7 @@
 """Simulated Bybit, v5 spot protocol: `orderbook.<depth>.<symbol>`, `u` rises by one.
 
+`orderbook.1` is always whole, with a `u` of its own; `seq` orders the books of all depths.
+
 At most 10 topics per request and 21,000 characters of topics per connection; one unknown topic
 fails the whole request. https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
 If a pair has no book (delisting, auction, change of steps), `u` is 1 and both sides are empty:
@@ -13,6 +15,7 @@ from onebook.simulator.kit import (
     CONNECTION_ID,
     ChannelKey,
     Dialect,
+    ExchangeBoard,
     ExchangeRules,
     ListedSymbol,
     Most,
@@ -30,7 +33,8 @@ from onebook.simulator.kit import (
 
 ARGUMENTS_MAX: Final = 10
 TOPICS_CHARACTERS_MAX: Final = 21_000
-DEPTHS: Final = (50, 200, 1_000)
+DEPTHS: Final = (1, 50, 200, 1_000)
+DEPTH_OF_TOPS: Final = 200  # the window whose best prices `orderbook.1` has
 
 
 class Bybit(Dialect):
@@ -45,10 +49,15 @@ class Bybit(Dialect):
         ListedSymbol("ETH/BTC", "ETHBTC", 6, 5),
     )
     rules = ExchangeRules(
+        states=2,
         spelling=Spelling(price_places=None),
         connects=(Most(500, 300.0),),
         silence_max_s=600.0,
     )
+
+    def __init__(self, board: ExchangeBoard) -> None:
+        super().__init__(board)
+        self._tops = 1  # `u` of the last frame of best prices
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Answer pings, subscriptions and unsubscriptions."""
@@ -78,10 +87,16 @@ class Bybit(Dialect):
             return [dumped(reply | {"op": "subscribe"})]
         if problem:
             return [_reply("subscribe", problem, number, success=False)]
-        windows = [self._board.subscribe(session, topic, _key(topic)) for topic in topics]
-        return [_reply("subscribe", "subscribe", number)] + [
-            _frame(window, "snapshot", window.snapshot(), now) for window in windows if window
-        ]
+        frames = [self._started(session, topic, now) for topic in topics]
+        return [_reply("subscribe", "subscribe", number), *filter(None, frames)]
+
+    def _started(self, session: SimulatedSession, topic: str, now: Now) -> str | None:
+        key = _key(topic)
+        if key.depth == 1:
+            window = self._board.follow_top(session, topic, key.native, DEPTH_OF_TOPS)
+            return None if window is None else self.top(window, now)
+        window = self._board.subscribe(session, topic, key)
+        return None if window is None else _frame(window, "snapshot", window.snapshot(), now)
 
     def _problem(self, session: SimulatedSession, topics: list[str]) -> str:
         if len(topics) > ARGUMENTS_MAX:
@@ -95,6 +110,13 @@ class Bybit(Dialect):
             if key.depth not in DEPTHS or not self._board.lists(key.native):
                 return f"error:handler not found,topic:{topic}"
         return ""
+
+    def top(self, channel: PublishedBook, now: Now) -> str:
+        """Encode a frame of `orderbook.1`."""
+        best = channel.labelled(channel.listing.native)
+        best.key = ChannelKey(channel.listing.native, 1)
+        self._tops += 1
+        return _frame(best, "snapshot", channel.top(1), now, updates=self._tops)
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode a `delta` frame."""
@@ -134,6 +156,11 @@ class Bybit(Dialect):
         """Return the symbol of an `orderbook` frame."""
         topic = str((loaded(frame) or {}).get("topic", ""))
         return topic.rpartition(".")[2] if topic.startswith("orderbook.") else None
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is of `orderbook.1`."""
+        return str((loaded(frame) or {}).get("topic", "")).startswith("orderbook.1.")
 
 
 def _key(topic: str) -> ChannelKey:

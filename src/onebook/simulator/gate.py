@@ -1,5 +1,8 @@
 """Simulated Gate, spot v4 protocol: `spot.obu`, 50 or 400 levels chained by `U` and `u`.
 
+`spot.book_ticker` has the `u` of the book and is sent at each change of the best prices, with ""
+for an empty side; its payload lists pairs.
+
 A stream can be subscribed once per connection; a second request is refused until the stream is
 unsubscribed. Every request contains its time; on public channels any time is accepted, as in the
 page's examples. https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api
@@ -10,6 +13,7 @@ from typing import Any, Final
 
 from onebook.simulator.kit import (
     CONNECTION_ID,
+    TOP,
     ChannelKey,
     Dialect,
     ExchangeRules,
@@ -26,6 +30,7 @@ from onebook.simulator.kit import (
 )
 
 LEVELS: Final = ("50", "400")
+LEVELS_DEEP: Final = 400
 BAD_FORMAT: Final = 1
 BAD_ARGUMENT: Final = 2
 
@@ -41,7 +46,7 @@ class Gate(Dialect):
         ListedSymbol("DOGE/USDT", "DOGE_USDT", 5, 2),
         ListedSymbol("ETH/BTC", "ETH_BTC", 6, 4),
     )
-    rules = ExchangeRules()
+    rules = ExchangeRules(states=2)
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Answer `spot.ping`, subscriptions and unsubscriptions."""
@@ -56,11 +61,25 @@ class Gate(Dialect):
             return [_refused(request, BAD_ARGUMENT, "Invalid argument provided", now)]
         if self._board.limits(session, now):
             return [_refused(request, BAD_ARGUMENT, "Too many requests", now)]
+        if request["channel"] == "spot.book_ticker":
+            return [self._tickers(session, request, now)]
         if event == "unsubscribe":
             for stream in streams:
                 session.topics.pop(str(stream), None)
             return [_accepted(request, now)]
         return self._subscribe(session, request, now)
+
+    def _tickers(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> str:
+        natives = [str(native) for native in request["payload"]]
+        unknown = [native for native in natives if not self._board.lists(native)]
+        if unknown:
+            return self._unknown(request, ChannelKey(unknown[0], TOP), now)
+        for native in natives:
+            if request["event"] == "subscribe":
+                self._board.follow_top(session, f"ticker.{native}", native, LEVELS_DEEP)
+            else:
+                session.topics.pop(f"ticker.{native}", None)
+        return _accepted(request, now)
 
     def _subscribe(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> list[str]:
         streams = [str(stream) for stream in request["payload"]]
@@ -85,6 +104,22 @@ class Gate(Dialect):
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode the changes since the last frame; a side without changes is absent."""
         return _frame(channel, changes, now, full=False)
+
+    def top(self, channel: PublishedBook, now: Now) -> str:
+        """Encode a frame of `spot.book_ticker`."""
+        best = channel.top(1)
+        (bid, bid_amount), (ask, ask_amount) = ([*side, ("", "")][0] for side in best)
+        result = {
+            "t": now.ms,
+            "u": channel.sequence,
+            "s": channel.listing.native,
+            "b": bid,
+            "B": bid_amount,
+            "a": ask,
+            "A": ask_amount,
+        }
+        head = {"time": now.ms // 1_000, "time_ms": now.ms, "channel": "spot.book_ticker"}
+        return dumped(head | {"event": "update", "result": result})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Send nothing: the socket sends protocol pings."""
@@ -114,13 +149,20 @@ class Gate(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the pair of a `spot.obu` frame that has a book."""
+        """Return the pair of a frame with a book or with best prices."""
         message = loaded(frame) or {}
         result = message.get("result")
+        if Gate.is_top(frame):
+            return result.get("s") if isinstance(result, dict) else None
         if message.get("channel") != "spot.obu" or not isinstance(result, dict):
             return None
         key = _key(str(result.get("s")))
         return key.native if key else None
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is of `spot.book_ticker`."""
+        return '"spot.book_ticker"' in frame
 
 
 def _key(stream: str) -> ChannelKey | None:

@@ -1,4 +1,6 @@
-"""Simulated Gemini, current socket: `<symbol>@depth@100ms`, the whole book.
+"""Simulated Gemini, current socket: `<symbol>@depth@100ms`, the whole book, and `@bookTicker`.
+
+`@bookTicker` is real-time and without an event name; its `u` is of the range of the depth.
 
 `U` of a frame is the `u` of the one before. With `snapshot` in the address, a subscription is
 answered by the whole book, `U == u`, before its acknowledgement. One unknown stream fails the whole
@@ -45,6 +47,7 @@ class Gemini(Dialect):
         ListedSymbol("ETH/BTC", "ethbtc", 5, 6),
     )
     rules = ExchangeRules(
+        states=2,
         spelling=Spelling(price_places=3, amount_places=None),
         requests=(Most(7_000, 10.0),),
         connects=(Most(300, 300.0),),
@@ -70,15 +73,19 @@ class Gemini(Dialect):
         if method == "subscribe":
             return [*self._subscribe(session, streams, now), _ok(request)]
         for stream in streams:
-            session.topics.pop(_native(stream), None)
+            ticker = _channel(stream) == "bookTicker"
+            session.topics.pop(stream.lower() if ticker else _native(stream), None)
         return [_ok(request)]
 
     def _serves(self, stream: str) -> bool:
-        _, _, channel = stream.partition("@")
-        return channel == "depth@100ms" and self._board.lists(_native(stream))
+        served = _channel(stream) in ("depth@100ms", "bookTicker")
+        return served and self._board.lists(_native(stream))
 
     def _subscribe(self, session: SimulatedSession, streams: list[str], now: Now) -> list[str]:
-        natives = [_native(stream) for stream in streams]
+        tickers = [stream for stream in streams if _channel(stream) == "bookTicker"]
+        for stream in tickers:
+            self._board.follow_top(session, stream.lower(), _native(stream), DEPTH)
+        natives = [_native(stream) for stream in streams if stream not in tickers]
         windows = [
             self._board.subscribe(session, native, ChannelKey(native, DEPTH)) for native in natives
         ]
@@ -92,6 +99,16 @@ class Gemini(Dialect):
         """Encode a `depthUpdate` that starts at the state before it."""
         return _frame(channel, changes, channel.previous, now)
 
+    def top(self, channel: PublishedBook, now: Now) -> str | None:
+        """Encode a frame of `@bookTicker`; only of two sides, as others were not seen."""
+        best = channel.top(1)
+        if not best.bids or not best.asks:
+            return None
+        (bid, bid_amount), (ask, ask_amount) = best.bids[0], best.asks[0]
+        prices = {"b": bid, "B": bid_amount, "a": ask, "A": ask_amount}
+        head = {"u": channel.sequence, "E": now.ms * NS_PER_MS, "s": channel.listing.native}
+        return dumped(head | prices)
+
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Send nothing: the socket sends protocol pings."""
         return []
@@ -104,9 +121,18 @@ class Gemini(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the symbol of a `depthUpdate`."""
+        """Return the symbol of a `depthUpdate` or a book ticker."""
         message = loaded(frame) or {}
-        return message.get("s") if message.get("e") == "depthUpdate" else None
+        return message.get("s") if message.get("e") == "depthUpdate" or "B" in message else None
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is of `@bookTicker`."""
+        return '"B":' in frame
+
+
+def _channel(stream: str) -> str:
+    return stream.partition("@")[2]
 
 
 def _native(stream: str) -> str:

@@ -1,5 +1,7 @@
-"""Simulated OKX, v5 public protocol: `books`, chained by `prevSeqId`.
+"""Simulated OKX, v5 public protocol: `books`, chained by `prevSeqId`, and `bbo-tbt`.
 
+Both number the states of an instrument by one `seqId`; `bbo-tbt` is sent every 10 ms if the best
+bid or ask changed, always whole, and once with the subscription.
 An unchanged book sends an empty update about every 60 s. Each connection has 480 requests an hour.
 The checksum is always 0, as on the exchange since 2026. A client that neither sends nor receives
 anything for 30 s is disconnected; text `ping` is answered by text `pong`.
@@ -11,6 +13,7 @@ from typing import Any, Final
 
 from onebook.simulator.kit import (
     CONNECTION_ID,
+    TOP,
     ChannelKey,
     Dialect,
     ExchangeBoard,
@@ -23,6 +26,7 @@ from onebook.simulator.kit import (
     RestReply,
     SimulatedSession,
     TextChanges,
+    TextLevels,
     answered,
     dumped,
     loaded,
@@ -48,6 +52,7 @@ class Okx(Dialect):
         ListedSymbol("ETH/BTC", "ETH-BTC", 5, 6),
     )
     rules = ExchangeRules(
+        states=2,
         requests=(Most(480, 3_600.0),),
         connects=(Most(3, 1.0),),
         silence_max_s=30.0,
@@ -75,19 +80,23 @@ class Okx(Dialect):
 
     def _subscribe(self, session: SimulatedSession, arg: dict[str, Any], now: Now) -> list[str]:
         channel, native = arg.get("channel"), str(arg.get("instId"))
-        if channel != "books" or not self._board.lists(native):
+        if channel not in ("books", "bbo-tbt") or not self._board.lists(native):
             if self._board.nameless:
                 return [_error("60012", "Illegal request")]
             text = f"Wrong URL or channel:{channel},instId:{native} doesn't exist."
             return [_error("60018", text)]
-        window = self._board.subscribe(session, native, ChannelKey(native, DEPTH))
         ack = dumped({"event": "subscribe", "arg": arg, "connId": CONNECTION_ID})
+        if channel == "bbo-tbt":
+            window = self._board.follow_top(session, _top_topic(native), native, DEPTH)
+            return [ack] if window is None else [ack, self.top(window, now)]
+        window = self._board.subscribe(session, native, ChannelKey(native, DEPTH))
         if window is None:
             return [ack]
         return [ack, _frame(window, "snapshot", window.snapshot(), NO_PREVIOUS, now)]
 
     def _unsubscribe(self, session: SimulatedSession, arg: dict[str, Any], now: Now) -> list[str]:
-        session.topics.pop(str(arg.get("instId")), None)
+        native = str(arg.get("instId"))
+        session.topics.pop(native if arg.get("channel") == "books" else _top_topic(native), None)
         return [dumped({"event": "unsubscribe", "arg": arg, "connId": CONNECTION_ID})]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
@@ -95,10 +104,24 @@ class Okx(Dialect):
         self._changed[channel.key] = now.s
         return _frame(channel, "update", changes, channel.previous, now)
 
+    def top(self, channel: PublishedBook, now: Now) -> str:
+        """Encode a frame of `bbo-tbt`."""
+        best = channel.top(1)
+        data = {
+            "asks": _rows(best.asks),
+            "bids": _rows(best.bids),
+            "ts": str(now.ms),
+            "seqId": channel.sequence,
+        }
+        arg = {"channel": "bbo-tbt", "instId": channel.listing.native}
+        return dumped({"arg": arg, "data": [data]})
+
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Return an empty update of each book that has not changed for a while."""
         frames = []
         for topic, key in session.topics.items():
+            if key.depth == TOP:
+                continue
             spoke_s = max(self._changed.get(key, 0.0), session.heartbeats.setdefault(topic, now.s))
             window = self._board.channel(key) if now.s - spoke_s >= UNCHANGED_S else None
             if window is not None:
@@ -127,10 +150,16 @@ class Okx(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the instrument of a `books` frame with data."""
+        """Return the instrument of a frame of `books` or `bbo-tbt` with data."""
         message = loaded(frame) or {}
         arg = message.get("arg") or {}
-        return arg.get("instId") if arg.get("channel") == "books" and "data" in message else None
+        is_book = arg.get("channel") in ("books", "bbo-tbt") and "data" in message
+        return arg.get("instId") if is_book else None
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is of `bbo-tbt`."""
+        return '"bbo-tbt"' in frame
 
 
 UNCHANGED: Final = TextChanges([], [])
@@ -138,8 +167,8 @@ UNCHANGED: Final = TextChanges([], [])
 
 def _frame(channel: PublishedBook, action: str, book: TextChanges, previous: int, now: Now) -> str:
     data = {
-        "asks": [[price, amount, "0", _orders(amount)] for price, amount in book.asks],
-        "bids": [[price, amount, "0", _orders(amount)] for price, amount in book.bids],
+        "asks": _rows(book.asks),
+        "bids": _rows(book.bids),
         "ts": str(now.ms),
         "checksum": 0,
         "prevSeqId": previous,
@@ -147,6 +176,14 @@ def _frame(channel: PublishedBook, action: str, book: TextChanges, previous: int
     }
     arg = {"channel": "books", "instId": channel.listing.native}
     return dumped({"arg": arg, "action": action, "data": [data]})
+
+
+def _top_topic(native: str) -> str:
+    return f"bbo-tbt:{native}"
+
+
+def _rows(levels: TextLevels) -> list[list[str]]:
+    return [[price, amount, "0", _orders(amount)] for price, amount in levels]
 
 
 def _orders(amount: str) -> str:

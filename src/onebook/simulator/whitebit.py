@@ -1,5 +1,9 @@
 """Simulated WhiteBIT, public JSON-RPC: `depth_subscribe`, chained by `past_update_id`.
 
+`bookTicker_update` has the `update_id` of the depth and is sent at each change of the best prices,
+and once with the subscription. Here a subscription replaces the markets of the one before, the
+stricter of the two readings of the page.
+
 A subscription whose fourth parameter is false ends all others of the socket. An update omits a side
 without changes. A market without changes for 10 s sends its full book, and so does one that is
 subscribed again. Levels pushed out of the window by better ones are not announced (optional
@@ -15,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.kit import (
+    TOP,
     ChannelKey,
     Dialect,
     ExchangeBoard,
@@ -50,6 +55,7 @@ class Whitebit(Dialect):
         ListedSymbol("ETH/BTC", "ETH_BTC", 6, 5),
     )
     rules = ExchangeRules(
+        states=2,
         silent_cuts=True,
         requests=(Most(200, 60.0),),  # the strictest limit on any of its pages
         connects=(Most(1_000, 60.0),),
@@ -75,8 +81,16 @@ class Whitebit(Dialect):
                 if limit in LIMITS:
                     return self._subscribe(session, ChannelKey(market, limit), several, number, now)
             case {"method": "depth_unsubscribe", "params": [*markets]}:
-                for market in markets or list(session.topics):
+                for market in markets or _markets(session):
                     session.topics.pop(market, None)
+                return [_done({"status": "success"}, number)]
+            case {"method": "bookTicker_subscribe", "params": [*markets]}:
+                return self._follow_tops(
+                    session, markets or list(self._board.listings), number, now
+                )
+            case {"method": "bookTicker_unsubscribe", "params": [*markets]}:
+                for market in markets or list(self._board.listings):
+                    session.topics.pop(_top_topic(market), None)
                 return [_done({"status": "success"}, number)]
         return [_failed(1, "invalid argument", number)]
 
@@ -88,11 +102,38 @@ class Whitebit(Dialect):
                 return [_failed(1, "invalid argument", None)]
             return [_failed(9, f"market {key.native} does not exist", number)]
         if not several:
-            session.topics.clear()
+            for market in _markets(session):
+                del session.topics[market]
         window = self._board.subscribe(session, key.native, key)
         session.heartbeats[key.native] = now.s
         ack = _done({"status": "success"}, number)
         return [ack] if window is None else [ack, self._full(window, now)]
+
+    def _follow_tops(
+        self, session: SimulatedSession, markets: list[str], number: Any, now: Now
+    ) -> list[str]:
+        unknown = [market for market in markets if not self._board.lists(market)]
+        if unknown:
+            return [_failed(9, f"market {unknown[0]} does not exist", number)]
+        for topic, key in list(session.topics.items()):
+            if key.depth == TOP:
+                del session.topics[topic]
+        windows = [
+            self._board.follow_top(session, _top_topic(market), market, LIMITS[-1])
+            for market in markets
+        ]
+        tops = [self.top(window, now) for window in windows if window is not None]
+        return [_done({"status": "success"}, number), *(top for top in tops if top)]
+
+    def top(self, channel: PublishedBook, now: Now) -> str | None:
+        """Encode a frame of `bookTicker_update`; None without ids, which it always has."""
+        best = channel.top(1)
+        if not self.numbered or not best.bids or not best.asks:
+            return None
+        seconds = now.ms / 1_000
+        rows = [seconds, seconds, channel.listing.native, channel.sequence]
+        prices = [*best.bids[0], *best.asks[0]]
+        return dumped({"id": None, "method": "bookTicker_update", "params": [[*rows, *prices]]})
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode an update."""
@@ -106,6 +147,8 @@ class Whitebit(Dialect):
         """Return the full book of each market that has not changed for a while."""
         frames = []
         for topic, key in session.topics.items():
+            if key.depth == TOP:
+                continue
             spoke_s = max(self._changed.get(key, 0.0), session.heartbeats.get(topic, 0.0))
             window = self._board.channel(key) if now.s - spoke_s >= UNCHANGED_S else None
             if window is not None:
@@ -150,9 +193,30 @@ class Whitebit(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the market of a frame of a book."""
+        """Return the market of a frame of a book or of best prices."""
         message = loaded(frame) or {}
-        return message["params"][2] if message.get("method") == "depth_update" else None
+        match message.get("method"):
+            case "depth_update":
+                market: str = message["params"][2]
+            case "bookTicker_update":
+                market = message["params"][0][2]
+            case _:
+                return None
+        return market
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is of `bookTicker_update`."""
+        return '"bookTicker_update"' in frame
+
+
+def _markets(session: SimulatedSession) -> list[str]:
+    """List the markets whose depth a client follows."""
+    return [topic for topic, key in session.topics.items() if key.depth != TOP]
+
+
+def _top_topic(market: str) -> str:
+    return f"bookTicker:{market}"
 
 
 def _done(result: object, number: Any) -> str:

@@ -1,11 +1,11 @@
-"""Encrypted credentials of exchange environments."""
+"""Encrypted credentials of exchange environments, and data keys under the same master key."""
 
 from sqlalchemy import ColumnElement, delete, select, update
 
 from onebook.store.audit import record
 from onebook.store.database import Database, columns_of, value_of, whole
-from onebook.store.rows import AuditedChange, CredentialsRow
-from onebook.store.tables import credentials
+from onebook.store.rows import AuditedChange, CredentialsRow, DataKeyRow
+from onebook.store.tables import credentials, data_keys
 
 
 class CredentialsStore:
@@ -72,6 +72,32 @@ class CredentialsStore:
                 subject = f"{exchange}/{environment}"
                 await record(connection, change, "remove_credentials", subject)
             return removed
+
+    async def data_keys(self) -> list[DataKeyRow]:
+        """List the data keys."""
+        rows = await self.database.rows(select(data_keys).order_by(data_keys.c.name))
+        return [value_of(row, DataKeyRow) for row in rows]
+
+    @whole
+    async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:
+        """Store a data key unless its name exists; return the stored one."""
+        new = self.database.insert(data_keys).values(columns_of(row)).on_conflict_do_nothing()
+        async with self.database.writing() as connection:
+            await connection.execute(new)
+            kept = select(data_keys).where(data_keys.c.name == row.name)
+            return value_of((await connection.execute(kept)).one(), DataKeyRow)
+
+    @whole
+    async def rewrap_data_key(self, before: DataKeyRow, after: DataKeyRow) -> bool:
+        """Replace a data key if it still equals `before`; return whether it did."""
+        rewrapped = (
+            update(data_keys)
+            .where(data_keys.c.name == before.name, data_keys.c.wrapped == before.wrapped)
+            .values(kek_id=after.kek_id, wrapped=after.wrapped)
+            .returning(data_keys.c.name)
+        )
+        async with self.database.writing() as connection:
+            return (await connection.execute(rewrapped)).first() is not None
 
 
 def _environment(exchange: str, environment: str) -> tuple[ColumnElement[bool], ...]:

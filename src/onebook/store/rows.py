@@ -112,3 +112,49 @@ class CredentialsRow(Struct, frozen=True):
     ciphertext: bytes
     nonce: bytes
     created_at_ms: int
+
+
+class DataKeyRow(Struct, frozen=True):
+    """A data key, encrypted with the master key of an id."""
+
+    name: str
+    kek_id: str
+    wrapped: bytes
+
+
+class ListRow(Struct, frozen=True):
+    """A collected list of an account, and the number of its records."""
+
+    list_id: int
+    account: str
+    environment: str
+    name: str
+    scope: str
+    records: int
+
+
+class RangeRow(Struct, frozen=True):
+    """A time range of which everything was read; `state` is why its records are not all there."""
+
+    from_ms: int
+    to_ms: int
+    state: str = ""
+
+
+class CollectedRow(Struct, frozen=True):
+    """A collected record: its place and its body, encrypted if sealed."""
+
+    record_id: str
+    at_ms: int
+    type: str
+    pending: bool
+    sealed: bool
+    body: bytes
+
+
+class ReadingRow(Struct, frozen=True):
+    """Holdings of an account at a time; the body is encrypted if sealed."""
+
+    at_ms: int
+    sealed: bool
+    body: bytes

@@ -9,6 +9,7 @@ from typing import Self
 
 from onebook.store.accounts import AccountStore
 from onebook.store.audit import AuditStore
+from onebook.store.collected import CollectedStore
 from onebook.store.credentials import CredentialsStore
 from onebook.store.database import Database, FactStore, whole
 from onebook.store.sessions import SessionStore, forget_sessions
@@ -28,6 +29,7 @@ class Store:
         self.sessions = SessionStore(self.database)
         self.usage = UsageStore(self.database)
         self.credentials = CredentialsStore(self.database)
+        self.collected = CollectedStore(self.database)
         self.audit = AuditStore(self.database)
         self.facts = FactStore(self.database)
 

@@ -6,6 +6,7 @@ are kept outside the database, exchange credentials are encrypted.
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     ForeignKey,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    UniqueConstraint,
     or_,
 )
 
@@ -130,6 +132,71 @@ credentials = Table(
     Column("ciphertext", LargeBinary, nullable=False),
     Column("nonce", LargeBinary, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
+)
+
+# Data keys under the master key, such as that of the collected records.
+data_keys = Table(
+    "data_keys",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("kek_id", Text, nullable=False),
+    Column("wrapped", LargeBinary, nullable=False),
+)
+
+# A list of an exchange account whose records are collected.
+collected_lists = Table(
+    "collected_lists",
+    metadata,
+    Column("list_id", RowId, Identity(), primary_key=True),
+    Column("account", Text, nullable=False),
+    Column("environment", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("scope", Text, nullable=False),  # digest of the queries that it was read with
+    Column("records", BigInteger, nullable=False),
+    UniqueConstraint("account", "environment", "name"),
+)
+
+collected_records = Table(
+    "collected_records",
+    metadata,
+    Column("list_id", BigInteger, ForeignKey(collected_lists.c.list_id), primary_key=True),
+    Column("record_id", Text, primary_key=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("pending", Boolean, nullable=False),
+    Column("sealed", Boolean, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # compressed JSON, encrypted if sealed
+    Index(None, "list_id", "at_ms", "record_id"),
+)
+
+# Times of a list of which everything was read; ranges do not overlap.
+collected_ranges = Table(
+    "collected_ranges",
+    metadata,
+    Column("list_id", BigInteger, ForeignKey(collected_lists.c.list_id), primary_key=True),
+    Column("from_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("to_ms", BigInteger, nullable=False),  # inclusive
+    Column("state", Text, nullable=False),  # "": whole; otherwise why not, a code
+)
+
+# Holdings of an account as they were read at a time.
+collected_readings = Table(
+    "collected_readings",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("environment", Text, primary_key=True),
+    Column("at_ms", BigInteger, primary_key=True),
+    Column("sealed", Boolean, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# Work that one process does at a time.
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
 )
 
 # The audit trail: every change by an operator, written in the transaction of the change.

@@ -110,6 +110,14 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
             BEST,
         ),
     ] = None
+    times: Annotated[
+        bool,
+        about(
+            "Add when the prices of each exchange were sent and received, the offset of its clock, "
+            "and when the update was merged and sent.",
+            False,
+        ),
+    ] = False
     fees: Annotated[
         Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | str | None,
         about(

@@ -12,10 +12,11 @@ import msgspec
 from msgspec.structs import astuple
 
 from onebook.books import Books, LiveBook
-from onebook.clock import iso_us
+from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
 from onebook.core import Book, View
 from onebook.fill import BookEnds
 from onebook.model import GIB_BYTES, Health, Instrument, Reason
+from onebook.orderbook import ExchangeTimes
 from onebook.streams.fill import FillView, RouteView
 from onebook.streams.identity import CONFLICT
 from onebook.streams.options import ARRAY, BEST, FULL, ViewOptions
@@ -130,11 +131,26 @@ class StreamMembers:
             BookEnds(book.instrument.exchange, *map(_price, book.horizon())) for book in self.books
         ]
 
+    def times_json(self, wall_us: int, now: float) -> bytes:
+        """The times of each live exchange, and of the merge; the object is left open."""
+        members = {
+            book.instrument.exchange: _times(book.times(wall_us, now)) for book in self.books
+        }
+        return b'{"merged":%d,"exchanges":%b' % (wall_us, _json(members))
+
     def extras(self, options: ViewOptions, now: float, fills: FillView | RouteView | None) -> bytes:
         """The optional members of `data`: ages, coverage, fill."""
         ages = b',"ages":' + self.ages_json(now) if options.ages else b""
         coverage = b',"coverage":' + self.coverage_json() if options.coverage else b""
         return ages + coverage + (b',"fill":' + fills.json(self, now) if fills is not None else b"")
+
+
+def _times(times: ExchangeTimes) -> dict[str, object]:
+    top, depth = (
+        {"exchange": layer.exchange_us, "received": layer.received_us}
+        for layer in (times.top, times.depth)
+    )
+    return {"top": top, "depth": depth, "offset": times.offset_us, "error": times.error_us}
 
 
 def condition(book: LiveBook, *, shown: bool) -> tuple[Health, Reason | None, str]:
@@ -170,6 +186,7 @@ class Stream:
     """One view of one symbol, and the state of the last published update."""
 
     __slots__ = (
+        "_clock",
         "_extras",
         "_full",
         "_head_best",
@@ -178,6 +195,7 @@ class Stream:
         "_on_best",
         "_stale_json",
         "_stamp",
+        "_times",
         "_top",
         "broken",
         "bytes_published",
@@ -205,9 +223,11 @@ class Stream:
         instruments: list[Instrument | None],
         opened_at: float,
         stamp: Callable[[int], str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.key = key
         self._stamp = stamp or iso_us
+        self._clock = clock
         self.opening = Opening(opened_at)
         self._stale_json = b"[]"
         self.owner = ""  # its owners in the fair queue
@@ -227,6 +247,7 @@ class Stream:
         self.broken = False  # the last attempt to publish it failed
         self._full: bytes | None = None
         self._extras = b""
+        self._times = b""  # without the time of sending
         shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
         self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
@@ -284,6 +305,9 @@ class Stream:
         same_members = self._stale_json == self.members.stale_json
         self._stale_json = self.members.stale_json
         self._extras = self.members.extras(self.key.options, now, self.fills)
+        if self.key.options.times:
+            moment = self._clock.wall_us(), self._clock.monotonic()
+            self._times = b',"times":' + self.members.times_json(*moment)
         self.update_number += 1
         self.timestamp = self._stamp(wall_us).encode()
         self._full = None
@@ -291,7 +315,7 @@ class Stream:
             return self.full()
         if self._on_best:
             is_short = same_members and self.update_number > 1
-            return self._head_best + self._top + self._extras + b"}" if is_short else self.full()
+            return self._short() if is_short else self.full()
         return self._delta() or self.full()
 
     def _delta(self) -> bytes | None:
@@ -302,6 +326,14 @@ class Stream:
         delta = self.view.delta(self._opened(self._head_delta + before), self._closed(after))
         return delta if self.update_number > 1 else None
 
+    def _short(self) -> bytes:
+        """The best levels only, and what was requested."""
+        return b"%b%b%b%b}" % (self._head_best, self._top, self._extras, self._sent())
+
+    def _sent(self) -> bytes:
+        """The times of the update, with the present one as that of sending."""
+        return self._times and b'%b,"sent":%d}' % (self._times, self._clock.wall_us())
+
     def _opened(self, head: bytes) -> bytes:
         return b'%b,"update_number":%d,"timestamp":"%b","data":{' % (
             head,
@@ -310,7 +342,8 @@ class Stream:
         )
 
     def _closed(self, after: bytes) -> bytes:
-        return b',"stale_exchanges":%b%b}%b}' % (self._stale_json, self._extras, after)
+        extras = self._extras + self._sent()
+        return b',"stale_exchanges":%b%b}%b}' % (self._stale_json, extras, after)
 
 
 class BookRequest:
@@ -350,6 +383,9 @@ class BookRequest:
         if fills is not None:
             fills.merge(self.members)
         extras = self.members.extras(self.key.options, now, fills)
+        if self.key.options.times:
+            times = self.members.times_json(wall_us, now)
+            extras += b',"times":%b,"sent":%d}' % (times, wall_us)
         tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, extras)
         return view.full(head + b',"data":{', tail)
 

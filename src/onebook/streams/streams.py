@@ -101,7 +101,9 @@ class Streams:
         stream = self._open.get(key)
         if stream is None:
             now = self._clock.monotonic()
-            stream = self._open[key] = Stream(key, self._instruments(key), now, self._stamp)
+            stream = self._open[key] = Stream(
+                key, self._instruments(key), now, self._stamp, self._clock
+            )
             stream.owner = owner
             self._join(stream)
         else:
@@ -171,7 +173,7 @@ class Streams:
         if stream.update_number and not is_due and now < pace:
             return
         options = stream.key.options
-        stream.forced = stream.forced or options.ages or options.coverage
+        stream.forced = stream.forced or options.ages or options.coverage or options.times
         self._publish(stream, now)
         self.publisher.flush()
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from onebook.core import record_id
 from onebook.errors import InvalidRequest
 from onebook.transactions.adapter import (
-    AccountReader,
     BranchingReader,
     EventRow,
     JoiningReader,
     Page,
+    PageReader,
     Source,
     Window,
 )
@@ -56,7 +56,7 @@ def account_name(text: str) -> AccountName:
 class NamingReader:
     """A reader whose records name their account."""
 
-    def __init__(self, reader: AccountReader, account: AccountName) -> None:
+    def __init__(self, reader: PageReader, account: AccountName) -> None:
         self._reader = reader
         self._account = account
 

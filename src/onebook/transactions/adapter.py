@@ -29,6 +29,8 @@ class FailureReason(StrEnum):
     NOT_OFFERED = "not_offered"  # this kind of account has no such path
     NOT_OPENED = "product_not_opened"  # the account never used the product: nothing is missing
     LOCATION_REFUSED = "location_refused"
+    NOT_COLLECTED = "not_collected"  # by this service
+    COLLECTION_UNREADABLE = "collection_unreadable"  # what is stored cannot be opened
 
 
 class SourceFailed(Exception):
@@ -62,6 +64,13 @@ class SourceFailed(Exception):
         self.retry_after_s = retry_after_s
 
 
+class CollectedPart(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
+    """The part of a range that was answered from the collection."""
+
+    from_ms: int
+    to_ms: int
+
+
 class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     """Coverage of the requested range by an answer, for one type.
 
@@ -80,6 +89,7 @@ class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
     reason: str | None
     floor: int | None
     account: str | UnsetType = UNSET  # in answers of several accounts
+    collected: CollectedPart | UnsetType = UNSET  # where a part was collected before
 
 
 class ErrorEntry(Struct, frozen=True):
@@ -160,6 +170,8 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
         reasons: By check, why an unmatched entry may have an innocent cause.
         lines_name_events: Whether each ledger line names its event in `related`, and the event's
             type in `related_type`. An event that names another in this way is a part of it.
+        disorder_ms: Ledger lines bear the order in which they were booked in `ids.sequence`, and
+            their times can deviate from it by so many ms; 0: their times are their order.
         compared: Checks made by the adapter's reader; see `reconciliation.ComparingReader`.
         without: Checks that do not apply to this exchange, besides `events`.
         sums_from_ms: Unix ms from which all changes add up to the holdings: the beginning of the
@@ -179,6 +191,7 @@ class Bookkeeping(Struct, frozen=True, kw_only=True):
     unproven: tuple[tuple[str, Unproven], ...] = ()
     reasons: Mapping[CheckId, str] = {}
     lines_name_events: bool = False
+    disorder_ms: int = 0
     compared: frozenset[CheckId] = frozenset()
     without: frozenset[CheckId] = frozenset()
     sums_from_ms: int | None = None

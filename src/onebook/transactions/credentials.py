@@ -26,7 +26,7 @@ from msgspec import MsgspecError, Struct, json
 from onebook.config import TransactionSettings
 from onebook.errors import ConfigError
 from onebook.files import read_bounded, try_lock
-from onebook.store.rows import AuditedChange, CredentialsRow
+from onebook.store.rows import AuditedChange, CredentialsRow, DataKeyRow
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -63,6 +63,18 @@ class CredentialStore(Protocol):
         self, exchange: str, environment: str, change: AuditedChange | None = None
     ) -> bool:
         """Delete a row, and record the change in the audit trail."""
+        ...
+
+    async def data_keys(self) -> list[DataKeyRow]:
+        """Every data key."""
+        ...
+
+    async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:
+        """Keep a data key unless its name exists; the kept one."""
+        ...
+
+    async def rewrap_data_key(self, before: DataKeyRow, after: DataKeyRow) -> bool:
+        """Replace a data key if it still is `before`."""
         ...
 
 
@@ -328,6 +340,43 @@ class Vault:
             row = _seal(exchange, environment, credentials, self._ring, now_ms=now_ms)
             await self._store.put_credentials(row, change)
 
+    async def data_key(self, name: str) -> bytes | None:
+        """A data key; None if there is none of this name.
+
+        Raises:
+            ConfigError: Its master key is not here.
+        """
+        row = await self._data_key_row(name)
+        if row is not None and row.kek_id not in self._ring_for(row.kek_id):
+            # The master key was rotated between our two reads.
+            row = await self._data_key_row(name)
+        if row is None:
+            return None
+        ring = self._ring_for(row.kek_id)
+        if row.kek_id not in ring:
+            raise ConfigError(_NO_MASTER_KEY.format(name=name))
+        try:
+            return ring.unwrap(row.kek_id, row.wrapped, _data_key_of(name))
+        except ConfigError:
+            raise ConfigError(_NO_MASTER_KEY.format(name=name)) from None
+
+    async def _data_key_row(self, name: str) -> DataKeyRow | None:
+        rows = await self._store.data_keys()
+        return next((row for row in rows if row.name == name), None)
+
+    async def make_data_key(self, name: str) -> bytes:
+        """A data key; a new one if there is none of this name."""
+        found = await self.data_key(name)
+        if found is not None:
+            return found
+        async with self._masters.exclusive():
+            self._ring = ring = self._masters.read_or_make()
+            wrapped = ring.wrap(new_master_key(), _data_key_of(name))
+            await self._store.add_data_key(DataKeyRow(name, ring.current_id, wrapped))
+        found = await self.data_key(name)
+        assert found is not None
+        return found
+
     async def listed(self) -> list[CredentialsRow]:
         """Every row, still encrypted."""
         return await self._store.list_credentials()
@@ -355,6 +404,9 @@ class Vault:
         count = 0
         for row in await self._store.list_credentials():
             count += await self._rewrap(row, self._ring)
+        for key in await self._store.data_keys():
+            if key.kek_id != self._ring.current_id:
+                count += await self._store.rewrap_data_key(key, _rewrapped_key(key, self._ring))
         if self._masters.rotatable and await self._all_under(self._ring.current_id):
             self._masters.write(self._masters.keys()[:1])
         return count
@@ -365,12 +417,28 @@ class Vault:
         return await self._store.rewrap_credentials(row, rewrapped(row, ring))
 
     async def _all_under(self, kek_id: str) -> bool:
-        return all(row.kek_id == kek_id for row in await self._store.list_credentials())
+        used = {row.kek_id for row in await self._store.list_credentials()}
+        return used | {row.kek_id for row in await self._store.data_keys()} <= {kek_id}
 
     def _ring_for(self, kek_id: str) -> KeyRing:
         if self._ring is None or kek_id not in self._ring:
             self._ring = self._masters.read()
         return self._ring
+
+
+_NO_MASTER_KEY: Final = (
+    "The data key of {name} is under a master key that is not here; restore the key file."
+)
+
+
+def _data_key_of(name: str) -> bytes:
+    return f"onebook data key v1|{name}".encode()
+
+
+def _rewrapped_key(row: DataKeyRow, ring: KeyRing) -> DataKeyRow:
+    bound_to = _data_key_of(row.name)
+    data_key = ring.unwrap(row.kek_id, row.wrapped, bound_to)
+    return DataKeyRow(row.name, ring.current_id, ring.wrap(data_key, bound_to))
 
 
 def _bound_to(exchange: str, environment: str, part: str) -> bytes:

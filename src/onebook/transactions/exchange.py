@@ -50,6 +50,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
         listed: Turns a row of that list into a market.
         guess: Derives a market that is no longer listed from its category and symbol.
         stream: Its private WebSocket; None: what is new is found by reading the lists.
+        poll_factor: Its polling interval as a multiple of that of others: for tight limits.
         stream_token: Requests what `PrivateStream.opening` needs beside the credentials.
     """
 
@@ -61,6 +62,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
     listed: Callable[[str, InstrumentRow], TradedMarket]
     guess: Callable[[str, str], TradedMarket] = unknown_market
     stream: PrivateStream | None = None
+    poll_factor: float = 1.0
     stream_token: Callable[["AccountSession"], Awaitable[str]] | None = None
 
 
@@ -164,6 +166,11 @@ class ExchangeAdapter:
             include_raw=include_raw,
             key_id=key_id,
         )
+
+    @property
+    def poll_factor(self) -> float:
+        """Its polling interval as a multiple of that of others."""
+        return self._definition.poll_factor
 
     def stream(self, environment: Environment) -> PrivateStream | None:
         """The private stream of an environment; None where there is none."""

@@ -335,6 +335,10 @@ class LivePorts(Protocol):
         """The private stream of an account; None where the exchange has none."""
         ...
 
+    def poll_factor(self, query: Query) -> float:
+        """The polling interval of an account's exchange as a multiple of that of others."""
+        ...
+
 
 class AccountFollower:
     """Reads what is new of one account, for all subscriptions to it. Owned: `close` it."""
@@ -354,6 +358,7 @@ class AccountFollower:
         self._ports = ports
         self._limits = limits
         self._clock = clock
+        self._poll_s = limits.poll_s * ports.poll_factor(query)
         self._stream_facts = ports.stream_of(query)
         self._stream: AccountStream | None = None
         self._streaming = False
@@ -518,7 +523,7 @@ class AccountFollower:
         if echo < len(self._limits.echoes_s):
             self._echo[kind] = echo + 1
             return self._limits.echoes_s[echo]
-        return self._limits.net_s if self._announced(kind) else self._limits.poll_s
+        return self._limits.net_s if self._announced(kind) else self._poll_s
 
     async def _read(self, types: list[str], from_ms: int, now_ms: int) -> set[str]:
         """Read and push; return the types that must be read again."""
@@ -612,7 +617,7 @@ class AccountFollower:
         return tuple(
             LivePart(kind, STREAM, self._limits.echoes_s[-1])
             if self._announced(kind)
-            else LivePart(kind, POLLING, self._limits.poll_s)
+            else LivePart(kind, POLLING, self._poll_s)
             for kind in subscription.types
             if kind not in failed
         )
@@ -669,7 +674,8 @@ class LiveAccounts:
         follower = self._followers.get((query.name, query.environment))
         if follower is not None:
             return follower.parts(subscription)
-        return tuple(LivePart(kind, POLLING, self.limits.poll_s) for kind in subscription.types)
+        poll_s = self.limits.poll_s * self._ports.poll_factor(query)
+        return tuple(LivePart(kind, POLLING, poll_s) for kind in subscription.types)
 
     def leave(self, subscription: LiveSubscription) -> None:
         """Push nothing more; an account without subscriptions is not read any more."""

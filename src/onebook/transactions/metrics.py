@@ -45,6 +45,15 @@ UNKNOWN: Final = Counter(
     "Records of kind `other`: the exchange uses a word that the mapping does not know.",
     ["exchange"],
 )
+COLLECTED: Final = Counter(
+    "onebook_transactions_collected_records", "Records added to the collection.", ["exchange"]
+)
+COLLECTIONS: Final = Counter(
+    "onebook_transactions_collections",
+    "Collections of an account by outcome: ok, incomplete, busy (another process collects it), "
+    "failed.",
+    ["exchange", "outcome"],
+)
 
 REFUSED: Final = Counter(
     "onebook_transactions_refused",

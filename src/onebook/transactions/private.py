@@ -23,6 +23,7 @@ OPEN_S: Final = 10.0  # the handshake, and the answer to each message that begin
 CLOSE_S: Final = 1.0
 FRAME_BYTES_MAX: Final = 1 << 20
 FRAMES_HELD_MAX: Final = 64  # received and not read yet; then the socket is not read either
+REFUSED_S: Final = 600.0  # until the next connection, if the key may not have one
 SILENCE_PINGS: Final = 2.5  # pings without any message until the connection counts as lost
 
 log = logging.getLogger("onebook.transactions.live")
@@ -126,6 +127,7 @@ class AccountStream:
         self._backoff = backoff
         self._sleep = sleep
         self._restart = asyncio.Event()
+        self._refused = False
 
     def restart(self) -> None:
         """Connect anew: the credentials are others."""
@@ -137,10 +139,11 @@ class AccountStream:
             reason = await self._once()
             log.debug("%s: no private stream: %s", self._name, reason)
             self._changed(reason)
-            await self._sleep(self._backoff.next_s())
+            await self._sleep(REFUSED_S if self._refused else self._backoff.next_s())
 
     async def _once(self) -> str:
         """Hold one connection; returns why it ended."""
+        self._refused = False
         try:
             opening = await self._opening()
             self._restart.clear()
@@ -162,6 +165,7 @@ class AccountStream:
         except StreamLost as lost:
             return str(lost)
         except SourceFailed as failure:
+            self._refused = not failure.retryable
             return failure.message
         except OnebookError as error:
             return error.message

@@ -14,8 +14,12 @@ records each check gets.
 - `Verification`, `ProofCheck` and `TypeGrade`: the results.
 
 Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
+
+Over 800 lines, because all checks report the same results (`Left`, `Break`, `ProofCheck`), and what
+one check proves decides how others and the grades read.
 """
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -199,18 +203,31 @@ class Verification(Struct, frozen=True):
     accounts: "dict[str, Verification] | UnsetType" = UNSET
 
 
+class Numbered(NamedTuple):
+    """A line by the order in which it was booked."""
+
+    order: int
+    line: Record
+
+    def __lt__(self, other: "Numbered") -> bool:  # type: ignore[override]
+        return self.order < other.order
+
+
 class WalletChains:
     """The chains of every wallet and coin of an answer.
 
     Args:
         below_ms: Lines from this time on are left out: an earlier page may have more of them.
+        disorder_ms: See `Bookkeeping`.
     """
 
-    def __init__(self, *, below_ms: int) -> None:
+    def __init__(self, *, below_ms: int, disorder_ms: int = 0) -> None:
         self.wallets: set[str] = set()
         self._below_ms = below_ms
+        self._disorder_ms = disorder_ms
         self._chains: dict[tuple[str, str], LedgerChain] = {}
         self._instant: list[Record] = []
+        self._held: dict[tuple[str, str], list[Numbered]] = defaultdict(list)  # newest first
 
     def add(self, line: Record) -> None:
         """Add a line; one without a balance is in no chain."""
@@ -219,24 +236,41 @@ class WalletChains:
         self.wallets.add(place_of(line)[0])
         if line.timestamp >= self._below_ms:
             return
+        if self._disorder_ms:
+            self._hold(line)
+            return
         if self._instant and self._instant[0].timestamp != line.timestamp:
             self._close_instant()
         self._instant.append(line)
+
+    def _hold(self, line: Record) -> None:
+        """Hold a line until none that was booked after it can come."""
+        place = place_of(line)
+        held = self._held[place]
+        heapq.heappush(held, Numbered(-int(line.ids.sequence or 0), line))
+        while held[0].line.timestamp > line.timestamp + self._disorder_ms:
+            self._chain(place).add([heapq.heappop(held).line])
 
     def _close_instant(self) -> None:
         lines = sorted(self._instant, key=place_of)
         self._instant = []
         for place, group in groupby(lines, key=place_of):
-            chain = self._chains.get(place)
-            if chain is None:
-                chain = self._chains[place] = LedgerChain(*place)
-            chain.add(list(group))
+            self._chain(place).add(list(group))
+
+    def _chain(self, place: tuple[str, str]) -> "LedgerChain":
+        chain = self._chains.get(place)
+        if chain is None:
+            chain = self._chains[place] = LedgerChain(*place)
+        return chain
 
     def reports(self, *, cut: bool) -> list[ChainReport]:
-        """Results; `cut` drops the last instant, which an answer that was cut has in part."""
+        """Results; `cut` drops the last lines, among which an answer that was cut lacks some."""
         if cut:
             self._instant = []
         self._close_instant()
+        for place, held in self._held.items():
+            while held and not cut:
+                self._chain(place).add([heapq.heappop(held).line])
         return [chain.report() for _, chain in sorted(self._chains.items())]
 
 

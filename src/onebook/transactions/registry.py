@@ -7,6 +7,7 @@ from onebook.errors import ConfigError
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 from onebook.transactions.kraken import KRAKEN
+from onebook.transactions.okx import OKX
 
 SHARED: Final = "exchanges"  # the folder of nonces and of address limits, beside the master key
 EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
@@ -14,6 +15,7 @@ EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
     for each in (
         BYBIT,
         KRAKEN,
+        OKX,
     )
 }  # fmt: skip
 

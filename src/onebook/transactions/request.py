@@ -5,7 +5,7 @@ fetch` read requests through it. `plan` turns one into a `Query`: sources, range
 """
 
 import hashlib
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Struct, json
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
@@ -105,6 +105,9 @@ class TransactionsRequest(BaseModel):
     first page."""
     include_raw: Flag = False
     """Add the exchange's own row to each record."""
+    source: Literal["exchange", "collected"] | None = None
+    """`collected`: only what was collected, without the exchange; `exchange`: only the exchange;
+    none: what was collected, and from the exchange what was not."""
     verify: Flag = False
     """Compare all that the exchange reports twice: what holds, what does not, what is unproven."""
 
@@ -122,6 +125,7 @@ class Query(Struct, frozen=True, kw_only=True):
         limit: Records of this answer; None for all (streams only).
         state: State after the page before; None for the first page.
         digest: Identifies the query, the same for all its pages; cursors are bound to it.
+        joined: Whether it is a part of a query of several accounts.
     """
 
     request: TransactionsRequest
@@ -135,6 +139,7 @@ class Query(Struct, frozen=True, kw_only=True):
     limit: int | None
     state: CursorState | None
     digest: str
+    joined: bool = False
 
     @property
     def name(self) -> str:
@@ -152,12 +157,15 @@ def plan(
     streamed: bool,
     state: CursorState | None = None,
     lenient: bool = False,
+    joined: bool = False,
 ) -> Query:
     """Check a request of one account and turn it into a query.
 
     Args:
         state: State after the page before, for an account of several.
-        lenient: Whether to accept a range that the exchange no longer keeps.
+        lenient: Whether a range that the exchange no longer keeps may have been collected.
+        joined: Whether it is a part of a query of several accounts, in whose answer the coverage
+            says what the exchange no longer keeps.
 
     Raises:
         InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
@@ -169,7 +177,7 @@ def plan(
         state = cursors.open(request.cursor, digest=digest, key_id=key_id)
     if state is None:
         from_ms, to_ms = range_of(request, now_ms)
-        if not lenient:
+        if not lenient and not joined:
             refuse_forgotten(to_ms, sources, adapter, now_ms)
     else:
         from_ms, to_ms = state.from_ms, state.to_ms
@@ -185,6 +193,7 @@ def plan(
         limit=limit_of(request, streamed=streamed),
         state=state,
         digest=digest,
+        joined=joined,
     )
 
 
@@ -302,16 +311,14 @@ def joint_digest(request: TransactionsRequest) -> str:
     """Digest of a request of several accounts; see `digest_of`."""
     environment = environment_of(testnet=request.testnet, demo=request.demo)
     types = request.transaction_types
-    text = json.encode(
-        ("joint", request.exchange, environment, request.start_time, request.end_time, types)
-    )
+    asked = ("joint", request.exchange, environment, request.start_time, request.end_time, types)
+    text = json.encode(asked if request.source is None else (*asked, request.source))
     return hashlib.sha256(text).hexdigest()[:16]
 
 
 def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:
     """Digest of everything that decides which records an answer has; cursors are bound to it."""
     environment = environment_of(testnet=request.testnet, demo=request.demo)
-    text = json.encode(
-        (request.exchange, environment, request.start_time, request.end_time, sources)
-    )
+    asked = (request.exchange, environment, request.start_time, request.end_time, sources)
+    text = json.encode(asked if request.source is None else (*asked, request.source))
     return hashlib.sha256(text).hexdigest()[:16]

@@ -2,6 +2,9 @@
 
 A run owns every task it starts; closing it stops all requests. Field names of the answer follow the
 documented interface; fields of our own stand after them.
+
+Over 800 lines, because the walkers of a run and the description of its answer (coverage, errors,
+summary) share one state.
 """
 
 import asyncio
@@ -12,7 +15,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Protocol
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from onebook.clock import Clock
@@ -20,6 +23,7 @@ from onebook.errors import ExchangeFailed
 from onebook.transactions.accounts import NamingReader
 from onebook.transactions.adapter import (
     BranchingReader,
+    CollectedPart,
     Coverage,
     ErrorEntry,
     EventType,
@@ -31,6 +35,15 @@ from onebook.transactions.adapter import (
     SourceFailed,
     Window,
 )
+from onebook.transactions.collected import (
+    ALWAYS_MS,
+    NOT_COLLECTED,
+    OLDER_NOT_KEPT,
+    WALK,
+    StoredAccount,
+    StoredList,
+    from_store,
+)
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.merge import HELD_MAX, Demand, Once, Outlet, Range, merged
@@ -40,11 +53,10 @@ from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.request import Query, TransactionsRequest, expand, left_out
 from onebook.transactions.verify import Verifier
 from onebook.transactions.walk import Walker
-from onebook.transactions.windows import Bookmark, fitted
+from onebook.transactions.windows import Bookmark, fitted, floor_ms
 
 LIMIT_REACHED: Final = "limit_reached"
 DEADLINE: Final = "deadline"
-OLDER_NOT_KEPT: Final = "older_not_kept"
 FAILED_BEFORE: Final = "failed_before"
 UNREADABLE_RECORD: Final = "unreadable_record"
 OUT_OF_ORDER: Final = "out_of_order"
@@ -144,6 +156,9 @@ class SourcePart(Struct, frozen=True):
         walker: Its walker; None for a source that earlier pages finished or gave up.
         lost_before_ms: Time before which, as earlier pages found, the exchange lacks records.
         flawed_before: Code of the reason why the records of earlier pages are incomplete.
+        stored: What the store has of its list, if the answer uses it.
+        boundary_ms: The time before which the store is read in place of the exchange; None: the
+            store adds what the exchange no longer keeps.
     """
 
     source: Source
@@ -151,6 +166,18 @@ class SourcePart(Struct, frozen=True):
     given_up: bool = False
     lost_before_ms: int | None = None
     flawed_before: str | None = None
+    stored: StoredList | None = None
+    boundary_ms: int | None = None
+
+    @property
+    def from_store(self) -> bool:
+        """Whether it is read from the store."""
+        return self.source.walk.startswith(WALK)
+
+    @property
+    def adds(self) -> bool:
+        """Whether it adds from the store what the exchange no longer keeps."""
+        return self.from_store and self.stored is not None and self.boundary_ms is None
 
     @property
     def kept_from_ms(self) -> int | None:
@@ -244,9 +271,10 @@ class Run:
 
     Args:
         account_id: Identifies the exchange credentials in cursors.
-    merging: State shared by the runs of an answer of several accounts, whose records then
-        name their accounts.
-    tap: Wraps the reader to observe what it reads; repeated reads are not counted.
+        merging: State shared by the runs of an answer of several accounts, whose records then
+            name their accounts.
+        stored: What is collected of the account, if the answer uses it.
+        tap: Wraps the reader to observe what it reads; repeated reads are not counted.
     """
 
     def __init__(
@@ -258,6 +286,7 @@ class Run:
         *,
         account_id: str,
         merging: "Merging | None" = None,
+        stored: StoredAccount | None = None,
         tap: Callable[[PageReader], PageReader] | None = None,
     ) -> None:
         self.query = query
@@ -275,20 +304,29 @@ class Run:
         self._reader: PageReader = account.reader
         if query.account.label or merging is not None:
             self._reader = NamingReader(account.reader, query.account)
+        self._stored = stored
+        self._stored_reader: PageReader | None = stored
+        if stored is not None and merging is not None and not query.account.label:
+            self._stored_reader = NamingReader(stored, query.account)
         if tap is not None:
             self._reader = tap(self._reader)
         self._outlets: dict[str, Outlet] = {}
         sources = self._readable()
         views = {each.type for each in adapter.sources.values() if each.walk}
-        self._dropped = frozenset(views - {each.type for each in sources})
+        requested = {adapter.sources[name].type for name in query.sources}
+        self._dropped = frozenset(views - requested)
         self._branched = [each for each in sources if each.branched]
         self._parts: list[SourcePart] = []
         self._add([each for each in sources if not each.branched])
+        self._add_stored(sources)
         if query.request.verify:
+            asked = {source.type for source in sources}
+            if stored is not None and stored.only:
+                asked = requested
             self.verifier = Verifier(
                 adapter.entry,
                 below_ms=self._top_ms if query.state else query.to_ms + 1,
-                asked={source.type for source in sources},
+                asked=asked,
                 moving=self._moving(),
                 orders=adapter.entry.books.trades in query.words,
             )
@@ -321,6 +359,12 @@ class Run:
         return list(dict.fromkeys(walker for walker in found if walker is not None))
 
     @property
+    def scope(self) -> str:
+        """Digest of the queries that are read, with the branches that were found."""
+        names = sorted(part.source.name for part in self._parts)
+        return hashlib.blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
+
+    @property
     def _top_ms(self) -> int:
         """Newest time of this answer: the end of the range, or the end of the page before."""
         state = self.query.state
@@ -332,6 +376,8 @@ class Run:
         Such a source fails if its type was requested by name and no other source serves the type.
         """
         sources = {name: self._adapter.sources[name] for name in self.query.sources}
+        if self._stored is not None and self._stored.only:
+            return []
         served = {each.type for each in sources.values() if self._has_key(each)}
         return [
             each
@@ -350,6 +396,23 @@ class Run:
 
     def _has_key(self, source: Source) -> bool:
         return not source.needs or self._account.has(source.needs)
+
+    def _add_stored(self, readable: list[Source]) -> None:
+        """Begin to read what the store has of the requested sources."""
+        stored = self._stored
+        if stored is None:
+            return
+        sources = [self._adapter.sources[name] for name in self.query.sources]
+        found = [each for each in sources if each.window_ms and stored.of(each) is not None]
+        if stored.only:
+            found += [each for each in sources if not each.window_ms]
+            types = {each.type for each in found}
+            lacking = [each for each in sources if each not in found and each.type not in types]
+            self._add([from_store(each) for each in lacking], _not_collected())
+        else:  # without a key that an account once had, what was read with it is still there
+            names = {each.name for each in readable}
+            found = [each for each in found if each.name in names or not self._has_key(each)]
+        self._add([from_store(each) for each in found])
 
     def _add(self, sources: list[Source], failure: SourceFailed | None = None) -> None:
         """Start reading sources; those of one walk are read once."""
@@ -387,14 +450,18 @@ class Run:
         place = self._begun_at(source)
         lost_before_ms = state.kept.get(source.query) if state else None
         flawed_before = state.flaws.get(source.query) if state else None
+        stored, boundary_ms = self._in_store(source)
         walker = None
         if place not in (DONE, GIVEN_UP):
             reader = self._reader
             if not self._has_key(source):
                 failure = self._without_key()
+            if source.walk.startswith(WALK):
+                assert self._stored_reader is not None
+                reader = self._stored_reader
             if failure is not None:
                 reader = FailingReader(failure)
-            wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
+            wanted = self._range(source, boundary_ms, as_key(place))
             limit = self.query.limit
             walker = Walker(
                 source,
@@ -415,9 +482,31 @@ class Run:
                 given_up=place == GIVEN_UP,
                 lost_before_ms=lost_before_ms,
                 flawed_before=flawed_before,
+                stored=stored,
+                boundary_ms=boundary_ms,
             )
             for each in views
         ]
+
+    def _in_store(self, source: Source) -> tuple[StoredList | None, int | None]:
+        """What the store has of a source, and from when on the exchange is read."""
+        if self._stored is None or not source.window_ms:
+            return None, None
+        found = self._stored.of(source)
+        if found is None:
+            return None, None
+        exchange = self._adapter.sources.get(source.name, source)
+        oldest_ms = floor_ms(exchange, self._clock.wall_ms())
+        return found, self._stored.boundary_ms(exchange, self.query.from_ms, oldest_ms)
+
+    def _range(self, source: Source, boundary_ms: int | None, after: RecordKey) -> Range:
+        """What is read of a source: of the exchange and the store each its part."""
+        from_ms, to_ms = self.query.from_ms, self.query.to_ms
+        if boundary_ms is not None and source.walk.startswith(WALK):
+            to_ms = min(to_ms, boundary_ms - 1)
+        elif boundary_ms is not None:
+            from_ms = max(from_ms, boundary_ms)
+        return Range(from_ms, to_ms, after=after)
 
     def _outlet(self, source: Source, wanted: Range) -> Outlet:
         """The outlet of a source: shared with the sources that it is joined with."""
@@ -663,6 +752,12 @@ def _no_branches() -> SourceFailed:
     return SourceFailed(FailureReason.NOT_OPENED, "There is nothing to read.")
 
 
+def _not_collected() -> SourceFailed:
+    return SourceFailed(
+        FailureReason.NOT_COLLECTED, "Nothing of this type has been collected of this account."
+    )
+
+
 def _not_found_yet() -> SourceFailed:
     return SourceFailed(
         FailureReason.UNREACHABLE, "The deadline came before the first request.", retryable=True
@@ -712,6 +807,8 @@ def coverage_of(
     """One entry for each type, by the worst of its sources."""
     found: dict[str, Coverage] = {}
     for part in parts:
+        if part.adds and not part.given_up and (part.walker is None or part.walker.exhausted):
+            continue  # it is in the entry of what the exchange has; see `_with_store`
         entry = _entry(query, part, last=last, stopped=stopped, top_ms=top_ms)
         before = found.get(entry.transaction_type)
         found[entry.transaction_type] = _worse(before, entry) if before else entry
@@ -731,6 +828,9 @@ def _entry(
     elif part.kept_from_ms is not None:
         reached = (min(part.kept_from_ms, query.to_ms), OLDER_NOT_KEPT)
     from_ms, reason = reached
+    collected: CollectedPart | UnsetType = UNSET
+    if part.stored is not None:
+        top_ms, from_ms, reason, collected = _with_store(query, part, (top_ms, from_ms, reason))
     if part.flaw == HIDDEN and reason in (None, OLDER_NOT_KEPT):
         reason = HIDDEN
     reason = reason or part.flaw
@@ -740,7 +840,39 @@ def _entry(
     complete = reason is None
     if complete and walker is not None and walker.absent:
         reason = NOT_OPENED
-    return Coverage(source.type, from_ms, top_ms, complete, reason, floor)
+    return Coverage(source.type, from_ms, top_ms, complete, reason, floor, collected=collected)
+
+
+def _with_store(
+    query: Query, part: SourcePart, answered: tuple[int, int | None, str | None]
+) -> tuple[int, int | None, str | None, CollectedPart | UnsetType]:
+    """Add what the store has of a list to what was answered: newest and oldest time, and reason."""
+    top_ms, from_ms, reason = answered
+    stored, newest_ms = part.stored, top_ms
+    assert stored is not None
+    assert stored.to_ms is not None
+    if part.adds:
+        return top_ms, from_ms, reason, UNSET
+    if part.from_store:
+        assert part.boundary_ms is not None
+        newest_ms = min(top_ms, part.boundary_ms - 1, stored.to_ms)
+        if part.boundary_ms == ALWAYS_MS:
+            top_ms = newest_ms
+        if reason is not None:  # not read to its end
+            return top_ms, from_ms, reason, UNSET
+    elif part.boundary_ms is None and reason == OLDER_NOT_KEPT and from_ms is not None:
+        newest_ms = from_ms - 1
+    else:
+        return top_ms, from_ms, reason, UNSET
+    if newest_ms < query.from_ms:  # all of the range is newer
+        return top_ms, from_ms, reason, UNSET
+    reach_ms, lacking = stored.reach(query.from_ms, newest_ms)
+    if reach_ms is None:
+        kept_from_ms = newest_ms + 1 if newest_ms < top_ms else None
+        return top_ms, kept_from_ms, lacking, UNSET
+    if lacking is None and top_ms < query.to_ms and part.boundary_ms == ALWAYS_MS:
+        lacking = NOT_COLLECTED
+    return top_ms, reach_ms, lacking, CollectedPart(reach_ms, newest_ms)
 
 
 def _reached(
@@ -765,6 +897,15 @@ def _time_of(place: RecordKey, query: Query) -> int | None:
 
 
 def _worse(left: Coverage, right: Coverage) -> Coverage:
+    worse = _worse_of(left, right)
+    if worse.collected is UNSET:
+        # The other part of the type: what both have, as far back as the answer reaches.
+        other = left.collected if worse is right else right.collected
+        return worse if other is UNSET else replace(worse, collected=other)
+    return worse
+
+
+def _worse_of(left: Coverage, right: Coverage) -> Coverage:
     if left.complete != right.complete:
         return right if left.complete else left
     if left.complete and left.reason != right.reason:

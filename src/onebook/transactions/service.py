@@ -8,7 +8,7 @@ run owns every task it starts; leaving it stops all requests.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import TransactionSettings
@@ -36,6 +37,7 @@ from onebook.transactions.adapter import (
     SourceFailed,
 )
 from onebook.transactions.availability import AvailabilityCache
+from onebook.transactions.collected import Collection, StoredAccount
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
@@ -63,6 +65,7 @@ from onebook.transactions.request import (
     one_of,
     plan,
     reach_ms,
+    refuse_forgotten,
 )
 from onebook.transactions.run import (
     LACKING,
@@ -85,6 +88,7 @@ UNIFIED_TYPES: Final = {
     "balances": "Account balance snapshots",
 }
 BUSY_RETRY_S: Final = 5.0
+EXCHANGE: Final = "exchange"  # of `source` in a request
 EXPORT_RECORDS_MAX: Final = 1_000_000  # of one file, which takes 0.5 GB of disk until it is sent
 LIVE: Final = "live"  # stands for an API key where limits are shared out among keys
 UNREAD_S: Final = 30.0  # that a client may read nothing of a streamed answer before it is ended
@@ -136,6 +140,7 @@ class Transactions:
         settings: Deadlines and the number of concurrent queries.
         clock: Time and sleeping.
         unread_s: Seconds without read progress by the client before a streamed answer is ended.
+        collection: What is collected of the accounts; None: nothing.
         live_limits: Intervals and bounds of live subscriptions.
     """
 
@@ -148,8 +153,10 @@ class Transactions:
         settings: TransactionSettings | None = None,
         clock: Clock = SYSTEM_CLOCK,
         unread_s: float = UNREAD_S,
+        collection: Collection | None = None,
         live_limits: LiveLimits = LIVE_LIMITS,
     ) -> None:
+        self.collection = collection
         self.unread_s = unread_s
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
         for name in self._adapters:
@@ -168,6 +175,20 @@ class Transactions:
     def exchanges(self) -> tuple[AdapterEntry, ...]:
         """Facts of the exchanges, for endpoints 4, 5 and 7."""
         return tuple(adapter.entry for adapter in self._adapters.values())
+
+    async def accounts(self) -> list[tuple[AccountName, Environment]]:
+        """The accounts with credentials."""
+        rows = [(account_name(row.exchange), row) for row in await self._vault.listed()]
+        return [
+            (name, Environment(row.environment))
+            for name, row in rows
+            if name.exchange in self._adapters
+        ]
+
+    @property
+    def adapters(self) -> Mapping[str, ExchangeAdapter]:
+        """The exchanges by name."""
+        return self._adapters
 
     @property
     def running(self) -> int:
@@ -195,7 +216,11 @@ class Transactions:
             key_id=key_id,
             now_ms=self._clock.wall_ms(),
             streamed=streamed,
+            lenient=self._may_be_stored(request),
         )
+
+    def _may_be_stored(self, request: TransactionsRequest) -> bool:
+        return self.collection is not None and request.source != EXCHANGE
 
     async def prepare(
         self,
@@ -217,7 +242,7 @@ class Transactions:
             ServiceUnavailable: `all` accounts are requested, and none has credentials.
         """
         if isinstance(request.exchange, str) and request.exchange != ALL:
-            filled = self._filled(request, summing=summing, whole=whole)
+            filled = await self._filled(request, summing=summing, whole=whole)
             return self.plan(filled, key_id=key_id, streamed=streamed)
         digest, states = joint_digest(request), {}
         if request.cursor:
@@ -230,7 +255,7 @@ class Transactions:
             if part.transaction_types and not known:
                 continue
             part = part.model_copy(update={"transaction_types": known})
-            part = self._filled(part, summing=summing, whole=whole)
+            part = await self._filled(part, summing=summing, whole=whole)
             parts.append(
                 plan(
                     part,
@@ -240,7 +265,7 @@ class Transactions:
                     now_ms=now_ms,
                     streamed=streamed,
                     state=states.get(name),
-                    lenient=True,
+                    joined=True,
                 )
             )
         self._refuse_unknown(request, parts)
@@ -252,7 +277,7 @@ class Transactions:
             digest=digest,
         )
 
-    def _filled(
+    async def _filled(
         self, request: TransactionsRequest, *, summing: bool, whole: bool
     ) -> TransactionsRequest:
         """Fill in the types and the start of a request for all of an account."""
@@ -262,8 +287,29 @@ class Transactions:
         if whole and request.start_time is None:
             # A minute later: the start of what an exchange keeps moves forward while we read.
             start_ms = self.reach_ms(request) + MINUTE_MS
+            stored = await self._stored(request)
+            if stored is not None and stored.from_ms is not None:
+                start_ms = min(start_ms, stored.from_ms)
             request = request.model_copy(update={"start_time": start_ms})
         return request
+
+    async def _stored(self, request: TransactionsRequest) -> StoredAccount | None:
+        """What is collected of the account of a request, if its answer uses it."""
+        if request.source == EXCHANGE:
+            return None
+        only = request.source is not None
+        if self.collection is None:
+            if only:
+                raise InvalidRequest("Field source: nothing is collected by this service.")
+            return None
+        stored = await self.collection.account(
+            account_name(one_of(request)),
+            environment_of(testnet=request.testnet, demo=request.demo),
+            now_ms=self._clock.wall_ms(),
+            only=only,
+            include_raw=request.include_raw,
+        )
+        return stored if only or stored.to_ms is not None else None
 
     async def _named(self, request: TransactionsRequest) -> list[str]:
         """The accounts of a request; `all` means those with credentials."""
@@ -344,7 +390,11 @@ class Transactions:
             ServiceUnavailable: There are no credentials, or too many requests are running.
         """
         parts = query.parts if isinstance(query, JointQuery) else (query,)
-        accounts = [(part, *await self._account(part, key_id)) for part in parts]
+        accounts = []
+        for part in parts:
+            stored = await self._stored(part.request)
+            account = await self._account(part, key_id, known=stored is not None and stored.only)
+            accounts.append((self._bounded(part, stored), *account, stored))
         self._refuse_beyond(key_id)
         self._running[key_id] += 1
         RUNNING.inc()
@@ -362,8 +412,9 @@ class Transactions:
                     self._clock,
                     account_id=account_id,
                     merging=merging,
+                    stored=stored,
                 )
-                for part, account, account_id in accounts
+                for part, account, account_id, stored in accounts
             ]
             run: Run | JointRun = runs[0]
             if isinstance(query, JointQuery) and merging is not None:
@@ -377,6 +428,23 @@ class Transactions:
             RUNNING.dec()
             if not self._running[key_id]:
                 del self._running[key_id]
+
+    def _bounded(self, query: Query, stored: StoredAccount | None) -> Query:
+        """A query of a collected account that ends where the collection does, unless it says when.
+
+        Raises:
+            InvalidDateRange: Neither the exchange nor the collection has anything of the range.
+        """
+        if stored is None:
+            if self._may_be_stored(query.request) and query.state is None:
+                adapter = self._adapters[query.account.exchange]
+                if not query.joined:
+                    refuse_forgotten(query.to_ms, query.sources, adapter, self._clock.wall_ms())
+            return query
+        if not stored.only or query.state is not None or query.request.end_time is not None:
+            return query
+        to_ms = query.to_ms if stored.to_ms is None else min(query.to_ms, stored.to_ms)
+        return replace(query, to_ms=to_ms, from_ms=min(query.from_ms, to_ms))
 
     def subscriptions(
         self, query: Query | JointQuery, subscriber: Subscriber
@@ -433,6 +501,10 @@ class Transactions:
         """The private stream of an account; None where there is none."""
         return self._adapters[query.account.exchange].stream(query.environment)
 
+    def poll_factor(self, query: Query) -> float:
+        """The polling interval of an account's exchange as a multiple of that of others."""
+        return self._adapters[query.account.exchange].poll_factor
+
     def _refuse_beyond(self, key_id: str) -> None:
         if self._running[key_id] >= self._settings.runs_per_key_max:
             REFUSED.labels(KEY).inc()
@@ -448,10 +520,16 @@ class Transactions:
                 retry_after_s=BUSY_RETRY_S,
             )
 
-    async def _account(self, query: Query, key_id: str) -> tuple[AccountSession, str]:
-        """The account of a query, and the id of its credentials for cursors."""
+    async def _account(
+        self, query: Query, key_id: str, *, known: bool = False
+    ) -> tuple[AccountSession, str]:
+        """The account of a query, and the id of its credentials for cursors.
+
+        Args:
+            known: Whether everything is read from the store, which needs no credentials.
+        """
         adapter = self._adapters[query.account.exchange]
-        credentials = await self._credentials(query)
+        credentials = Credentials("", "") if known else await self._credentials(query)
         account_id = self._cursors.account(credentials.api_key)
         if query.state is not None and query.state.account != account_id:
             raise InvalidRequest(

@@ -102,7 +102,7 @@ class Verifier:
         self._asked = frozenset(asked)
         self._moving = tuple(moving)
         self._orders_asked = orders
-        self._chains = WalletChains(below_ms=below_ms)
+        self._chains = WalletChains(below_ms=below_ms, disorder_ms=self._books.disorder_ms)
         self._orders = Orders(below_ms=below_ms)
         self._lines = 0
         self._wrong_lines: list[Left] = []

@@ -393,11 +393,13 @@ class Walker:
         """The time after which no record of later pages can be.
 
         Later pages hold rows that the exchange's filter puts before this page's oldest row, and a
-        record's time is at most `lag_ms` later than the time used by the filter.
+        record's time is at most `lag_ms` later than the time used by the filter. A page can be
+        newer than its window, if that is only the time at which to stop.
         """
         oldest_ms = page.oldest_ms
         if oldest_ms is None or self.source.untimed:
             return self._watermark_ms
+        oldest_ms = min(oldest_ms, window.to_ms - 1)
         return max(oldest_ms + self.source.lag_ms, self._oldest_ahead(window))
 
     def _oldest_ahead(self, window: Window) -> int:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.exchanges.kit.contract import Moment, milliseconds
+from onebook.exchanges.kit.contract import Moment, microseconds, milliseconds
 
 AT = 1_672_515_782_136
 
@@ -41,6 +41,8 @@ def test_a_time_of_any_unit_becomes_whole_milliseconds(at: Moment, expected: int
 @given(st.datetimes(datetime(1970, 1, 1), datetime(5138, 1, 1), timezones=st.just(UTC)))
 def test_a_text_is_exact_to_the_millisecond_below(moment: datetime) -> None:
     at_ms = milliseconds(moment.isoformat())
+    assert microseconds(moment.isoformat()) // 1_000 == at_ms
+    assert microseconds(moment.isoformat()) % 1_000 == moment.microsecond % 1_000
     seconds = int(moment.replace(microsecond=0).timestamp())
     assert at_ms == seconds * 1_000 + moment.microsecond // 1_000
 
@@ -48,3 +50,4 @@ def test_a_text_is_exact_to_the_millisecond_below(moment: datetime) -> None:
 @given(st.text(max_size=60) | st.integers())
 def test_no_text_and_no_number_raises(at: Moment) -> None:
     assert milliseconds(at) >= 0
+    assert milliseconds(at) == microseconds(at) // 1_000

@@ -18,6 +18,7 @@ from onebook.exchanges.kit.channel import (
     Counted,
     Event,
     ExchangeReady,
+    FastChannel,
     Plain,
     RequestRejected,
     SeedRefused,
@@ -87,14 +88,18 @@ from onebook.exchanges.kit.contract import (
     Unnamed,
     Verify,
     each_of,
+    microseconds,
 )
 from onebook.exchanges.kit.engine import Engine, QuietEngine, SeededEngine
 from onebook.exchanges.kit.families import (
+    BestPrices,
     DepthBody,
     DepthUpdate,
     RpcControl,
     combined_updates,
     join_by_rest,
+    one_level,
+    top_of,
 )
 from onebook.exchanges.kit.limits import (
     FETCHES_BURST,
@@ -134,6 +139,7 @@ __all__ = [
     "Acknowledged",
     "Address",
     "Alive",
+    "BestPrices",
     "BookChannel",
     "BookFrame",
     "BookHalted",
@@ -154,6 +160,7 @@ __all__ = [
     "Exchange",
     "ExchangeLimits",
     "ExchangeReady",
+    "FastChannel",
     "Fetch",
     "FrameForm",
     "Gap",
@@ -205,6 +212,8 @@ __all__ = [
     "instruments_of",
     "items_reader",
     "join_by_rest",
+    "microseconds",
+    "one_level",
     "protobuf_reader",
     "send",
     "short",
@@ -213,5 +222,6 @@ __all__ = [
     "symbol_of",
     "text_in",
     "texts_of",
+    "top_of",
     "verbs",
 ]

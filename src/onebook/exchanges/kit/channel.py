@@ -66,11 +66,15 @@ class RequestRejected(Struct, frozen=True):
 class BookFrame(Struct, frozen=True):
     """A frame of a book that `data` did not process: damaged, or of a book that is not subscribed.
 
-    `name` is "" if the frame contains no name, several, or only a `channel` id.
+    Args:
+        name: "" if the frame contains no name, several, or only a `channel` id.
+        channel: The id of the book (`BookChannel.channel_ids`).
+        top: It is a frame of the fast best prices: a damaged one says nothing about the levels.
     """
 
     name: str = ""
     channel: int | None = None
+    top: bool = False
 
 
 class SocketSeed(Struct, frozen=True):
@@ -144,6 +148,26 @@ def verbs(
     return subscribe, unsubscribe
 
 
+class FastChannel(Struct, frozen=True):
+    """Requests for best prices that are not part of the requests for the levels.
+
+    They follow these requests. Their answers decide nothing: a book without fast best prices is
+    shown as it is.
+
+    Args:
+        subscribe: Encodes the subscription of some names, with the number of this request.
+        unsubscribe: Encodes the unsubscription.
+        names_per_request: Maximum number of names in a request.
+        lists_all: Each subscription lists all names of the connection, because the exchange does
+            not say whether it replaces the previous one.
+    """
+
+    subscribe: Written
+    unsubscribe: Written
+    names_per_request: int = 1
+    lists_all: bool = False
+
+
 class BookChannel(Struct, frozen=True):
     """An exchange's order book channel: pure functions, and properties that the engine needs.
 
@@ -182,6 +206,7 @@ class BookChannel(Struct, frozen=True):
             recognized without codes (`roster.RATE_LIMITS`).
         unavailable: Codes of errors about a temporary failure of the exchange. Messages are
             recognized without codes (`roster.UNAVAILABLE`).
+        fast: Requests for the fast best prices, if `subscribe` does not include them.
         expected: Whole frames without consequences, such as an answer to our ping that is not JSON.
     """
 
@@ -203,6 +228,7 @@ class BookChannel(Struct, frozen=True):
     acknowledges: bool = True
     too_many: Collection[int | str] = ()
     unavailable: Collection[int | str] = ()
+    fast: FastChannel | None = None
     expected: Collection[bytes] = (b"pong",)
 
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol, final, runtime_checkable
 
 from msgspec import Struct
 
-from onebook.clock import ms_of_iso
+from onebook.clock import us_of_iso
 from onebook.core.types import PAIRS, ChecksumLayout, LevelShape
 from onebook.exchanges.kit.limits import ExchangeLimits
 from onebook.model import Instrument
@@ -35,23 +35,30 @@ def milliseconds(at: Moment) -> int:
 
     Text without a time zone is UTC.
     """
-    number = at if isinstance(at, int) else _time_number(at)
+    return microseconds(at) // 1_000
+
+
+def microseconds(at: Moment) -> int:
+    """Convert an exchange's timestamp to Unix microseconds, rounded down; 0 if it is invalid.
+
+    Text without a time zone is UTC.
+    """
+    if isinstance(at, int):
+        number = at
+    elif len(at) > TIME_CHARACTERS_MAX:
+        return UNTIMED
+    elif at.isdecimal():
+        number = int(at)
+    else:
+        try:
+            return max(us_of_iso(at), UNTIMED)
+        except ValueError:
+            return UNTIMED
     if number < MILLISECONDS_MAX:
-        return max(number, UNTIMED)
+        return max(number, UNTIMED) * 1_000
     if number < MICROSECONDS_MAX:
-        return number // 1_000
-    return number // 1_000_000 if number < NANOSECONDS_MAX else UNTIMED
-
-
-def _time_number(text: str) -> int:
-    if len(text) > TIME_CHARACTERS_MAX:
-        return UNTIMED
-    if text.isdecimal():
-        return int(text)
-    try:
-        return ms_of_iso(text)
-    except ValueError:
-        return UNTIMED
+        return number
+    return number // 1_000 if number < NANOSECONDS_MAX else UNTIMED
 
 
 class Snapshot(Struct, frozen=True, gc=False):

@@ -17,6 +17,7 @@ from onebook.exchanges.kit.channel import (
     BookFrame,
     Counted,
     ExchangeReady,
+    FastChannel,
     Plain,
     RequestRejected,
     SeedRefused,
@@ -102,7 +103,7 @@ class Engine:
         if pause is None and not self._channel.renews:
             pause = self._channel.unsubscribe
         paused = NOTHING if pause is None else self._leave(pause, again)
-        return paused + self._subscribe(again)
+        return paused + self._subscribe(again, repeats=True)
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         """Subscribe to more instruments."""
@@ -120,12 +121,38 @@ class Engine:
 
     # Requests
 
-    def _subscribe(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
+    def _subscribe(
+        self, instruments: Sequence[Instrument], *, repeats: bool = False
+    ) -> tuple[Output, ...]:
         self._forget(instruments)
         requests = self._requested(self._channel.subscribe, instruments, awaited=True)
+        fast = self._channel.fast
+        if requests and fast is not None and not (repeats and fast.lists_all):
+            requests += self._follow_tops(fast, instruments)
         if self._channel.acknowledges or not requests:
             return requests
         return (*requests, *self._confirm(instruments))
+
+    def _follow_tops(
+        self, fast: FastChannel, instruments: Sequence[Instrument]
+    ) -> tuple[Output, ...]:
+        if fast.lists_all:
+            listed = self._books.all()
+            instruments = [one for one in listed if self._channel.key(one) not in self._refused]
+        return self._fast_requests(fast.subscribe, instruments, fast.names_per_request)
+
+    def _leave_tops(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
+        fast = self._channel.fast
+        if fast is None or not self._ready:
+            return NOTHING
+        return self._fast_requests(fast.unsubscribe, instruments, fast.names_per_request)
+
+    def _fast_requests(
+        self, write: Written, instruments: Sequence[Instrument], size: int
+    ) -> tuple[Output, ...]:
+        names = [self._channel.key(one) for one in instruments]
+        issue = self._requests.issue
+        return tuple(send(write(batch, issue((), tops=True))) for batch in batches(names, size))
 
     def _forget(self, instruments: Iterable[Instrument]) -> None:
         names = [self._channel.key(one) for one in instruments]
@@ -158,7 +185,7 @@ class Engine:
     def _leave(self, write: Written, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         """Unsubscribe by name or id; an instrument without an id yet, once the id is assigned."""
         if not self._channel.channel_ids:
-            return self._requested(write, instruments)
+            return self._requested(write, instruments) + self._leave_tops(instruments)
         return self._leave_ids(write, self._books.release_ids(instruments))
 
     def _leave_ids(self, write: Written, ids: Sequence[int]) -> tuple[Output, ...]:
@@ -194,6 +221,10 @@ class Engine:
                 return left + self._confirm([*self._named(names), *self._complete(number)])
             case Accepted():
                 return self._accept_listed(event)
+            case BookFrame(name, top=True):
+                if name in self._books.trackers.left and name not in self._books.trackers:
+                    return self._late_frame(name)
+                return (Ignored(known=False),)
             case BookFrame(name, channel):
                 if channel is not None:
                     name = self._books.name_of(channel)
@@ -209,6 +240,8 @@ class Engine:
                 return self._seeded(event)
             case RequestRejected() | SeedRefused() if self._is_rate_limit(event):
                 return self._slow_down(event)
+            case RequestRejected() if self._requests.is_of_tops(event.number):
+                return (Ignored(known=True, refused=short(event.words)),)
             case RequestRejected() if self._is_unavailable(event):
                 return self._postpone(event)
             case RequestRejected():
@@ -224,7 +257,11 @@ class Engine:
         write = self._channel.unsubscribe
         if not self._books.absent(name) or write is None or self._channel.unsubscribes_all:
             return NOTHING
-        return (send(write([name], self._requests.issue(()))),)
+        left = send(write([name], self._requests.issue(())))
+        fast = self._channel.fast
+        if fast is None:
+            return (left,)
+        return left, send(fast.unsubscribe([name], self._requests.issue((), tops=True)))
 
     def _seeded(self, event: SocketSeed) -> tuple[Output, ...]:
         return EXPECTED
@@ -298,6 +335,11 @@ class Engine:
         verdicts: tuple[Output, ...] = tuple(
             Acknowledged(one) if event.repeated else BookRefused(one, words) for one in named
         )
+        fast = self._channel.fast
+        if fast is not None and fast.lists_all and not event.repeated:
+            verdicts += self._follow_tops(
+                fast, ()
+            )  # a refused name may have failed that request too
         return verdicts + (self._subscribe_rest(event, asked) if event.whole else NOTHING)
 
     def _about(self, event: RequestRejected) -> list[Instrument]:

@@ -13,10 +13,11 @@ from msgspec import Raw, Struct, field
 
 from onebook.core.types import PAIRS, LevelShape
 from onebook.exchanges.kit.codec import ErrorBody, Sequence64
-from onebook.exchanges.kit.contract import UNTIMED, Fetch, Outputs, TopOfBook
+from onebook.exchanges.kit.contract import NO_LEVELS, UNTIMED, Fetch, Outputs, TopOfBook
 from onebook.exchanges.kit.sync import Join
 from onebook.model import Instrument
 
+NO_PRICE: Final = (Raw(b'""'), Raw(b"null"))  # of an empty side
 STREAM_BYTES_MAX: Final = 64  # the stream's name is within this many bytes of a frame's start
 
 
@@ -49,6 +50,19 @@ class BestPrices(Struct, gc=False):
     bid_amount: Raw = field(name="B")
     ask: Raw = field(name="a")
     ask_amount: Raw = field(name="A")
+    at: int = field(name="E", default=UNTIMED)
+
+
+def top_of(instrument: Instrument, best: BestPrices) -> TopOfBook:
+    """Return the best bid and ask as an output; a side whose price is "" or null is empty."""
+    bids = one_level(best.bid, best.bid_amount)
+    asks = one_level(best.ask, best.ask_amount)
+    return TopOfBook(instrument, best.sequence, bids, asks, at=best.at)
+
+
+def one_level(price: Raw, amount: Raw) -> bytes:
+    """Return a side of one level, from the JSON of its price and amount."""
+    return NO_LEVELS if price in NO_PRICE else b"[[%b,%b]]" % (price, amount)
 
 
 class RpcControl(Struct):
@@ -82,11 +96,7 @@ def combined_updates(
         if stream and frame.find(stream, 0, STREAM_BYTES_MAX) > 0:
             best: BestPrices = read_top(frame).data
             book = books.get(best.native)
-            if book is None:
-                return None
-            bids = b"[[%b,%b]]" % (best.bid, best.bid_amount)
-            asks = b"[[%b,%b]]" % (best.ask, best.ask_amount)
-            return TopOfBook(book.instrument, best.sequence, bids, asks)
+            return None if book is None else top_of(book.instrument, best)
         change: DepthUpdate = read(frame).data
         book = books.get(change.native)
         if book is None:

@@ -1,7 +1,7 @@
 """The instruments, ids and unanswered requests of one connection; protocol-independent."""
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -226,14 +226,21 @@ class Requests:
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Instrument, ...]] = {}
         self._issued = 0
+        self._of_tops: deque[str] = deque(maxlen=REQUESTS_MAX)
 
-    def issue(self, instruments: Iterable[Instrument]) -> int:
+    def issue(self, instruments: Iterable[Instrument], *, tops: bool = False) -> int:
         """Number a request; beyond `REQUESTS_MAX` the oldest unanswered one is dropped."""
         self._issued += 1
         self._waiting[str(self._issued)] = tuple(instruments)
         if len(self._waiting) > REQUESTS_MAX:
             del self._waiting[next(iter(self._waiting))]
+        if tops:
+            self._of_tops.append(str(self._issued))
         return self._issued
+
+    def is_of_tops(self, number: int | str | None) -> bool:
+        """Return whether a request was for best prices alone."""
+        return str(number) in self._of_tops
 
     def pending_for(self, instrument: Instrument) -> bool:
         """Return whether a request for an instrument is unanswered."""

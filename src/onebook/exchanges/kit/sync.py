@@ -130,22 +130,33 @@ class Chain(DeltaBook):
         self.last = None
 
     def snapshot(
-        self, bids: bytes, asks: bytes, sequence: int, at: Moment = UNTIMED
+        self,
+        bids: bytes,
+        asks: bytes,
+        sequence: int,
+        at: Moment = UNTIMED,
+        order: int | None = None,
     ) -> tuple[Output, ...]:
-        """Start or replace the book."""
+        """Start or replace the book; `order` is its number among best prices, if another one."""
         self.last = sequence
-        return (
-            Snapshot(self.instrument, bids, asks, self.snapshot_shape, at=at, sequence=sequence),
-        )
+        number = sequence if order is None else order
+        return (Snapshot(self.instrument, bids, asks, self.snapshot_shape, at=at, sequence=number),)
 
     def delta(
-        self, bids: bytes, asks: bytes, previous: int, sequence: int, at: Moment = UNTIMED
+        self,
+        bids: bytes,
+        asks: bytes,
+        previous: int,
+        sequence: int,
+        at: Moment = UNTIMED,
+        order: int | None = None,
     ) -> Outputs:
-        """Apply a delta from state `previous` to state `sequence`."""
+        """Apply a delta from state `previous` to state `sequence`; `order` as in `snapshot`."""
         last = self.last
         if previous == last:
             self.last = sequence
-            return Delta(self.instrument, bids, asks, self.delta_shape, at, sequence)
+            number = sequence if order is None else order
+            return Delta(self.instrument, bids, asks, self.delta_shape, at, number)
         if last is None or sequence == last:  # before the snapshot, or sent twice
             return NOTHING
         self.last = None

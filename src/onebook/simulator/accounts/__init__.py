@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
-from onebook.simulator.accounts import bybit
+from onebook.simulator.accounts import bybit, kraken
 
 
 class ServedAccount(Protocol):
@@ -31,4 +31,5 @@ class ServedAccount(Protocol):
 
 DEMO_ACCOUNTS: Final[dict[str, Callable[[], AbstractAsyncContextManager[ServedAccount]]]] = {
     "bybit": bybit.demo,
+    "kraken": kraken.demo,
 }

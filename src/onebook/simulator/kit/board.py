@@ -188,26 +188,36 @@ class PublishedBook:
         self._replaced_levels = rules.replaced_levels
         self._phantoms: dict[int, int] = {}
         self._unsent: tuple[dict[int, int], dict[int, int]] = {}, {}
-        self._sent = self.sequence  # the sequence of the last message
+        self._newest: PublishedBook | None = None  # ahead of the last message
+
+    @property
+    def newest(self) -> "PublishedBook":
+        """The window at its newest state, of which the next message may be due."""
+        return self if self._newest is None else self._newest
 
     def advance(self) -> TextChanges | None:
         """Move the window to the current book; None if nothing in it changed."""
-        bids, bids_now = self._difference(self._book.bids, self.bids, self._phantoms)
-        asks, asks_now = self._difference(self._book.asks, self.asks, {})
-        if not bids and not asks and self.sequence == self._sent:
+        newest = self.newest
+        bids, bids_now = self._difference(self._book.bids, newest.bids, self._phantoms)
+        asks, asks_now = self._difference(self._book.asks, newest.asks, {})
+        if not bids and not asks and newest.sequence == self.sequence:
             return None
         if self._single_levels:
             return self._one(bids, asks)
         self.bids, self.asks = bids_now, asks_now
         return self._numbered(bids, asks)
 
-    def collect(self) -> None:
-        """Move the window to the current book; the next message includes these changes."""
-        bids, self.bids = self._difference(self._book.bids, self.bids, self._phantoms)
-        asks, self.asks = self._difference(self._book.asks, self.asks, {})
+    def collect(self) -> "PublishedBook":
+        """Move the newest state to the current book; the next message includes these changes."""
+        newest = copy.copy(self.newest)
+        bids, newest.bids = self._difference(self._book.bids, newest.bids, self._phantoms)
+        asks, newest.asks = self._difference(self._book.asks, newest.asks, {})
         for unsent, changed in zip(self._unsent, (bids, asks), strict=True):
             unsent.update(changed)
-        self.sequence += len(bids) + len(asks)
+        newest.sequence += len(bids) + len(asks)
+        newest._newest = None
+        self._newest = newest
+        return newest
 
     def cross(self) -> TextChanges:
         """Publish a bid 1 % above the best ask."""
@@ -282,9 +292,9 @@ class PublishedBook:
         return self._numbered([], [(price, amount)])
 
     def _numbered(self, bids: Levels, asks: Levels) -> TextChanges:
-        self.previous = self._sent
-        self.sequence += len(bids) + len(asks)
-        self._sent = self.sequence
+        self.previous = self.sequence
+        self.sequence = self.newest.sequence + len(bids) + len(asks)
+        self._newest = None
         self.updates += 1
         unsent, self._unsent = self._unsent, ({}, {})
         bids, asks = (
@@ -403,6 +413,16 @@ class ExchangeBoard:
         session.started.append(key.native)
         return self.channel(key)
 
+    def follow_top(
+        self, session: SimulatedSession, topic: str, native: str, depth: int
+    ) -> PublishedBook | None:
+        """Subscribe a client to the best prices of a native; returns its newest state."""
+        if native in self.muted:
+            return None
+        session.topics[topic] = ChannelKey(native, TOP)
+        window = self.channel(ChannelKey(native, depth))
+        return None if window is None else window.newest
+
     def channel(self, key: ChannelKey) -> PublishedBook | None:
         """Return the current window; None for an unknown native or in a replay."""
         listing = self.listings.get(key.native)
@@ -421,8 +441,7 @@ class ExchangeBoard:
         """Apply a state to each followed window; yields the frames of the best prices."""
         if dialect.rules.states > 1:
             for channel in self.followed():
-                channel.collect()
-                frame = dialect.top(channel, now)
+                frame = dialect.top(channel.collect(), now)
                 if frame is not None:
                     yield ChannelKey(channel.key.native, TOP), frame
 

@@ -159,6 +159,7 @@ class SimulatedExchange:
         self._planned: dict[str, deque[str]] = {}
         self._rest_failures: deque[RestReply] = deque(maxlen=FAULTS_QUEUED_MAX)
         self._frozen = False
+        self._state = 0  # states since the last message of the depth
         self.on_published: Callable[[str], object] = nothing
         self._loopback = Loopback(name, self._front)
 
@@ -300,17 +301,28 @@ class SimulatedExchange:
         assert channel is not None
         return Truth(*channel.truth(levels))
 
+    @property
+    def states(self) -> int:
+        """Number of states of the market in a message of the depth."""
+        return self._dialect.rules.states
+
     def publish(self) -> None:
-        """Advance the subscribed books one step and send the changes."""
-        if self._frozen:
+        """Advance the subscribed books by one message of the depth, and send the changes."""
+        for _ in range(self.states):
+            self.publish_state()
+
+    def publish_state(self) -> None:
+        """Advance the subscribed books one state: send best prices, at the last also the depth."""
+        if self._frozen and not self._state:  # the depth follows its best prices first
             return
         followed = self._board.followed()
-        symbols = {channel.listing.symbol for channel in followed}
-        for _ in range(self._dialect.rules.states):
-            for _ in self._market.step(self.name, symbols):
-                pass
-            for key, frame in self._board.collect(self._dialect, Now.of(self._clock)):
-                self._publish_top(key, frame)
+        for _ in self._market.step(self.name, {channel.listing.symbol for channel in followed}):
+            pass
+        for key, frame in self._board.collect(self._dialect, Now.of(self._clock)):
+            self._publish_top(key, frame)
+        self._state = (self._state + 1) % self.states
+        if self._state:
+            return
         for channel in followed:
             while (changes := channel.advance()) is not None:
                 self._publish(channel, changes)
@@ -399,7 +411,10 @@ class SimulatedExchanges:
         for exchange in self._exchanges.values():
             await exchange.start()
             self._stack.push_async_callback(exchange.stop)
-        loops = [self._watch()] + ([self._pace()] if self.rate_hz else [])
+        loops = [self._watch()]
+        if self.rate_hz:
+            paces = enumerate(self._exchanges.values())
+            loops += [self._move(), *(self._pace(each, place) for place, each in paces)]
         self._tasks = [asyncio.create_task(loop) for loop in loops]
         return self
 
@@ -414,17 +429,20 @@ class SimulatedExchanges:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stack.aclose()
 
-    async def _pace(self) -> None:
-        """Publish one exchange after the other, evenly over the interval."""
-        loop = asyncio.get_running_loop()
-        due = loop.time()
+    async def _move(self) -> None:
         while True:
             self._market.move()
-            for exchange in self._exchanges.values():
-                exchange.publish()
-                # Missed times are skipped, so that no burst follows.
-                due = max(due + 1 / self.rate_hz / len(self._exchanges), loop.time())
-                await asyncio.sleep(due - loop.time())
+            await asyncio.sleep(1 / self.rate_hz)
+
+    async def _pace(self, exchange: SimulatedExchange, place: int) -> None:
+        """Publish one exchange: its states evenly over the interval, beside those of the others."""
+        now_s = asyncio.get_running_loop().time
+        due_s = now_s() + place / len(self._exchanges) / self.rate_hz
+        while True:
+            await asyncio.sleep(due_s - now_s())
+            exchange.publish_state()
+            # Missed times are skipped, so that no burst follows.
+            due_s = max(due_s + 1 / self.rate_hz / exchange.states, now_s())
 
     async def _watch(self) -> None:
         while True:

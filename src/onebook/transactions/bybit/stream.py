@@ -42,18 +42,18 @@ TYPES: Final = {
 REQUESTS: Final = ("auth", "subscribe")
 
 
-class _Row(Struct, frozen=True):
+class _CategorisedRow(Struct, frozen=True):
     category: str = ""
 
 
-class _Message(Struct, frozen=True):
+class _BybitFrame(Struct, frozen=True):
     op: str = ""
     success: bool | None = None
     topic: str = ""
-    data: list[_Row] = []
+    data: list[_CategorisedRow] = []
 
 
-_decoder: Final = json.Decoder(_Message)
+_decoder: Final = json.Decoder(_BybitFrame)
 
 
 def opening(credentials: Credentials, now_ms: int, token: str) -> tuple[str, ...]:

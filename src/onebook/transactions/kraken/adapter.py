@@ -79,6 +79,7 @@ from onebook.transactions.kraken.rows import (
     time_ms,
     unreadable_row,
 )
+from onebook.transactions.kraken.stream import STREAM, token_of
 from onebook.transactions.kraken.trades import (
     ListedTrade,
     differences,
@@ -590,4 +591,7 @@ KRAKEN: Final = ExchangeDefinition(
     reader=KrakenReader,
     instruments=pairs,
     listed=listed,
+    stream=STREAM,
+    poll_factor=2.0,  # a read of every list costs 7 of the 20 units that a starter has in a minute
+    stream_token=token_of,
 )

@@ -212,7 +212,8 @@ ENTRY: Final = AdapterEntry(
     words=WORDS,
     advice=(
         "At Kraken, under Settings > API, make a key for Onebook alone with the permissions Query "
-        "funds, Query closed orders & trades and Query ledger entries, without dates. For futures, "
+        "funds, Query closed orders & trades, Query ledger entries and, for live transactions, "
+        "WebSocket interface, without dates. For futures, "
         "make another at Kraken Futures: General API read only, Withdrawal API no access."
     ),
     default=(

@@ -158,10 +158,16 @@ const STATS = object({
   ),
   participating_exchanges: faults.whole, crossed: faults.flag,
 });
+const wholeOrNull = (raw) => (raw === null ? "" : faults.whole(raw));
+const LAYER = object({ exchange: wholeOrNull, received: faults.whole });
 const EXTRAS = {
   ages: objectOf(faults.whole),
   coverage: objectOf(object({ bids: faults.numberOrNull, asks: faults.numberOrNull })),
   fill: object({ buy: FILLS, sell: FILLS }),
+  times: object({
+    merged: faults.whole, sent: faults.whole,
+    exchanges: objectOf(object({ top: LAYER, depth: LAYER, offset: wholeOrNull, error: wholeOrNull })),
+  }),
 };
 const ERROR = object({ message: faults.text, "error?": faults.text, "retry_after?": faults.number });
 const SHAPES = {
@@ -302,6 +308,12 @@ function merged(levels, changes, direction) {
   return side;
 }
 
+/** The numbers of an object, which were parsed as text, as numbers: microseconds fit a double. */
+function numbersOf(value) {
+  if (!isObject(value)) return value === null ? null : Number(value);
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, numbersOf(each)]));
+}
+
 /** The newest merged book of one symbol, best levels first. */
 export class View {
   constructor(symbol, view = null) {
@@ -315,7 +327,8 @@ export class View {
   lose(problem) {
     Object.assign(this, {
       live: false, problem, bids: [], asks: [], marketStats: {}, staleExchanges: [], states: {},
-      ages: {}, coverage: {}, fill: {}, timestamp: "", updateNumber: 0, skipped: 0,
+      ages: {}, coverage: {}, fill: {}, times: null, timestamp: "", updateNumber: 0,
+      skipped: 0,
     });
   }
 
@@ -358,6 +371,7 @@ export class View {
     this.ages = Object.fromEntries(Object.entries(data.ages ?? {}).map(([k, v]) => [k, Number(v)]));
     this.coverage = data.coverage ?? {};
     this.fill = data.fill ?? {};
+    this.times = data.times ? numbersOf(data.times) : null;
   }
 
   /** CRC-32 of the best levels' `price:amount` text, bids then asks, joined by colons. */

@@ -117,8 +117,9 @@ export function quoteAge(ms) {
   return ms < 1_000 ? `${Math.round(ms)} ms` : ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : age(ms);
 }
 
-export function ago(ms) {
-  return ms < 1000 ? "now" : `${age(ms)} ago`;
+/** How long ago; what is not live is never "now". */
+export function ago(ms, live = true) {
+  return live && ms < 1000 ? "now" : `${age(ms)} ago`;
 }
 
 /** A signed number, with a real minus. */

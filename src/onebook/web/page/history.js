@@ -62,7 +62,7 @@ export class History {
 
   /** Say how old the last point is, which without updates is not now. */
   showFigures(nowMs, live) {
-    this.#when = live ? "now" : ago(nowMs - this.#addedMs);
+    this.#when = live ? "now" : ago(nowMs - this.#addedMs, false);
     this.write();
   }
 

@@ -384,7 +384,9 @@ export class Panel {
     mark(this.element, "data-old", live ? "no" : "yes");
     hide(this.find(".old"), live || !this.#updatedAt);
     const slow = this.#linked && silentMs < this.#lateMs;
-    if (!live) this.#write(".old", slow ? `Updates arrive ${age(this.#lateMs)} late` : `No update for ${age(silentMs)}`);
+    const lost = !this.#linked && silentMs < OLD_MS;
+    const silence = lost ? "Connection lost" : `No update for ${age(silentMs)}`;
+    if (!live) this.#write(".old", slow ? `Updates arrive ${age(this.#lateMs)} late` : silence);
   }
 
   /** Show no price, cost, crossing or exchange as live, or all of them again. */
@@ -408,7 +410,7 @@ export class Panel {
     this.showAge();
     const ageMs = nowMs - this.#updatedAt + this.#lateMs;
     this.#write(".rate", this.rate.perSecond(nowMs).toFixed(1));
-    this.#write(".age", this.#updatedAt ? ago(ageMs) : "—");
+    this.#write(".age", this.#updatedAt ? ago(ageMs, this.#live) : "—");
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
     this.members.showFigures(ageMs, nowMs);
     this.#followDepth(nowMs);

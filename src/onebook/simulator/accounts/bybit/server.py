@@ -7,7 +7,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
@@ -34,9 +33,10 @@ from onebook.simulator.accounts.bybit.facts import MARKETS
 from onebook.simulator.accounts.bybit.funds import COINS
 from onebook.simulator.accounts.bybit.generator import History
 from onebook.simulator.accounts.bybit.keys import AccountRefused, SimulatedKey, authenticate
-from onebook.simulator.accounts.bybit.stream import PrivateStreams
+from onebook.simulator.accounts.bybit.stream import BybitStreams
 from onebook.simulator.accounts.history import BadCursor, Pager
 from onebook.simulator.accounts.serving import EdgeError, SimulatedHost, serving
+from onebook.simulator.accounts.streams import living
 
 RETIRED: Final = "/v5/spot-lever-token/order-record"
 JSON: Final = "application/json; charset=utf-8"
@@ -106,7 +106,7 @@ class SimulatedBybit(SimulatedHost):
         self.account = account
         self.page_rows_max: dict[str, int] = {}
         self._keys = {key.api_key: key for key in keys}
-        self.streams = PrivateStreams(self._keys, now_ms)
+        self.streams = BybitStreams(self._keys, now_ms)
         self._retired = retired
         self._pager = Pager(by_offset=by_offset)
         self._clamps_limits = clamps_limits
@@ -343,7 +343,6 @@ def _estrange(result: Any) -> None:
                 row[name] = "SomethingFromTheFuture"
 
 
-DEMO_PAUSE_S: Final = 20.0  # on average, between two events of the account
 DEMO_ACTS: Final = {"spot": 5, "linear": 5, "inverse": 1, "deposit": 1, "transfer": 1}
 DEMO_DAYS: Final = 400  # one fiscal year and some time before it
 DEMO_EXECUTIONS: Final = 4_600  # including 3,600 funding payments
@@ -374,18 +373,5 @@ async def demo() -> AsyncIterator[DemoAccount]:
     key = SimulatedKey(f"demo{secrets.token_hex(8)}", secrets.token_hex(18))
     account = Account(History(now_ms - DEMO_DAYS * DAY_MS, now_ms, executions=DEMO_EXECUTIONS))
     exchange = SimulatedBybit(account, [key])
-    async with serving(exchange) as url:
-        living = asyncio.create_task(live(exchange), name="simulated account")
-        try:
-            yield DemoAccount(url, key, exchange)
-        finally:
-            living.cancel()
-            await asyncio.gather(living, return_exceptions=True)
-
-
-async def live(exchange: SimulatedBybit, pause_s: float = DEMO_PAUSE_S) -> None:
-    """Let something happen once in a while: mostly trades."""
-    random = Random()  # noqa: S311  # a simulation
-    while True:
-        await asyncio.sleep(random.uniform(0.5, 1.5) * pause_s)
-        exchange.act(random.choices(*zip(*DEMO_ACTS.items(), strict=True))[0])
+    async with serving(exchange) as url, living(exchange.act, DEMO_ACTS):
+        yield DemoAccount(url, key, exchange)

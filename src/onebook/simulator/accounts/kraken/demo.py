@@ -14,9 +14,11 @@ from onebook.simulator.accounts.kraken.futures_server import SimulatedKrakenFutu
 from onebook.simulator.accounts.kraken.keys import SimulatedFuturesKey, SimulatedKrakenKey
 from onebook.simulator.accounts.kraken.server import SimulatedKraken
 from onebook.simulator.accounts.serving import serving
+from onebook.simulator.accounts.streams import living
 
 DEMO_DAYS: Final = 1_600  # back to when staking had rows of its own
 DEMO_ROWS: Final = 1_500
+DEMO_ACTS: Final = {"order": 6, "conversion": 1, "coin deposit": 1, "earn rewards": 1}
 
 
 class DemoKraken(NamedTuple):
@@ -57,6 +59,7 @@ async def demo() -> AsyncIterator[DemoKraken]:
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(serving(exchange))
         futures_url = await stack.enter_async_context(serving(futures))
+        await stack.enter_async_context(living(exchange.act, DEMO_ACTS))
         yield DemoKraken(url, key, exchange, futures_url, futures_key, futures)
 
 

@@ -34,6 +34,7 @@ class SimulatedKrakenKey:
     query_to_s: int = 0
     valid_until_s: int = 0
     ips: tuple[str, ...] = ()
+    websockets: bool = True
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 from msgspec import MsgspecError, json
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from onebook.clock import SYSTEM_CLOCK
 from onebook.simulator.accounts.admission import AccountFaults, DecayingCounter
@@ -41,6 +42,7 @@ from onebook.simulator.accounts.kraken.names import (
     id_of,
     number_of,
 )
+from onebook.simulator.accounts.kraken.stream import KrakenStreams
 from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
 
 JSON: Final = "application/json; charset=utf-8"
@@ -69,6 +71,7 @@ PERMISSIONS: Final[dict[str, tuple[str, ...]]] = {
     "RetrieveExport": ("export-data",),
     "RemoveExport": ("export-data",),
     "GetApiKeyInfo": (),
+    "GetWebSocketsToken": (),
 }
 TYPES: Final = frozenset((
     "all", "trade", "deposit", "withdrawal", "transfer", "margin", "adjustment", "rollover",
@@ -189,7 +192,28 @@ class SimulatedKraken(SimulatedHost):
             "RetrieveExport": self._retrieve_export,
             "RemoveExport": self._remove_export,
             "GetApiKeyInfo": self._key_info,
+            "GetWebSocketsToken": self._token,
         }
+        self.streams = KrakenStreams(now_ms, lambda: dict(account.state.held))
+
+    async def _stream(self, socket: WebSocket) -> None:
+        await self.streams.serve(socket)
+
+    def act(self, kind: str) -> None:
+        """Let something happen now, and tell the private streams; see `KrakenAccount.happen`."""
+        tables = ("ledger", "trades")
+        before = [self.account.select(each, limit=0).total for each in tables]
+        self.account.happen(kind, self._now_ms())
+        booked, trades = (
+            self.account.select(each, limit=self.account.select(each, limit=0).total - count).rows
+            for each, count in zip(tables, before, strict=True)
+        )
+        self.streams.announce(booked[::-1], trades[::-1])
+
+    def _token(self, query: SpotQuery) -> Result:
+        if not query.key.websockets:
+            raise KrakenRefused("EGeneral:Permission denied")
+        return self.streams.token()
 
     def _answer(self, request: Request, body: bytes, fault: str) -> Response:
         try:

@@ -1,6 +1,8 @@
 """How the simulated OKX writes its rows: every value is text, and "" is absent.
 
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-7-days
+
+Over 800 lines: one function per list of OKX, in the order of its documentation.
 """
 
 from collections.abc import Iterable

@@ -1,0 +1,137 @@
+"""Private WebSockets of simulated exchanges: connections, pushes, and what goes wrong with them.
+
+An exchange's own class says what a client's messages mean and which of them subscribe it to what.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, ClassVar, Final
+
+from msgspec import MsgspecError, json
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+EVENT_S: Final = 20.0  # on average, between two events of a living account
+UNSENT_MAX: Final = 1_000  # messages of one connection; a slower client is cut off
+
+
+class PrivateConnection:
+    """One client: what it has subscribed to, and what is not sent yet.
+
+    Attributes:
+        owner: Who has authenticated; None before.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.owner: Any = None
+        self.topics: set[str] = set()
+        self.unsent: asyncio.Queue[str | None] = asyncio.Queue(UNSENT_MAX)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message after those before it."""
+        if self.unsent.full():
+            self.end()
+            return
+        self.unsent.put_nowait(json.encode(message).decode())
+
+    def end(self) -> None:
+        """Close the connection, at once."""
+        while not self.unsent.empty():
+            self.unsent.get_nowait()
+        self.unsent.put_nowait(None)
+
+
+class PrivateStreams(ABC):
+    """All private connections to a simulated exchange.
+
+    Attributes:
+        refusing: Whether connections are refused.
+        losing: Whether messages of topics are lost.
+        doubling: Whether each is sent twice.
+        opened: How many connections there have been.
+    """
+
+    path: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.refusing = False
+        self.losing = False
+        self.doubling = False
+        self.connections: list[PrivateConnection] = []
+        self.opened = 0
+
+    @abstractmethod
+    def _take(self, connection: PrivateConnection, request: dict[str, Any]) -> None:
+        """Answer a message of a client; one that is no JSON object is an empty one."""
+
+    def _greet(self, connection: PrivateConnection) -> None:
+        """Send what a client gets unasked; nothing by default."""
+        return
+
+    def drop(self) -> None:
+        """Close every connection."""
+        for each in self.connections:
+            each.end()
+
+    def push(self, topic: str, message: Mapping[str, Any]) -> None:
+        """Send a message to the subscribers of a topic."""
+        for each in self.connections:
+            if topic in each.topics and not self.losing:
+                for _ in range(1 + self.doubling):
+                    each.send(message)
+
+    async def serve(self, socket: WebSocket) -> None:
+        """Serve a client until it leaves."""
+        if self.refusing or socket.url.path != self.path:
+            await socket.close()
+            return
+        await socket.accept()
+        self.opened += 1
+        connection = PrivateConnection(self.opened)
+        self.connections.append(connection)
+        sender = asyncio.create_task(_send(socket, connection), name="simulated stream")
+        self._greet(connection)
+        try:
+            while True:
+                self._take(connection, _object(await socket.receive_text()))
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the client has left, or it was closed
+        finally:
+            self.connections.remove(connection)
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+
+@asynccontextmanager
+async def living(act: Callable[[str], None], weights: Mapping[str, int]) -> AsyncIterator[None]:
+    """Let something happen in an account every 20 seconds or so, within the context."""
+    random = Random()  # noqa: S311  # a simulation
+
+    async def live() -> None:
+        while True:
+            await asyncio.sleep(random.uniform(0.5, 1.5) * EVENT_S)
+            act(random.choices(list(weights), list(weights.values()))[0])
+
+    task = asyncio.create_task(live(), name="simulated account")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _send(socket: WebSocket, connection: PrivateConnection) -> None:
+    while (text := await connection.unsent.get()) is not None:
+        await socket.send_text(text)
+    await socket.close()
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        message = json.decode(text)
+    except MsgspecError:
+        message = None
+    return message if isinstance(message, dict) else {}

@@ -1,0 +1,264 @@
+"""Collected transactions: records, the time ranges they cover, readings of holdings, and leases.
+
+Records and the range that they complete are written in one transaction, which also checks the lease
+of the writer: no range is ever covered without its records, whenever a process is killed.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Table, and_, delete, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from onebook.errors import OnebookError
+from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.rows import CollectedRow, ListRow, RangeRow, ReadingRow
+from onebook.store.tables import (
+    collected_lists,
+    collected_ranges,
+    collected_readings,
+    collected_records,
+    leases,
+)
+
+
+class Lease(Struct, frozen=True):
+    """The right to write something until a time; each write extends it."""
+
+    name: str
+    holder: str
+    until_ms: int
+
+
+class LeaseLost(OnebookError):
+    """Another process has taken over the work."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Another process has taken over {name}.")
+
+
+class CollectedStore:
+    """Collected transactions of exchange accounts."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @whole
+    async def acquire(self, lease: Lease, now_ms: int) -> bool:
+        """Take or extend a lease; return False if another holder has it."""
+        values = columns_of(lease)
+        free = or_(leases.c.holder == lease.holder, leases.c.until_ms <= now_ms)
+        new = self.database.insert(leases).values(values)
+        taken = new.on_conflict_do_update(
+            index_elements=[leases.c.name], set_=values, where=free
+        ).returning(leases.c.name)
+        async with self.database.writing() as connection:
+            return (await connection.execute(taken)).first() is not None
+
+    @whole
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back, if this holder still has it."""
+        held = and_(leases.c.name == lease.name, leases.c.holder == lease.holder)
+        async with self.database.writing() as connection:
+            await connection.execute(delete(leases).where(held))
+
+    async def lists(self, account: str, environment: str) -> list[ListRow]:
+        """The collected lists of an account."""
+        rows = await self.database.rows(
+            select(collected_lists)
+            .where(*_account(collected_lists, account, environment))
+            .order_by(collected_lists.c.name)
+        )
+        return [value_of(row, ListRow) for row in rows]
+
+    @whole
+    async def add_list(self, account: str, environment: str, name: str) -> ListRow:
+        """A list of an account, made if it does not exist."""
+        values = {"account": account, "environment": environment, "name": name}
+        new = self.database.insert(collected_lists).values(values | {"scope": "", "records": 0})
+        here = [*_account(collected_lists, account, environment), collected_lists.c.name == name]
+        async with self.database.writing() as connection:
+            await connection.execute(new.on_conflict_do_nothing())
+            found = await connection.execute(select(collected_lists).where(*here))
+            return value_of(found.one(), ListRow)
+
+    async def ranges(self, list_ids: Collection[int]) -> dict[int, list[RangeRow]]:
+        """The ranges of lists, oldest first."""
+        rows = await self.database.rows(
+            select(collected_ranges)
+            .where(collected_ranges.c.list_id.in_(list_ids))
+            .order_by(collected_ranges.c.from_ms)
+        )
+        found: dict[int, list[RangeRow]] = {each: [] for each in list_ids}
+        for row in rows:
+            found[row.list_id].append(RangeRow(row.from_ms, row.to_ms, row.state))
+        return found
+
+    @whole
+    async def forget_ranges(self, lease: Lease, list_id: int, scope: str) -> None:
+        """The list is another one than was read: what was covered has to be read again.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        async with self.database.writing() as connection:
+            await _extend(connection, lease)
+            await connection.execute(
+                delete(collected_ranges).where(collected_ranges.c.list_id == list_id)
+            )
+            of_list = update(collected_lists).where(collected_lists.c.list_id == list_id)
+            await connection.execute(of_list.values(scope=scope))
+
+    @whole
+    async def write(
+        self,
+        lease: Lease,
+        list_id: int,
+        records: Sequence[CollectedRow],
+        covered: RangeRow | None,
+    ) -> int:
+        """Write records, newer states in place of older ones, and the range that they complete.
+
+        Returns:
+            How many records are new.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        by_id = {record.record_id: {"list_id": list_id} | columns_of(record) for record in records}
+        table, new = collected_records, 0
+        put = self.database.insert(table)
+        put = put.on_conflict_do_update(
+            index_elements=[table.c.list_id, table.c.record_id],
+            set_={
+                name: put.excluded[name] for name in ("at_ms", "type", "pending", "sealed", "body")
+            },
+        )
+        async with self.database.writing() as connection:
+            await _extend(connection, lease)
+            if by_id:
+                mine = and_(table.c.list_id == list_id, table.c.record_id.in_(by_id))
+                known = await connection.execute(select(func.count()).where(mine))
+                new = len(by_id) - int(known.scalar_one())
+                await connection.execute(put, list(by_id.values()))
+                count = collected_lists.c.records + new
+                of_list = update(collected_lists).where(collected_lists.c.list_id == list_id)
+                await connection.execute(of_list.values(records=count))
+            if covered is not None:
+                await self._cover(connection, list_id, covered)
+        return new
+
+    async def _cover(self, connection: AsyncConnection, list_id: int, covered: RangeRow) -> None:
+        table = collected_ranges
+        of_list = table.c.list_id == list_id
+        rows = await connection.execute(select(table).where(of_list))
+        before = [RangeRow(row.from_ms, row.to_ms, row.state) for row in rows]
+        after = with_range(before, covered)
+        await connection.execute(delete(table).where(of_list))
+        values = [{"list_id": list_id} | columns_of(each) for each in after]
+        await connection.execute(self.database.insert(table), values)
+
+    async def page(
+        self,
+        list_id: int,
+        *,
+        types: Collection[str],
+        from_ms: int,
+        to_ms: int,
+        below: tuple[int, str] | None,
+        limit: int,
+    ) -> list[CollectedRow]:
+        """Records of some types in a range, newest first.
+
+        Args:
+            from_ms: Oldest time, inclusive.
+            to_ms: Newest time, exclusive.
+            below: Time and id of the last record of the page before.
+        """
+        table = collected_records
+        wanted: list[ColumnElement[bool]] = [
+            table.c.list_id == list_id,
+            table.c.at_ms >= from_ms,
+            table.c.at_ms < to_ms,
+            table.c.type.in_(types),
+        ]
+        if below is not None:
+            at_ms, record_id = below
+            same = and_(table.c.at_ms == at_ms, table.c.record_id < record_id)
+            wanted += [table.c.at_ms <= at_ms, or_(table.c.at_ms < at_ms, same)]
+        rows = await self.database.rows(
+            select(table)
+            .where(*wanted)
+            .order_by(table.c.at_ms.desc(), table.c.record_id.desc())
+            .limit(limit)
+        )
+        return [value_of(row, CollectedRow) for row in rows]
+
+    async def oldest_pending_ms(self, list_id: int, since_ms: int) -> int | None:
+        """The time of the oldest record since a time whose event is not finished."""
+        table = collected_records
+        of_list = and_(table.c.list_id == list_id, table.c.at_ms >= since_ms, table.c.pending)
+        row = await self.database.row(select(func.min(table.c.at_ms).label("at_ms")).where(of_list))
+        return None if row is None else row.at_ms
+
+    @whole
+    async def add_reading(
+        self, lease: Lease, account: str, environment: str, reading: ReadingRow
+    ) -> None:
+        """Keep a reading of the holdings of an account.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        values = {"account": account, "environment": environment} | columns_of(reading)
+        new = self.database.insert(collected_readings).values(values).on_conflict_do_nothing()
+        async with self.database.writing() as connection:
+            await _extend(connection, lease)
+            await connection.execute(new)
+
+    async def readings(
+        self, account: str, environment: str, *, from_ms: int, to_ms: int, limit: int
+    ) -> list[ReadingRow]:
+        """The newest readings of the holdings of an account in a range, newest first."""
+        table = collected_readings
+        rows = await self.database.rows(
+            select(table)
+            .where(
+                *_account(table, account, environment),
+                table.c.at_ms >= from_ms,
+                table.c.at_ms <= to_ms,
+            )
+            .order_by(table.c.at_ms.desc())
+            .limit(limit)
+        )
+        return [value_of(row, ReadingRow) for row in rows]
+
+
+def with_range(ranges: Iterable[RangeRow], new: RangeRow) -> list[RangeRow]:
+    """Ranges after another one was read: it replaces what it overlaps; neighbours are one."""
+    pieces = [new]
+    for each in ranges:
+        if each.from_ms < new.from_ms:
+            pieces.append(RangeRow(each.from_ms, min(each.to_ms, new.from_ms - 1), each.state))
+        if each.to_ms > new.to_ms:
+            pieces.append(RangeRow(max(each.from_ms, new.to_ms + 1), each.to_ms, each.state))
+    pieces.sort(key=lambda each: each.from_ms)
+    found = pieces[:1]
+    for each in pieces[1:]:
+        last = found[-1]
+        if each.from_ms == last.to_ms + 1 and each.state == last.state:
+            found[-1] = RangeRow(last.from_ms, each.to_ms, each.state)
+        else:
+            found.append(each)
+    return found
+
+
+async def _extend(connection: AsyncConnection, lease: Lease) -> None:
+    held = and_(leases.c.name == lease.name, leases.c.holder == lease.holder)
+    extended = update(leases).where(held).values(until_ms=lease.until_ms).returning(leases.c.name)
+    if (await connection.execute(extended)).first() is None:
+        raise LeaseLost(lease.name)
+
+
+def _account(table: Table, account: str, environment: str) -> list[ColumnElement[bool]]:
+    return [table.c.account == account, table.c.environment == environment]

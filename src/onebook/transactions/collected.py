@@ -1,0 +1,401 @@
+"""Collected records of accounts as a source of answers, beside the exchange or in its place.
+
+The records of a *list* (the queries of an exchange whose rows are joined, or one query) are stored
+with the time ranges of which everything was read. An answer reads a list from the store up to the
+time at which its events are settled, and from the exchange after that; where the store has a gap
+that the exchange can fill, the exchange is read as if nothing were stored, and the store adds what
+the exchange no longer keeps. An event that both have counts once.
+
+Bodies are compressed JSON. Sealed ones are encrypted with a data key under the master key of the
+credentials (AES-256-GCM), bound to their account, list and record.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec import UNSET, MsgspecError, Struct, json
+from msgspec.structs import replace
+
+from onebook.errors import ConfigError
+from onebook.model import DAY_MS
+from onebook.store.collected import CollectedStore
+from onebook.store.rows import CollectedRow, ListRow, RangeRow, ReadingRow
+from onebook.transactions.accounts import AccountName
+from onebook.transactions.adapter import (
+    Environment,
+    FailureReason,
+    Page,
+    Source,
+    SourceFailed,
+    Window,
+)
+from onebook.transactions.credentials import NONCE_BYTES, Vault
+from onebook.transactions.record import Record, Status, encode
+
+OLDER_NOT_KEPT: Final = "older_not_kept"
+NOT_COLLECTED: Final = FailureReason.NOT_COLLECTED.value
+DATA_KEY: Final = "collected transactions"
+REREAD_MS: Final = 60 * 60_000  # before the end of what was read: rows that appeared late
+PENDING_MS: Final = 30 * DAY_MS  # how far back events that were not finished are read again
+PAGE_ROWS: Final = 200  # decoded in one turn of the event loop, 3 ms
+COMPRESSION: Final = 1
+WALK: Final = "collected/"
+ALWAYS_MS: Final = 1 << 62
+HOLDINGS: Final = "holdings"
+DAMAGED: Final = "A collected record is damaged, or its data key is not here."
+_decoder = json.Decoder(Record, float_hook=Decimal)
+_reading = json.Decoder(list[Record], float_hook=Decimal)
+
+
+def list_name(source: Source) -> str:
+    """The list that a source belongs to."""
+    return source.joint or source.query
+
+
+class StoredList(Struct, frozen=True):
+    """A list of an account in the store.
+
+    Args:
+        row: Its row.
+        ranges: What was read, oldest first.
+        pending_ms: The time of the oldest event that may still change.
+    """
+
+    row: ListRow
+    ranges: tuple[RangeRow, ...]
+    pending_ms: int | None = None
+
+    @property
+    def to_ms(self) -> int | None:
+        """The newest time that was read; None if nothing was."""
+        return self.ranges[-1].to_ms if self.ranges else None
+
+    @property
+    def settled_ms(self) -> int | None:
+        """The time before which nothing has to be read again; None if nothing was read."""
+        if self.to_ms is None:
+            return None
+        settled_ms = self.to_ms + 1 - REREAD_MS
+        return settled_ms if self.pending_ms is None else min(settled_ms, self.pending_ms)
+
+    def gaps(self, from_ms: int, to_ms: int) -> list[RangeRow]:
+        """The parts of a range that were not read, newest first; both ends inclusive."""
+        found: list[RangeRow] = []
+        for each in self.ranges:
+            if each.to_ms < from_ms or each.from_ms > to_ms:
+                continue
+            if each.from_ms > from_ms:
+                found.append(RangeRow(from_ms, each.from_ms - 1))
+            from_ms = each.to_ms + 1
+        if from_ms <= to_ms:
+            found.append(RangeRow(from_ms, to_ms))
+        return found[::-1]
+
+    def reach(self, from_ms: int, to_ms: int) -> tuple[int | None, str | None]:
+        """How far back everything is stored from a time on, and why not to the start."""
+        at_ms, flaw = to_ms, None
+        for each in reversed(self.ranges):
+            if each.from_ms > at_ms:
+                continue
+            if each.to_ms < at_ms or each.state == OLDER_NOT_KEPT:
+                lost = each.to_ms >= at_ms
+                return _after(at_ms, to_ms), OLDER_NOT_KEPT if lost else NOT_COLLECTED
+            flaw = flaw or each.state or None
+            at_ms = each.from_ms - 1
+            if at_ms < from_ms:
+                return from_ms, flaw
+        return (from_ms, flaw) if at_ms < from_ms else (_after(at_ms, to_ms), NOT_COLLECTED)
+
+
+def _after(at_ms: int, to_ms: int) -> int | None:
+    return at_ms + 1 if at_ms < to_ms else None
+
+
+class Seal:
+    """Encrypts and opens bodies; without a key it opens what is not encrypted.
+
+    Args:
+        why_not: Why the key is not here.
+    """
+
+    def __init__(
+        self, account: str, environment: str, key: bytes | None, why_not: str = DAMAGED
+    ) -> None:
+        self._why_not = why_not
+        self._bound = f"onebook collected v1|{account}|{environment}"
+        self._cipher = None if key is None else AESGCM(key)
+
+    def close(self, plain: bytes, place: str, *, sealed: bool) -> bytes:
+        """A body for the store."""
+        body = zlib.compress(plain, COMPRESSION)
+        if not sealed:
+            return body
+        assert self._cipher is not None
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, body, self._to(place))
+
+    def open(self, body: bytes, place: str, *, sealed: bool) -> bytes:
+        """The content of a body.
+
+        Raises:
+            SourceFailed: It is damaged, or its key is not here.
+        """
+        try:
+            if sealed:
+                if self._cipher is None:
+                    raise unreadable(self._why_not)
+                nonce, body = body[:NONCE_BYTES], body[NONCE_BYTES:]
+                body = self._cipher.decrypt(nonce, body, self._to(place))
+            return zlib.decompress(body)
+        except (InvalidTag, zlib.error):
+            raise unreadable() from None
+
+    def _to(self, place: str) -> bytes:
+        return f"{self._bound}|{place}".encode()
+
+
+def unreadable(why: str = DAMAGED) -> SourceFailed:
+    """The failure of a collection that cannot be opened."""
+    return SourceFailed(FailureReason.COLLECTION_UNREADABLE, why)
+
+
+class StoredAccount:
+    """What is stored of an account, as the reader of one answer.
+
+    Args:
+        lists: Its lists by name.
+        only: Whether nothing but the store is read.
+        include_raw: Whether records have the exchange's rows.
+    """
+
+    def __init__(
+        self,
+        store: CollectedStore,
+        lists: Mapping[str, StoredList],
+        seal: Seal,
+        account: AccountName,
+        environment: Environment,
+        *,
+        only: bool = False,
+        include_raw: bool = False,
+    ) -> None:
+        self.lists = lists
+        self.only = only
+        self._store = store
+        self._seal = seal
+        self._account = account
+        self._environment = environment
+        self._include_raw = include_raw
+        self._to_ms = ALWAYS_MS
+
+    @property
+    def to_ms(self) -> int | None:
+        """The newest time up to which every list was read; None if nothing was."""
+        return min((each.to_ms for each in self.lists.values() if each.to_ms), default=None)
+
+    @property
+    def from_ms(self) -> int | None:
+        """The oldest time of which something was read; None if nothing was."""
+        starts = [
+            part.from_ms
+            for each in self.lists.values()
+            for part in each.ranges
+            if part.state != OLDER_NOT_KEPT
+        ]
+        return min(starts, default=None)
+
+    def of(self, source: Source) -> StoredList | None:
+        """The list of a source, if something of it is stored."""
+        found = self.lists.get(source.walk.removeprefix(WALK))
+        found = found or self.lists.get(list_name(source))
+        return found if found is not None and found.ranges else None
+
+    def boundary_ms(self, source: Source, from_ms: int, floor_ms: int) -> int | None:
+        """The time from which on a source is read from the exchange; None: all of it is.
+
+        Args:
+            from_ms: The oldest time of the answer.
+            floor_ms: The oldest time that the exchange has.
+        """
+        found = self.of(source)
+        if found is None or found.settled_ms is None:
+            return None
+        if self.only:
+            return ALWAYS_MS
+        if found.gaps(max(from_ms, floor_ms), found.settled_ms - 1):
+            return None
+        return found.settled_ms
+
+    async def page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Read one page; see `PageReader`."""
+        if not source.window_ms:
+            return await self._holdings(source)
+        found = self.of(source)
+        assert found is not None
+        below = None
+        if cursor:
+            at_ms, _, record_id = cursor.partition(":")
+            below = int(at_ms), record_id
+        rows = await self._store.page(
+            found.row.list_id,
+            types=source.views or (source.type,),
+            from_ms=window.from_ms,
+            to_ms=window.to_ms,
+            below=below,
+            limit=source.page_rows,
+        )
+        records = [self._record(each, found.row.name) for each in rows]
+        following = f"{rows[-1].at_ms}:{rows[-1].record_id}" if rows else ""
+        return Page(records, len(rows), following)
+
+    def _record(self, row: CollectedRow, name: str) -> Record:
+        body = self._seal.open(row.body, f"{name}|{row.record_id}", sealed=row.sealed)
+        try:
+            record = _decoder.decode(body)
+        except MsgspecError:
+            raise unreadable() from None
+        return record if self._include_raw else replace(record, raw=UNSET)
+
+    async def _holdings(self, source: Source) -> Page:
+        readings = await self._store.readings(
+            str(self._account), self._environment, from_ms=0, to_ms=ALWAYS_MS, limit=1
+        )
+        if not readings:
+            why = "No holdings of this account have been read."
+            raise SourceFailed(FailureReason.NOT_COLLECTED, why)
+        records = opened_reading(readings[0], self._seal)
+        if not self._include_raw:
+            records = [replace(each, raw=UNSET) for each in records]
+        return Page([each for each in records if each.type == source.type], len(records), "")
+
+
+def opened_reading(reading: ReadingRow, seal: Seal) -> list[Record]:
+    """The holdings of a reading.
+
+    Raises:
+        SourceFailed: It cannot be opened.
+    """
+    body = seal.open(reading.body, f"reading|{reading.at_ms}", sealed=reading.sealed)
+    try:
+        return _reading.decode(body)
+    except MsgspecError:
+        raise unreadable() from None
+
+
+def from_store(source: Source) -> Source:
+    """A source as the store serves it: in order, from one table, without limits of the exchange."""
+    name = HOLDINGS if not source.window_ms else list_name(source)
+    return replace(
+        source,
+        walk=WALK + name,
+        window_ms=ALWAYS_MS if source.window_ms else 0,
+        grain_ms=1,
+        lag_ms=0,
+        keeps_ms=None,
+        begins_ms=0,
+        ends_ms=None,
+        page_rows=PAGE_ROWS,
+        page_rows_least=PAGE_ROWS,
+        untimed=False,
+        oldest_first=False,
+        ranged=True,
+        cursor_lasts=False,
+        needs="",
+        sized=False,
+        join_ms=0,
+        joint="",
+        branched=False,
+    )
+
+
+class Collection:
+    """The collected transactions of an installation.
+
+    Args:
+        store: Where they are stored.
+        vault: Has the data key of sealed records.
+        sealed: Whether new records are encrypted.
+    """
+
+    def __init__(self, store: CollectedStore, vault: Vault, *, sealed: bool = False) -> None:
+        self.store = store
+        self.sealed = sealed
+        self._vault = vault
+
+    async def seal(self, account: AccountName, environment: Environment) -> Seal:
+        """Encrypts and opens the bodies of an account; makes the data key if it is needed.
+
+        Raises:
+            ConfigError: The master key of the data key is not here.
+        """
+        if self.sealed:
+            key: bytes | None = await self._vault.make_data_key(DATA_KEY)
+        else:
+            key = await self._vault.data_key(DATA_KEY)
+        return Seal(str(account), environment.value, key)
+
+    async def lists(
+        self, account: AccountName, environment: Environment, now_ms: int
+    ) -> dict[str, StoredList]:
+        """The stored lists of an account by name."""
+        rows = await self.store.lists(str(account), environment.value)
+        ranges = await self.store.ranges([row.list_id for row in rows]) if rows else {}
+        found: dict[str, StoredList] = {}
+        for row in rows:
+            pending_ms = await self.store.oldest_pending_ms(row.list_id, now_ms - PENDING_MS)
+            found[row.name] = StoredList(row, tuple(ranges[row.list_id]), pending_ms)
+        return found
+
+    async def account(
+        self,
+        account: AccountName,
+        environment: Environment,
+        *,
+        now_ms: int,
+        only: bool,
+        include_raw: bool,
+    ) -> StoredAccount:
+        """What is stored of an account."""
+        key, why_not = None, DAMAGED
+        try:
+            key = await self._vault.data_key(DATA_KEY)
+        except ConfigError as error:
+            why_not = error.message  # records that are not sealed can be read
+        seal = Seal(str(account), environment.value, key, why_not)
+        return StoredAccount(
+            self.store,
+            await self.lists(account, environment, now_ms),
+            seal,
+            account,
+            environment,
+            only=only,
+            include_raw=include_raw,
+        )
+
+
+def rows_of(
+    records: Iterable[Record], name: str, seal: Seal, *, sealed: bool
+) -> list[CollectedRow]:
+    """Records of a list as rows of the store."""
+    return [
+        CollectedRow(
+            record.transactionId,
+            record.timestamp,
+            record.type,
+            record.status is Status.PENDING,
+            sealed,
+            seal.close(encode(record), f"{name}|{record.transactionId}", sealed=sealed),
+        )
+        for record in records
+    ]
+
+
+def reading_of(records: Sequence[Record], at_ms: int, seal: Seal, *, sealed: bool) -> ReadingRow:
+    """Holdings that were read at a time as a row of the store."""
+    plain = b"[" + b",".join(encode(record) for record in records) + b"]"
+    return ReadingRow(at_ms, sealed, seal.close(plain, f"reading|{at_ms}", sealed=sealed))

@@ -1,0 +1,496 @@
+"""Reads accounts into the store, list by list: newest first, in batches that survive a kill.
+
+A list is read from where it was settled to now, then its older gaps. Each batch is written together
+with the range that it completes, under a lease, so that one process collects an account at a time
+and nothing is believed covered that is not stored.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Final
+
+from msgspec import Struct
+
+from onebook.clock import SYSTEM_CLOCK, Clock
+from onebook.config import TransactionSettings
+from onebook.errors import DatabaseUnavailable, OnebookError
+from onebook.model import MINUTE_MS, SECOND_MS
+from onebook.store.collected import Lease
+from onebook.store.database import FactStore
+from onebook.store.rows import RangeRow
+from onebook.transactions.accounts import AccountName, account_name
+from onebook.transactions.adapter import Coverage, Environment, ErrorEntry, Source
+from onebook.transactions.collected import (
+    OLDER_NOT_KEPT,
+    Collection,
+    Seal,
+    StoredList,
+    list_name,
+    reading_of,
+    rows_of,
+)
+from onebook.transactions.metrics import COLLECTED, COLLECTIONS
+from onebook.transactions.record import Record
+from onebook.transactions.request import Query, TransactionsRequest
+from onebook.transactions.run import HIDDEN, NOT_OPENED, OUT_OF_ORDER, UNREADABLE_RECORD, Run
+from onebook.transactions.service import Transactions
+from onebook.transactions.verify import SNAPSHOT_LAG_MS
+from onebook.transactions.windows import floor_ms
+
+COLLECTOR: Final = "collection"  # in place of the id of an API key
+# The newest events, which an exchange may show late; holdings are compared with a range that ends
+# no earlier.
+HEAD_MS: Final = SNAPSHOT_LAG_MS
+LEASE_MS: Final = 3 * MINUTE_MS
+RENEW_S: Final = 30.0
+WRITE_ROWS: Final = 1_000  # of one transaction
+GAPS_MAX: Final = 100  # read of one list in one collection
+DEADLINE_S: Final = 24 * 3_600.0  # of one gap
+TICK_S: Final = 60.0  # at most, between two looks at what is due
+FLAWS: Final = (UNREADABLE_RECORD, OUT_OF_ORDER)
+OK, BUSY, FAILED, INCOMPLETE = "ok", "busy", "failed", "incomplete"
+
+log = logging.getLogger("onebook.transactions")
+
+
+class CollectionBusy(OnebookError):
+    """Another process collects this account now."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(f"Another process is collecting {account}.")
+
+
+class CollectionFull(OnebookError):
+    """The account has as many records as it may."""
+
+    def __init__(self, account: str, records_max: int) -> None:
+        super().__init__(
+            f"{account} has {records_max:,} collected records, which is "
+            "transactions.collected_records_max; raise it."
+        )
+
+
+class Step(Struct):
+    """How far a collection has come.
+
+    Args:
+        name: The list that is being read.
+        number: Its number, of so many `lists`.
+        share: The part of the time range that was read, 0 to 1.
+        records: Records that were read.
+        new: Of them, those that were not stored.
+        waiting_s: Seconds until the exchange's limits allow the next request.
+    """
+
+    account: str
+    name: str = ""
+    number: int = 0
+    lists: int = 0
+    share: float = 0.0
+    records: int = 0
+    new: int = 0
+    waiting_s: float = 0.0
+
+
+class Collected(Struct, frozen=True):
+    """The result of a collection of one account.
+
+    Args:
+        records: Records that were read.
+        new: Of them, those that were not stored.
+        errors: What could not be read.
+        gaps: Lists that are not stored as far back as the exchange keeps them.
+    """
+
+    account: str
+    environment: Environment
+    records: int
+    new: int
+    errors: tuple[ErrorEntry, ...]
+    gaps: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that the exchange keeps is stored."""
+        return not self.errors and not self.gaps
+
+
+class CollectedAccount(Struct, frozen=True):
+    """An account of an exchange in one of its environments."""
+
+    name: AccountName
+    environment: Environment
+
+    @classmethod
+    def of(cls, text: str, environment: Environment = Environment.MAINNET) -> "CollectedAccount":
+        """An account by its name, such as `kraken:treasury`."""
+        return cls(account_name(text), environment)
+
+    @property
+    def fact(self) -> str:
+        """The name of the fact that says when it was collected."""
+        return f"collected_at_ms/{self.environment.value}/{self.name}"
+
+
+class Collector:
+    """Collects accounts.
+
+    Args:
+        service: Reads the exchanges; it has the collection.
+        facts: Knows when an account was collected last.
+    """
+
+    def __init__(
+        self,
+        service: Transactions,
+        facts: FactStore,
+        *,
+        settings: TransactionSettings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        assert service.collection is not None
+        self._service = service
+        self._collection = service.collection
+        self._facts = facts
+        self._settings = settings or TransactionSettings()
+        self._clock = clock
+        self._holder = secrets.token_hex(8)
+
+    async def accounts(self) -> list[CollectedAccount]:
+        """The accounts with credentials."""
+        return [CollectedAccount(*each) for each in await self._service.accounts()]
+
+    async def run(self) -> None:
+        """Collect every account whenever it is due, until cancelled."""
+        every_s = self._settings.collect_every
+        while True:
+            for account in await self._due(every_s):
+                await self._collect_quietly(account)
+            await self._clock.sleep(min(TICK_S, every_s))
+
+    async def _due(self, every_s: float) -> list[CollectedAccount]:
+        try:
+            accounts, found = await self.accounts(), []
+            for account in accounts:
+                last = await self._facts.get(account.fact)
+                if last is None or self._clock.wall_ms() - int(last) >= every_s * SECOND_MS:
+                    found.append(account)
+        except DatabaseUnavailable:  # the store logs it
+            return []
+        return found
+
+    async def _collect_quietly(self, account: CollectedAccount) -> None:
+        name = f"{account.name} ({account.environment.value})"
+        try:
+            done = await self.collect(account)
+        except (CollectionBusy, DatabaseUnavailable):
+            return
+        except OnebookError as error:
+            log.warning("Collecting %s failed: %s", name, error.message)
+            return
+        except Exception:
+            log.exception("Collecting %s failed.", name)
+            return
+        if not done.complete:
+            what = sorted({error.transaction_type for error in done.errors} | set(done.gaps))
+            log.warning("Collecting %s is not complete: %s.", name, ", ".join(what))
+
+    async def collect(
+        self, account: CollectedAccount, on_progress: Callable[[Step], None] = lambda step: None
+    ) -> Collected:
+        """Read what is new of an account, and what is missing.
+
+        Raises:
+            CollectionBusy: Another process does.
+            CollectionFull: It has as many records as it may.
+            LeaseLost: Another process has taken over, because this one was stopped for too long.
+            ConfigError: The master key of the sealed records is not here.
+            InvalidRequest, ServiceUnavailable: There are no credentials.
+        """
+        exchange = account.name.exchange
+        outcome = FAILED
+        try:
+            async with self._leased(account) as lease:
+                work = AccountCollection(
+                    account,
+                    self._service,
+                    self._collection,
+                    lease=lease,
+                    settings=self._settings,
+                    clock=self._clock,
+                    on_progress=on_progress,
+                )
+                done = await work.collect()
+                outcome = OK if done.complete else INCOMPLETE
+                await self._facts.put(account.fact, str(self._clock.wall_ms()))
+                return done
+        except CollectionBusy:
+            outcome = BUSY
+            raise
+        finally:
+            COLLECTIONS.labels(exchange, outcome).inc()
+
+    def lease(self, account: CollectedAccount) -> Lease:
+        """The lease of an account from now on."""
+        name = f"collect/{account.environment.value}/{account.name}"
+        return Lease(name, self._holder, self._clock.wall_ms() + LEASE_MS)
+
+    @asynccontextmanager
+    async def _leased(self, account: CollectedAccount) -> AsyncIterator[Callable[[], Lease]]:
+        store = self._collection.store
+        if not await store.acquire(self.lease(account), self._clock.wall_ms()):
+            raise CollectionBusy(str(account.name))
+        renewing = asyncio.create_task(self._renew(account), name=f"lease {account.name}")
+        try:
+            yield lambda: self.lease(account)
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+            with suppress(DatabaseUnavailable):  # then it ends by itself
+                await store.release(self.lease(account))
+
+    async def _renew(self, account: CollectedAccount) -> None:
+        """Keep the lease while the exchange's limits let nothing be read."""
+        while True:
+            await self._clock.sleep(RENEW_S)
+            with suppress(DatabaseUnavailable):
+                await self._collection.store.acquire(self.lease(account), self._clock.wall_ms())
+
+
+class AccountCollection:
+    """One collection of one account.
+
+    Args:
+        lease: The lease from now on.
+        settings: How many records the account may have.
+    """
+
+    def __init__(
+        self,
+        account: CollectedAccount,
+        service: Transactions,
+        collection: Collection,
+        *,
+        lease: Callable[[], Lease],
+        settings: TransactionSettings,
+        clock: Clock,
+        on_progress: Callable[[Step], None],
+    ) -> None:
+        self._account = account
+        self._service = service
+        self._collection = collection
+        self._lease = lease
+        self._settings = settings
+        self._clock = clock
+        self._on_progress = on_progress
+        self._progress = Step(str(account.name))
+        self._errors: dict[tuple[str, str], ErrorEntry] = {}
+        self._gaps: list[str] = []
+        self._count = 0  # records of the account in the store
+        self._asked = False
+        self._top_ms = 0  # the end of what is read of every list
+
+    async def collect(self) -> Collected:
+        """Read every list; see `Collector.collect`."""
+        account, progress = self._account, self._progress
+        self._top_ms = self._clock.wall_ms() - HEAD_MS
+        seal = await self._collection.seal(account.name, account.environment)
+        stored = await self._stored()
+        self._count = sum(each.row.records for each in stored.values())
+        await self._read_holdings(seal)
+        lists: dict[str, list[Source]] = {}
+        for source in self._service.adapters[account.name.exchange].sources.values():
+            if source.window_ms:
+                lists.setdefault(list_name(source), []).append(source)
+        progress.lists = len(lists)
+        for name, sources in lists.items():
+            progress.name, progress.number = name, progress.number + 1
+            if await self._collect_list(name, sources, seal):
+                break
+        return Collected(
+            str(account.name),
+            account.environment,
+            progress.records,
+            progress.new,
+            tuple(self._errors.values()),
+            tuple(self._gaps),
+        )
+
+    async def _stored(self) -> dict[str, StoredList]:
+        account = self._account
+        now_ms = self._clock.wall_ms()
+        return await self._collection.lists(account.name, account.environment, now_ms)
+
+    async def _collect_list(self, name: str, sources: list[Source], seal: Seal) -> bool:
+        """Read what is new and what is missing of a list; return whether the account fails."""
+        store, account = self._collection.store, self._account
+        row = await store.add_list(str(account.name), account.environment.value, name)
+        top_ms = self._top_ms
+        tried: set[RangeRow] = set()
+        for _ in range(GAPS_MAX):
+            found = (await self._stored())[name]
+            oldest_ms = self._oldest_ms(sources)
+            todo = found.gaps(oldest_ms, top_ms)
+            if not tried and found.settled_ms is not None:  # the newest is read again
+                newest = RangeRow(max(found.settled_ms, oldest_ms), top_ms)
+                todo = [newest, *found.gaps(oldest_ms, newest.from_ms - 1)]
+            todo = [gap for gap in todo if gap not in tried and gap.from_ms <= gap.to_ms]
+            if not todo:
+                break
+            tried.add(todo[0])
+            if await self._read(found, sources, todo[0], seal):
+                return True
+            if not self._asked:
+                return False  # without a key that the list needs
+        if (await self._stored())[name].gaps(self._oldest_ms(sources), top_ms):
+            self._gaps.append(row.name)
+        return False
+
+    def _oldest_ms(self, sources: list[Source]) -> int:
+        """The oldest time of a list that the exchange has; 0 if all of its history is there."""
+        now_ms = self._clock.wall_ms()
+        if all(floor_ms(each, now_ms) <= each.begins_ms for each in sources):
+            return 0
+        return min(floor_ms(each, now_ms) for each in sources)
+
+    async def _read(
+        self, stored: StoredList, sources: list[Source], gap: RangeRow, seal: Seal
+    ) -> bool:
+        """Read one range of a list into the store; return whether the account fails."""
+        query = self._query(sources, gap)
+        held: list[Record] = []
+        self._asked, scope = False, stored.row.scope
+        async with (
+            self._service.run(query, key_id=COLLECTOR) as run,
+            aclosing(run.records(DEADLINE_S)) as batches,
+        ):
+            assert isinstance(run, Run)
+            async for batch in batches:
+                held += batch
+                if len(held) >= WRITE_ROWS:
+                    scope = await self._write(stored, scope, run, held, seal)
+                    held = []
+                self._show(run, query)
+            self._asked = bool(run.walkers)
+            if self._asked:
+                await self._write(stored, scope, run, held, seal, ended=True)
+            for error in run.errors():
+                self._errors[error.transaction_type, error.error] = error
+            return run.fatal is not None
+
+    def _query(self, sources: list[Source], gap: RangeRow) -> Query:
+        account, environment = self._account.name, self._account.environment
+        request = TransactionsRequest(
+            exchange=str(account),
+            testnet=environment is Environment.TESTNET,
+            demo=environment is Environment.DEMO,
+            start_time=gap.from_ms,
+            end_time=gap.to_ms,
+            include_raw=True,
+            source="exchange",
+        )
+        return Query(
+            request=request,
+            account=account,
+            environment=environment,
+            words=(),
+            sources=tuple(each.name for each in sources),
+            now_ms=self._clock.wall_ms(),
+            from_ms=gap.from_ms,
+            to_ms=gap.to_ms,
+            limit=None,
+            state=None,
+            digest="",
+        )
+
+    async def _write(
+        self,
+        stored: StoredList,
+        scope: str,
+        run: Run,
+        records: list[Record],
+        seal: Seal,
+        *,
+        ended: bool = False,
+    ) -> str:
+        """Write records with the range that they complete; return the scope of the list."""
+        store, list_id = self._collection.store, stored.row.list_id
+        if scope != run.scope:
+            scope = run.scope
+            await store.forget_ranges(self._lease(), list_id, scope)
+        if self._count + len(records) > self._settings.collected_records_max:
+            name, records_max = str(self._account.name), self._settings.collected_records_max
+            raise CollectionFull(name, records_max)
+        sealed = self._collection.sealed
+        rows = rows_of(records, stored.row.name, seal, sealed=sealed)
+        covered, lost = covered_by(run.coverage(), run.query, ended=ended)
+        new = await store.write(self._lease(), list_id, rows, covered)
+        if lost is not None:
+            await store.write(self._lease(), list_id, (), lost)
+        self._count += new
+        self._progress.records += len(records)
+        self._progress.new += new
+        COLLECTED.labels(self._account.name.exchange).inc(new)
+        return scope
+
+    def _show(self, run: Run, query: Query) -> None:
+        whole_ms = max(1, query.to_ms - query.from_ms)
+        self._progress.share = (query.to_ms - run.reached_ms) / whole_ms
+        self._progress.waiting_s = run.waiting_s
+        self._on_progress(self._progress)
+
+    async def _read_holdings(self, seal: Seal) -> None:
+        """Keep what is held now: a reading of our own."""
+        account, at_ms = self._account, self._clock.wall_ms()
+        adapter = self._service.adapters[account.name.exchange]
+        sources = [each for each in adapter.sources.values() if not each.window_ms]
+        if not sources:
+            return
+        query = self._query(sources, RangeRow(0, at_ms))
+        records: list[Record] = []
+        async with (
+            self._service.run(query, key_id=COLLECTOR) as run,
+            aclosing(run.records(DEADLINE_S)) as batches,
+        ):
+            async for batch in batches:
+                records += batch
+            errors = run.errors()
+        for error in errors:
+            self._errors[error.transaction_type, error.error] = error
+        if not errors:
+            reading = reading_of(records, at_ms, seal, sealed=self._collection.sealed)
+            await self._collection.store.add_reading(
+                self._lease(), str(account.name), account.environment.value, reading
+            )
+
+
+def covered_by(
+    coverage: list[Coverage], query: Query, *, ended: bool
+) -> tuple[RangeRow | None, RangeRow | None]:
+    """The range of a list that was read, and the range that the exchange no longer keeps."""
+    if not coverage:
+        return None, None
+    starts = [_start_of(entry) for entry in coverage]
+    to_ms = min(entry.to_ms for entry in coverage)
+    if any(start is None for start in starts):
+        return None, None
+    from_ms = max(start for start in starts if start is not None)
+    reasons = {entry.reason for entry in coverage}
+    flaw = next((reason for reason in FLAWS if reason in reasons), "")
+    covered = RangeRow(from_ms, to_ms, flaw) if from_ms <= to_ms else None
+    lost = None
+    if ended and reasons <= {None, NOT_OPENED, OLDER_NOT_KEPT} and from_ms > query.from_ms:
+        lost = RangeRow(query.from_ms, from_ms - 1, OLDER_NOT_KEPT)
+    return covered, lost
+
+
+def _start_of(entry: Coverage) -> int | None:
+    """From when on all of a type was read; None: nothing is certain."""
+    if entry.from_ms is None:
+        return None
+    if entry.complete or entry.reason in (OLDER_NOT_KEPT, HIDDEN, *FLAWS):
+        return entry.from_ms
+    return entry.from_ms + 1  # of that time, not every record has been read

@@ -1,0 +1,509 @@
+"""The adapter of OKX: reads an account from its two ledgers and the lists that decorate them.
+
+- Bills of the trading account, by slices of time and their ids: the newest week from the faster
+  list, older ones from the archive of three months. What is older is in files by quarter, for which
+  a source of its own can be added: it gives the same bills, and the records follow from them.
+- Bills of the funding account since 2021-02-01, by their ids: those of the last month from the
+  faster list, older ones from the history. Neither takes a range of time, so a range that ends in
+  the past begins where one row of the paging by time leads to.
+- Fills and conversions are joined with their bills. Deposits and withdrawals are lists of their
+  own, and the only ones with networks and transactions.
+
+Lists that are paged by time (deposits, withdrawals, conversions) give a whole instant or nothing:
+the next page begins one millisecond higher than it has to, and rows that come again count once.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from msgspec.structs import replace
+
+from onebook.transactions.adapter import (
+    HOST_FIELD,
+    NOT_ASKED,
+    AccountInfo,
+    CheckId,
+    EventRow,
+    FailureReason,
+    Page,
+    Source,
+    SourceFailed,
+    Window,
+)
+from onebook.transactions.client import Call
+from onebook.transactions.exchange import AccountSession, ExchangeDefinition
+from onebook.transactions.mapping import Row
+from onebook.transactions.okx import funds
+from onebook.transactions.okx.api import (
+    API,
+    BILLS,
+    BILLS_ARCHIVE,
+    CONFIG,
+    CONVERT_HISTORY,
+    DEPOSIT_HISTORY,
+    FILLS_HISTORY,
+    FUNDING_BALANCES,
+    FUNDING_BILLS,
+    FUNDING_HISTORY,
+    SAVINGS_BALANCE,
+    STAKING_ORDERS,
+    TRADING_BALANCE,
+    UNKNOWN_KEY,
+    WITHDRAWAL_HISTORY,
+)
+from onebook.transactions.okx.endpoints import (
+    ARCHIVE_MS,
+    BILLS_BEGIN_MS,
+    BRANCHES,
+    CONVERT_LIST,
+    EARN_HOLDINGS,
+    ENTRY,
+    FUNDING_HOLDINGS,
+    FUNDING_LEDGER,
+    FUNDING_RECENT_MS,
+    PAGE_ROWS,
+    RECENT_MS,
+    SOURCES,
+    TRADING_BILLS,
+    TRADING_HOLDINGS,
+    TYPES,
+)
+from onebook.transactions.okx.events import CONVERT_KEY, conversion_of, group_key, records_of
+from onebook.transactions.okx.fills import ListedFill, fill_difference, fill_of
+from onebook.transactions.okx.holdings import earn_holdings, funding_holdings, trading_holdings
+from onebook.transactions.okx.instruments import CATEGORIES, guess, instruments, listed
+from onebook.transactions.okx.key import READ, TRADE, WITHDRAW, key_info
+from onebook.transactions.okx.matching import (
+    DEPOSIT_LIST,
+    EARLY_MS,
+    WITHDRAWAL_LIST,
+    FundMatcher,
+    FundRow,
+    FundRows,
+    is_fund,
+)
+from onebook.transactions.okx.matching import LISTS as LISTED
+from onebook.transactions.okx.rows import (
+    Bill,
+    BillContext,
+    funding_bill,
+    time_ms,
+    trading_bill,
+    unreadable_row,
+)
+from onebook.transactions.okx.words import CONTRACT_KINDS, FUTURES, LEDGER, TRADES
+from onebook.transactions.reconciliation import Comparisons, Left
+from onebook.transactions.record import Record, Status
+
+FRESH_MS: Final = 60_000  # of the end of a range, where two lists may differ
+EDGE_MS: Final = 10 * 60_000  # of what two lists keep: at its end one may have what the other lost
+SEEK_FROM_MS: Final = (
+    3_600_000  # a range that ends earlier begins at its end, not at the newest bill
+)
+SEEK_MS: Final = 60_000  # by which bills of the funding account may be out of order
+BAD_ROW: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+# Reasons for which a list that only decorates is absent, and bills stand for themselves.
+UNREADABLE_LISTS: Final = frozenset(
+    {FailureReason.PERMISSION_DENIED, FailureReason.NOT_OFFERED, FailureReason.NOT_OPENED}
+)
+LISTS: Final = {
+    DEPOSIT_LIST: (DEPOSIT_HISTORY, funds.deposit),
+    WITHDRAWAL_LIST: (WITHDRAWAL_HISTORY, funds.withdrawal),
+}
+RECENT, HISTORY = "r", "h"  # what a cursor of funding bills begins with
+FILL_CHECKS: Final = {TRADES: CheckId.SPOT_FILLS, FUTURES: CheckId.FUTURES_FILLS}
+
+
+class OkxReader:
+    """Reads one account of OKX, for one request."""
+
+    def __init__(self, account: AccountSession) -> None:
+        self.compared = Comparisons()
+        self._account = account
+        self._context = BillContext(account.environment.value, account.markets)
+        self._fills_from_ms: dict[str, int] = {}  # by kind of instrument: where its list begins
+        self._oldest: dict[str, Bill] = {}  # of the funding account, by currency
+        self._snapshot_ms: int | None = None
+        self._matchers: dict[str, FundMatcher] = {}
+        self._to_ms = 0  # end of the range of bills
+        self._rows: dict[str, Row] = {}  # as they came, for answers that show them
+
+    async def page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Ask for one page of a source; see `PageReader`."""
+        if source.query == TRADING_BILLS:
+            return await self._trading_page(source, window, cursor)
+        if source.query == FUNDING_LEDGER:
+            return await self._funding_page(source, window, cursor)
+        if source.branch:
+            return await self._fills_page(source, window, cursor)
+        if source.query == CONVERT_LIST:
+            return await self._converts_page(source, window, cursor)
+        if source.query in LISTS:
+            return await self._list_page(source, window, cursor)
+        return await self._holdings(source)
+
+    async def branches(self, source: Source) -> list[str]:
+        """The kinds of instruments; see `BranchingReader`."""
+        return list(BRANCHES[source.type])
+
+    async def join(self, source: Source, groups: list[list[EventRow]]) -> Page:
+        """Make records of the rows of events; see `JoiningReader`."""
+        records: list[Record] = []
+        for group in groups:
+            rows = [part.row for part in group]
+            bill = next((row for row in rows if isinstance(row, Bill)), None)
+            if FUTURES in source.views and bill is not None and bill.inst_type in CONTRACT_KINDS:
+                await self._account.load_markets(CATEGORIES[bill.inst_type])
+            fill = next((row for row in rows if isinstance(row, ListedFill)), None)
+            if bill is None and fill is not None and fill.at_ms > self._to_ms - FRESH_MS:
+                continue  # it happened between two requests, and its bill after the first
+            found = records_of(rows, self._context, await self._listed(rows))
+            self._compare(found, rows)
+            records += self._with_raw(found, group) if self._account.include_raw else found
+        return Page(records, len(records), "")
+
+    async def _listed(self, rows: list[Any]) -> dict[str, Record | None]:
+        """By bill, the deposit or withdrawal that it belongs to; None if that moved nothing."""
+        found: dict[str, Record | None] = {}
+        for bill in rows:
+            if not isinstance(bill, Bill) or not is_fund(bill):
+                continue
+            record = await self._matcher(LISTED[bill.type]).find(bill)
+            if record is not None:
+                found[bill.native] = record if record.status is Status.COMPLETED else None
+        return found
+
+    def _matcher(self, name: str) -> FundMatcher:
+        if name not in self._matchers:
+            self._matchers[name] = FundMatcher(partial(self._fund_page, name, self._to_ms))
+        return self._matchers[name]
+
+    async def _fund_page(self, name: str, to_ms: int, cursor: str) -> FundRows:
+        """A page of a list, for the bills that belong to its rows."""
+        path, mapped = LISTS[name]
+        asked = {"after": cursor or str(to_ms + EARLY_MS), "limit": str(PAGE_ROWS)}
+        rows = await self._decoration(path, asked) or []
+        found = []
+        for row in rows:
+            with suppress(*BAD_ROW):  # the walk of the list says so
+                found.append(FundRow(mapped(row, self._context), funds.charged(row)))
+        page = _timed_page(NOT_ASKED, rows, PAGE_ROWS, cursor)
+        return FundRows(found, page.cursor)
+
+    def _with_raw(self, records: list[Record], group: list[EventRow]) -> list[Record]:
+        """Lines with their own row, and events with all of theirs by their ids."""
+        rows = {part.row_id: self._rows.pop(part.row_id, {}) for part in group}
+        return [
+            replace(record, raw=rows.get(record.ids.native or "", rows))
+            if record.type == LEDGER
+            else replace(record, raw=rows)
+            for record in records
+        ]
+
+    # Bills of the trading account -----------------------------------------------------------
+
+    async def _trading_page(self, source: Source, window: Window, cursor: str) -> Page:
+        self._to_ms = max(self._to_ms, window.to_ms)
+        recent = window.from_ms > self._account.now_ms() - RECENT_MS
+        # Both ends count whether OKX includes them or not; what is outside is dropped.
+        asked = {
+            "begin": str(window.from_ms - 1), "end": str(window.to_ms),
+            "limit": str(source.page_rows),
+        }  # fmt: skip
+        if cursor:
+            asked["after"] = cursor
+        rows = await self._get(BILLS if recent else BILLS_ARCHIVE, asked)
+        page = self._parts(rows, bill_part(trading_bill), source, window)
+        return replace(page, cursor=lowest_id(rows) if rows else "")
+
+    # Bills of the funding account -----------------------------------------------------------
+
+    async def _funding_page(self, source: Source, window: Window, cursor: str) -> Page:
+        self._to_ms = max(self._to_ms, window.to_ms)
+        cursor = cursor or await self._funding_begin(window)
+        if not cursor:
+            return Page([], 0, "", kept_from_ms=self._kept_from_ms(window))
+        stage, _, after = cursor.partition(":")
+        asked = {"pagingType": "2", "limit": str(source.page_rows)}
+        if after:
+            asked["after"] = after
+        rows = await self._get(FUNDING_BILLS if stage == RECENT else FUNDING_HISTORY, asked)
+        page = self._parts(rows, bill_part(funding_bill), source, window)
+        if not rows and stage == HISTORY:
+            return replace(page, kept_from_ms=self._kept_from_ms(window))
+        if rows and (oldest := oldest_ms(rows)) is not None and oldest < window.from_ms - SEEK_MS:
+            return page
+        if not rows:
+            # An empty page would end the walk, but the history goes on where this list ends.
+            return await self._funding_page(source, window, f"{HISTORY}:{after}")
+        return replace(page, cursor=f"{stage}:{lowest_id(rows)}")
+
+    async def _funding_begin(self, window: Window) -> str:
+        """Where the bills of a window begin: at the newest, or at a time; "" if there are none."""
+        age_ms = self._account.now_ms() - window.to_ms
+        stage, path = (RECENT, FUNDING_BILLS)
+        if age_ms < SEEK_FROM_MS:
+            return f"{stage}:"
+        if age_ms > FUNDING_RECENT_MS:
+            stage, path = HISTORY, FUNDING_HISTORY
+        asked = {"pagingType": "1", "after": str(window.to_ms + SEEK_MS), "limit": "1"}
+        rows = await self._get(path, asked)
+        if rows:
+            return f"{stage}:{int(lowest_id(rows)) + 1}"
+        return f"{HISTORY}:" if stage == RECENT else ""
+
+    def _kept_from_ms(self, window: Window) -> int | None:
+        """The beginning of the history, if something was held before its oldest bill."""
+        began_before = any(bill.balance != bill.change for bill in self._oldest.values())
+        return BILLS_BEGIN_MS if began_before and window.from_ms <= BILLS_BEGIN_MS else None
+
+    def _parts(
+        self,
+        rows: list[Any],
+        read: Callable[[Row], EventRow],
+        source: Source,
+        window: Window,
+    ) -> Page:
+        """A page of rows that are joined."""
+        parts: list[EventRow] = []
+        bad: list[Any] = []
+        for row in rows:
+            try:
+                part = read(row)
+            except BAD_ROW:
+                bad.append(row)
+                continue
+            parts.append(part)
+            if self._account.include_raw:
+                self._rows[part.row_id] = row
+            if source.query == FUNDING_LEDGER and part.row.balance is not None:
+                self._oldest[part.row.currency] = part.row
+        parts.sort(key=lambda part: -part.at_ms)
+        at_ms = parts[-1].at_ms if parts else window.seen_ms
+        records = [unreadable_row(row, self._context, source.type, at_ms) for row in bad]
+        return Page(records, len(rows), "", len(bad), parts=parts)
+
+    # Fills and conversions, which decorate bills --------------------------------------------
+
+    async def _fills_page(self, source: Source, window: Window, cursor: str) -> Page:
+        kept_ms = self._account.now_ms() - ARCHIVE_MS + EDGE_MS
+        if window.to_ms <= kept_ms:
+            return NOT_ASKED
+        asked = {
+            "instType": source.branch, "begin": str(max(window.from_ms, kept_ms) - 1),
+            "end": str(window.to_ms), "limit": str(source.page_rows),
+        }  # fmt: skip
+        if cursor:
+            asked["after"] = cursor
+        rows = await self._decoration(FILLS_HISTORY, asked)
+        if rows is None:
+            return NOT_ASKED
+        self._fills_from_ms.setdefault(source.branch, kept_ms)
+        page = self._parts(rows, fill_part, source, window)
+        return replace(page, cursor=lowest_id(rows) if rows else "")
+
+    async def _converts_page(self, source: Source, window: Window, cursor: str) -> Page:
+        rows = await self._decoration(CONVERT_HISTORY, timed(source, window, cursor))
+        if rows is None:
+            return NOT_ASKED
+        page = self._parts(rows, conversion_part, source, window)
+        return _timed_page(page, rows, source.page_rows, cursor)
+
+    async def _decoration(self, path: str, asked: dict[str, str]) -> list[Any] | None:
+        """Rows of a list that only decorates; None where this account does not have it."""
+        try:
+            return await self._get(path, asked)
+        except SourceFailed as failure:
+            if failure.reason not in UNREADABLE_LISTS:
+                raise
+            return None
+
+    def _compare(self, records: list[Record], rows: list[Any]) -> None:
+        """Compare a fill as its bills have it with the list of fills."""
+        record = next((each for each in records if each.type in FILL_CHECKS), None)
+        if record is None or record.ids.trade_id is None or record.ids.order_id is None:
+            return
+        check = FILL_CHECKS[record.type]
+        fill = next((row for row in rows if isinstance(row, ListedFill)), None)
+        bill = next((row for row in rows if isinstance(row, Bill)), None)
+        left = None
+        if bill is None:
+            left = Left(record, "no bill books it", "a bill", "none", sure=False)
+        elif fill is None:
+            begins_ms = self._fills_from_ms.get(bill.inst_type)
+            if begins_ms is None or record.timestamp < begins_ms:
+                return
+            left = Left(record, "the list of fills does not have it", "a fill", "none", sure=False)
+        elif (difference := fill_difference(record, bill, fill)) is not None:
+            left = Left(record, *difference)
+        self.compared.add(check, left)
+
+    # Lists by time --------------------------------------------------------------------------
+
+    async def _list_page(self, source: Source, window: Window, cursor: str) -> Page:
+        path, mapped = LISTS[source.query]
+        rows = await self._get(path, timed(source, window, cursor))
+        records: list[Record] = []
+        unreadable = 0
+        for row in rows:
+            try:
+                record = mapped(row, self._context)
+            except BAD_ROW:
+                unreadable += 1
+                record = unreadable_row(row, self._context, source.type, window.seen_ms)
+            records.append(self._raw(record, row))
+        return _timed_page(Page(records, len(rows), "", unreadable), rows, source.page_rows, cursor)
+
+    # Holdings and the key -------------------------------------------------------------------
+
+    async def _holdings(self, source: Source) -> Page:
+        at_ms, context = self._snapshot_at(), self._context
+        try:
+            if source.query == EARN_HOLDINGS:
+                savings = await self._decoration(SAVINGS_BALANCE, {}) or []
+                orders = await self._decoration(STAKING_ORDERS, {}) or []
+                records = earn_holdings(savings, orders, context, at_ms)
+            elif source.query == FUNDING_HOLDINGS:
+                records = funding_holdings(await self._get(FUNDING_BALANCES, {}), context, at_ms)
+            else:
+                assert source.query == TRADING_HOLDINGS
+                records = trading_holdings(await self._get(TRADING_BALANCE, {}), context, at_ms)
+        except BAD_ROW:
+            raise undocumented() from None
+        kept = [record for record in records if record.balance and record.balance.total != "0"]
+        return Page(kept, len(kept), "")
+
+    def _snapshot_at(self) -> int:
+        """One time for every wallet of a request: their order then goes by id, as all ties do."""
+        if self._snapshot_ms is None:
+            self._snapshot_ms = self._account.now_ms()
+        return self._snapshot_ms
+
+    async def check(self) -> AccountInfo:
+        """Find the region of the key, and ask what it may do."""
+        found: dict[str, str] = {}
+        try:
+            data = await self._get(CONFIG, {})
+        except SourceFailed as failure:
+            if failure.exchange_code != UNKNOWN_KEY or self._account.has(HOST_FIELD.name):
+                raise
+            region, data = await self._elsewhere(failure)
+            found["host"] = region
+        try:
+            key = key_info(data)
+        except BAD_ROW:
+            raise undocumented() from None
+        return AccountInfo(
+            account_type=key.mode,
+            read_only=key.permissions.isdisjoint({TRADE, WITHDRAW}),
+            unavailable_types=() if READ in key.permissions else TYPES,
+            warnings=key.warnings(),
+            found=found,
+            may_withdraw=WITHDRAW in key.permissions,
+            may_trade=TRADE in key.permissions,
+        )
+
+    async def _elsewhere(self, unknown: SourceFailed) -> tuple[str, list[Any]]:
+        """The site that knows the key, and its answer."""
+        for host in self._account.host_names:
+            try:
+                return host, await self._get(CONFIG, {}, host=host)
+            except SourceFailed as failure:
+                if failure.exchange_code != UNKNOWN_KEY:
+                    raise
+        raise unknown
+
+    # Requests -------------------------------------------------------------------------------
+
+    async def _get(self, path: str, asked: dict[str, str], *, host: str = "") -> list[Any]:
+        data: list[Any] = (await self._account.ask(Call(path, urlencode(asked), host=host))).value
+        return data
+
+    def _raw(self, record: Record, row: Row) -> Record:
+        return replace(record, raw=row) if self._account.include_raw else record
+
+
+def timed(source: Source, window: Window, cursor: str) -> dict[str, str]:
+    """The query of a list that is paged by time: `after` is older than, `before` newer than."""
+    return {
+        "after": cursor or str(window.to_ms), "before": str(window.from_ms - 1),
+        "limit": str(source.page_rows),
+    }  # fmt: skip
+
+
+def _timed_page(page: Page, rows: list[Any], full: int, cursor: str) -> Page:
+    """A page with its cursor.
+
+    The next page repeats the oldest instant of this one, which may go on. A page of one instant
+    alone that is full cannot be gone behind: then it is `cut`.
+    """
+    oldest = oldest_ms(rows)
+    if oldest is None:
+        return page
+    if str(oldest + 1) != cursor:
+        return replace(page, cursor=str(oldest + 1))
+    return replace(page, cursor=str(oldest), cut=len(rows) >= full)
+
+
+def bill_part(read: Callable[[Row], Bill]) -> Callable[[Row], EventRow]:
+    """Reads bills of an account, to be joined."""
+
+    def part(row: Row) -> EventRow:
+        bill = read(row)
+        return EventRow(group_key(bill), bill.native, bill.at_ms, bill)
+
+    return part
+
+
+def fill_part(row: Row) -> EventRow:
+    """A row of the list of fills, to be joined."""
+    fill = fill_of(row)
+    return EventRow(fill.key, fill.row_id, fill.at_ms, fill)
+
+
+def conversion_part(row: Row) -> EventRow:
+    """A row of the list of conversions, to be joined."""
+    conversion = conversion_of(row)
+    return EventRow(CONVERT_KEY, f"convert:{conversion.trade_id}", conversion.at_ms, conversion)
+
+
+def lowest_id(rows: Iterable[Any]) -> str:
+    """The smallest bill id of a page, behind which the next one begins.
+
+    Raises:
+        SourceFailed: A row has none.
+    """
+    try:
+        return str(min(int(row["billId"]) for row in rows))
+    except BAD_ROW:
+        raise undocumented() from None
+
+
+def oldest_ms(rows: Iterable[Any]) -> int | None:
+    """The time of the oldest of some rows."""
+    times = []
+    for row in rows:
+        try:
+            times.append(time_ms(row["ts"]))
+        except BAD_ROW:
+            continue
+    return min(times, default=None)
+
+
+def undocumented() -> SourceFailed:
+    """An answer without the documented shape."""
+    return SourceFailed(FailureReason.UNREADABLE, "OKX's answer does not have the documented form.")
+
+
+OKX: Final = ExchangeDefinition(
+    entry=ENTRY,
+    sources=SOURCES,
+    api=API,
+    reader=OkxReader,
+    instruments=instruments,
+    listed=listed,
+    guess=guess,
+)

@@ -1,0 +1,534 @@
+"""Mapping of bills: each as a line of the ledger, and those of one event as its record; pure.
+
+OKX books each currency by itself: a fill of a spot market, a conversion or a move between the two
+accounts is two bills or more. A group of bills (see `group_key`) becomes records:
+
+- a fill of a spot market: what was given and what was received, each fee in its own coin;
+- a fill of a contract: the fill with its fee, and a record of its own with what it realised;
+- a conversion: by its order, by the list of conversions, else by the legs of one instant;
+- a move between the accounts: sent and received are equal;
+- anything else: a record for each bill.
+
+Deposits and withdrawals have records in lists of their own (`funds`): a bill of one is a line that
+names it (`matching`), or has a record of its own where the lists do not have it.
+
+What moved is `balChg` alone, to its last digit: `sz` is cut to the decimals of the coin. A fill is
+named after its instrument, order and trade; every other event after the smallest id of its bills.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from onebook.core import canonicals, iso, show
+from onebook.transactions.decimals import negated, subtract, unsigned
+from onebook.transactions.mapping import (
+    PATTERNS_MAX,
+    Row,
+    direction_of,
+    first_fee,
+    require,
+    text,
+)
+from onebook.transactions.okx.fills import (
+    BillLeg,
+    ListedFill,
+    OkxEvent,
+    contract_fill,
+    fill_key,
+    fill_named,
+    legs_of,
+    numbered,
+    sides_lacking,
+    spot_fill,
+    unbooked,
+)
+from onebook.transactions.okx.instruments import CATEGORIES
+from onebook.transactions.okx.rows import (
+    BLANK,
+    FUNDING,
+    LINE,
+    TRADING,
+    WALLET_CODES,
+    Bill,
+    BillContext,
+    coin,
+    fees_of,
+    first_of,
+    holder_of,
+    line_id,
+    line_ids,
+    make_id,
+    pattern_of,
+    time_ms,
+)
+from onebook.transactions.okx.words import (
+    CONTRACT_KINDS,
+    CONVERSION,
+    EXCHANGED,
+    FILLS,
+    FROM_TRADING,
+    FUNDING_CONVERTS,
+    OUTSIDE,
+    SPOT_KINDS,
+    TITLES,
+    TO_TRADING,
+    TRANSFER,
+    BillMeaning,
+)
+from onebook.transactions.record import (
+    Balance,
+    Description,
+    Direction,
+    Ids,
+    Money,
+    Position,
+    Record,
+    RecordView,
+    Transfer,
+    money,
+)
+
+JOIN_MS: Final = 3_000  # bills of a fill share their instant, those of a move are a second apart
+NOTHING_LISTED: Final[Mapping[str, Record | None]] = {}
+CONVERT_KEY: Final = "convert"
+REPAYING: Final = frozenset({"4", "29"})  # types by which a debt is repaid with another coin
+
+
+class ListedConversion(Struct, frozen=True, gc=False):
+    """A row of the list of conversions."""
+
+    at_ms: int
+    trade_id: str
+    sent: tuple[str, str]  # currency and amount
+    received: tuple[str, str]
+    row: Row
+
+
+def conversion_of(row: Row) -> ListedConversion:
+    """Read a row of the list of conversions.
+
+    Raises:
+        ValueError, LookupError, TypeError, ArithmeticError: It lacks coins, amounts or a time.
+    """
+    size, value = canonicals(row["fillBaseSz"], row["fillQuoteSz"])
+    base = coin(row["baseCcy"]), require(size, "fillBaseSz")
+    quote = coin(row["quoteCcy"]), require(value, "fillQuoteSz")
+    buys = row["side"] == "buy"
+    return ListedConversion(
+        time_ms(row["ts"]),
+        require(str(row["tradeId"]), "tradeId"),
+        quote if buys else base,
+        base if buys else quote,
+        row,
+    )
+
+
+def group_key(bill: Bill) -> str:
+    """What the bills of one event have in common, besides their time."""
+    if bill.wallet == FUNDING:
+        if bill.type in (FROM_TRADING, TO_TRADING):
+            return f"move:{bill.currency}:{unsigned(bill.change)}"
+        return CONVERT_KEY if bill.type in FUNDING_CONVERTS else f"{FUNDING}:{bill.id}"
+    if bill.type == "1" and _between_accounts(bill):
+        return f"move:{bill.currency}:{unsigned(bill.change)}"
+    if bill.order_id and (bill.type in FILLS or bill.meaning.kind == "trade"):
+        return fill_key(bill.inst_id, bill.order_id, bill.trade_id)
+    if bill.meaning is CONVERSION or bill.type in EXCHANGED:
+        if bill.type in ("27", "28"):
+            return CONVERT_KEY
+        return f"{CONVERT_KEY}:{bill.type}:{bill.order_id}"
+    return f"{TRADING}:{bill.id}"
+
+
+def _between_accounts(bill: Bill) -> bool:
+    """Whether a transfer of the trading account is one with the funding account."""
+    ends = {WALLET_CODES.get(each, each) for each in (bill.source, bill.target) if each}
+    return ends in (set(), {FUNDING}, {TRADING, FUNDING})
+
+
+def records_of(
+    rows: Iterable[Any],
+    context: BillContext,
+    listed: Mapping[str, Record | None] = NOTHING_LISTED,
+) -> list[Record]:
+    """The rows of one group as records: its events, and a line for each bill.
+
+    Args:
+        listed: By bill, the record of a list that it belongs to; None, if that moved nothing.
+    """
+    rows = list(rows)
+    bills = sorted(
+        (row for row in rows if isinstance(row, Bill)),
+        # Rows of one time come in any order, and the records may not depend on it.
+        key=lambda bill: (bill.at_ms, len(bill.id), bill.id, bill.wallet),
+    )
+    fills = sorted(
+        (row for row in rows if isinstance(row, ListedFill)), key=lambda each: each.row_id
+    )
+    if not bills:
+        return [unbooked(fill, context) for fill in fills]
+    conversions = [row for row in rows if isinstance(row, ListedConversion)]
+    records: list[Record] = []
+    booked: dict[str, Record] = {}
+    own = [bill for bill in bills if bill.native not in listed]
+    for event in events_of(own, context, fills, conversions) if own else ():
+        records += event.records
+        booked.update((bill.native, event.records[0]) for bill in event.bills)
+    for bill in bills:
+        event_record = booked.get(bill.native) or listed.get(bill.native)
+        records.append(_line(bill, context, event_record))
+    return records
+
+
+def events_of(
+    bills: Sequence[Bill],
+    context: BillContext,
+    fills: Sequence[ListedFill] = (),
+    conversions: Sequence[ListedConversion] = (),
+) -> list[OkxEvent]:
+    """The events of one group of bills."""
+    first, key = bills[0], group_key(bills[0])
+    if key.startswith(("fill:", "order:")):
+        if first.inst_type in CONTRACT_KINDS and not numbered(first.trade_id):
+            # One bill is one fill of a contract, and the list names it.
+            return [contract_fill([bill], context, fill_named(bill, fills)) for bill in bills]
+        fill = fills[0] if fills else None
+        if first.inst_type in CONTRACT_KINDS:
+            return [contract_fill(bills, context, fill)]
+        if len({bill.currency for bill in bills}) > 1 or first.inst_type in SPOT_KINDS:
+            return [spot_fill(bills, context, fill)]
+    if key.startswith("move:"):
+        return _moves(bills, context)
+    if key.startswith(CONVERT_KEY):
+        return _conversions(bills, context, conversions)
+    return [_single(bill, context) for bill in bills]
+
+
+# Lines ------------------------------------------------------------------------------------------
+
+
+def _line(bill: Bill, context: BillContext, event: Record | None) -> Record:
+    """A bill as a line of its account's ledger: what moved, and the balance around it."""
+    meaning = bill.meaning
+    pattern = _line_pattern(
+        context.environment,
+        meaning,
+        bill.native_type,
+        bill.currency,
+        bill.wallet,
+        direction_of(bill.change),
+        None if event is None else event.type,
+    )
+    gross, change, after = bill.gross, bill.change, bill.balance
+    fees = fees_of((bill,), meaning.fee) if bill.fee != "0" else ()
+    moved: Money | UnsetType = UNSET
+    if gross != "0":
+        moved = money(bill.currency, unsigned(gross))
+    given = gross[0] == "-"
+    return replace(
+        pattern,
+        transactionId=line_id(context, bill),
+        timestamp=bill.at_ms,
+        sentCurrency=moved if given else UNSET,
+        receivedCurrency=UNSET if given else moved,
+        fee=first_fee(fees),
+        description=Description(
+            TITLES[LINE], f"{pattern.description.desc} {change} {bill.currency}"
+        ),
+        datetime=iso(bill.at_ms),
+        amount=unsigned(change),
+        balance=Balance(
+            before=None if after is None else show(subtract(Decimal(after), Decimal(change))),
+            after=after,
+            change=change,
+            cash_flow=_cash_flow(bill),
+        ),
+        fees=fees,
+        ids=Ids(native=bill.native, order_id=bill.order_id or None, sequence=bill.id),
+        related=() if event is None else (event.transactionId,),
+        incomplete=() if after is not None else ("balance",),
+    )
+
+
+def _cash_flow(bill: Bill) -> str | None:
+    """What a fill of a contract gained, which with its fee is its change.
+
+    Not of isolated positions, whose margin moves with the fill, nor of options, which have a price.
+    """
+    gains = bill.type in ("2", "8") and bill.inst_type in ("SWAP", "FUTURES")
+    return bill.pnl if gains and bill.margin_mode != "isolated" else None
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _line_pattern(
+    environment: str,
+    meaning: BillMeaning,
+    native_type: str,
+    currency: str,
+    wallet: str,
+    direction: Direction,
+    event_type: str | None,
+) -> Record:
+    return replace(
+        BLANK,
+        label=meaning.label,
+        description=Description(TITLES[LINE], f"{wallet.capitalize()} {meaning.label.lower()}"),
+        environment=environment,
+        type=LINE,
+        kind=meaning.kind,
+        native_type=native_type,
+        view=RecordView.LEDGER,
+        account=holder_of(wallet),
+        direction=direction,
+        asset=currency,
+        related_type=event_type,
+    )
+
+
+# Conversions -------------------------------------------------------------------------------------
+
+
+def _conversions(
+    bills: Sequence[Bill], context: BillContext, listed: Sequence[ListedConversion]
+) -> list[OkxEvent]:
+    """Conversions: by the list, by their orders, by their instants, the rest as it comes."""
+    left, found = list(bills), list[OkxEvent]()
+    for conversion in sorted(listed, key=lambda each: (each.at_ms, each.trade_id)):
+        legs = _legs_of(conversion, left)
+        if legs is not None:
+            left = [bill for bill in left if bill not in legs]
+            found += _exchanged(legs, context, conversion)
+    for label in ("order_id", "at_ms"):
+        for value in dict.fromkeys(getattr(bill, label) for bill in left):
+            part = [bill for bill in left if value and getattr(bill, label) == value]
+            if len({bill.incoming for bill in part}) > 1:
+                left = [bill for bill in left if bill not in part]
+                found += _exchanged(part, context, None)
+    forced = [bill for bill in left if bill.type in REPAYING]  # of one coin: no exchange
+    found += [_single(bill, context) for bill in forced]
+    left = [bill for bill in left if bill not in forced]
+    return found + (_exchanged(left, context, None) if left else [])
+
+
+def _legs_of(conversion: ListedConversion, bills: Sequence[Bill]) -> list[Bill] | None:
+    """The two bills of a conversion of the list."""
+    wanted = {
+        (conversion.sent[0], negated(conversion.sent[1])),
+        (conversion.received[0], conversion.received[1]),
+    }
+    legs: dict[tuple[str, str], Bill] = {}
+    for bill in bills:
+        each = (bill.currency, bill.gross)
+        if each in wanted and each not in legs:
+            legs[each] = bill
+    return list(legs.values()) if len(legs) == 2 else None
+
+
+def _exchanged(
+    bills: Sequence[Bill], context: BillContext, listed: ListedConversion | None
+) -> list[OkxEvent]:
+    """What was given for what: the first of several coins has the record of the exchange."""
+    given, received = legs_of(bills)
+    events: list[OkxEvent] = []
+    for number in range(max(len(given), len(received), 1)):
+        sent = given[number] if number < len(given) else None
+        got = received[number] if number < len(received) else None
+        own = tuple(bill for leg in (sent, got) if leg for bill in leg.bills)
+        if number == 0:
+            used = {bill.native for leg in (*given, *received) for bill in leg.bills}
+            own += tuple(bill for bill in bills if bill.native not in used)
+        events.append(OkxEvent([_exchange(own, sent, got, context, listed)], own))
+    return events
+
+
+def _exchange(
+    bills: tuple[Bill, ...],
+    sent: BillLeg | None,
+    received: BillLeg | None,
+    context: BillContext,
+    listed: ListedConversion | None,
+) -> Record:
+    first = first_of(bills)
+    meaning = first.meaning if first.type in REPAYING else CONVERSION
+    fees = fees_of(bills, meaning.fee)
+    main, at_ms = received or sent, max(bill.at_ms for bill in bills)
+    pattern = pattern_of(context.environment, meaning, first.native_type)
+    words = meaning.label
+    if sent is not None and received is not None:
+        words = f"{sent.unsigned} {sent.currency} to {received.unsigned} {received.currency}"
+    record = replace(
+        pattern,
+        transactionId=make_id(context, "event", first.native),
+        timestamp=at_ms,
+        sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
+        receivedCurrency=money(received.currency, received.unsigned) if received else UNSET,
+        fee=first_fee(fees),
+        description=Description(pattern.description.title, words),
+        datetime=iso(at_ms),
+        account=holder_of(first.wallet),
+        direction=_direction(sent, received),
+        asset=main.currency if main else first.currency,
+        amount=main.unsigned if main else "0",
+        fees=fees,
+        incomplete=sides_lacking(sent, received),
+    )
+    return replace(
+        record,
+        price=canonicals(listed.row.get("fillPx"))[0] if listed else None,
+        ids=Ids(
+            native=first.native,
+            trade_id=listed.trade_id if listed else None,
+            order_id=first.order_id or None,
+            client_order_id=text(listed.row, "clTReqId") if listed else None,
+        ),
+        related=line_ids(context, bills),
+    )
+
+
+def _direction(sent: BillLeg | None, received: BillLeg | None) -> Direction:
+    if sent and received:
+        return Direction.BOTH
+    return Direction.OUT if sent else Direction.IN if received else Direction.NONE
+
+
+# Moves between the accounts ---------------------------------------------------------------------
+
+
+def _moves(bills: Sequence[Bill], context: BillContext) -> list[OkxEvent]:
+    """Moves between the accounts: each bill of the one with its mirror in the other."""
+    mirrors = [bill for bill in bills if bill.wallet == TRADING]
+    found: list[OkxEvent] = []
+    for bill in (each for each in bills if each.wallet == FUNDING):
+        mirror = next((each for each in mirrors if each.incoming != bill.incoming), None)
+        if mirror is not None:
+            mirrors.remove(mirror)
+        parts = (bill,) if mirror is None else (bill, mirror)
+        found.append(OkxEvent([_move(bill, parts, context)], parts))
+    return found + [_single(bill, context) for bill in mirrors]
+
+
+def _move(bill: Bill, parts: tuple[Bill, ...], context: BillContext) -> Record:
+    """A move that the funding account books, and so has: its code says where to."""
+    ways = (TRADING, FUNDING) if bill.incoming else (FUNDING, TRADING)
+    amount = unsigned(bill.change)
+    moved, at_ms = money(bill.currency, amount), max(each.at_ms for each in parts)
+    return replace(
+        _move_pattern(context.environment, bill.native_type, bill.currency, *ways),
+        transactionId=make_id(context, "event", bill.native),
+        timestamp=at_ms,
+        sentCurrency=moved,
+        receivedCurrency=moved,
+        description=Description(
+            TITLES[TRANSFER.type], f"{amount} {bill.currency} from {ways[0]} to {ways[1]}"
+        ),
+        datetime=iso(at_ms),
+        amount=amount,
+        ids=Ids(native=bill.native, transfer_id=bill.id),
+        related=line_ids(context, parts),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _move_pattern(
+    environment: str, native_type: str, currency: str, source: str, target: str
+) -> Record:
+    return replace(
+        pattern_of(environment, TRANSFER, native_type),
+        direction=Direction.BOTH,
+        asset=currency,
+        transfer=Transfer(source, target),
+    )
+
+
+# Bills that are an event of their own -----------------------------------------------------------
+
+
+def _single(bill: Bill, context: BillContext) -> OkxEvent:
+    meaning = bill.meaning
+    pattern = _single_pattern(
+        context.environment,
+        meaning,
+        bill.native_type,
+        bill.currency,
+        bill.wallet,
+        direction_of(bill.gross),
+        bill.type,
+    )
+    fees, amount = fees_of((bill,), meaning.fee), unsigned(bill.gross)
+    moved: Money | UnsetType = UNSET if amount == "0" else money(bill.currency, amount)
+    given = bill.gross[0] == "-"
+    record = replace(
+        pattern,
+        transactionId=make_id(context, "event", bill.native),
+        timestamp=bill.at_ms,
+        sentCurrency=moved if given else UNSET,
+        receivedCurrency=UNSET if given else moved,
+        fee=first_fee(fees),
+        description=Description(pattern.description.title, _what(pattern, bill)),
+        datetime=iso(bill.at_ms),
+        amount=amount,
+        fees=fees,
+        ids=Ids(native=bill.native, order_id=bill.order_id or None),
+        related=line_ids(context, (bill,)),
+    )
+    if bill.inst_id and bill.inst_type in CATEGORIES:
+        record = _of_instrument(record, bill, context)
+    return OkxEvent([record], (bill,))
+
+
+def _of_instrument(record: Record, bill: Bill, context: BillContext) -> Record:
+    """What happened to a position, such as a funding payment or a delivery."""
+    contract = bill.inst_type in CONTRACT_KINDS
+    gained = None if bill.gross == "0" else bill.gross
+    position = Position(
+        realised_pnl=gained if record.kind != "funding" else None,
+        funding=gained if record.kind == "funding" else None,
+    )
+    return replace(
+        record,
+        instrument=context.markets.find(CATEGORIES[bill.inst_type], bill.inst_id),
+        price=bill.price if bill.price != "0" else None,
+        quantity=unsigned(bill.size) if contract and bill.size else None,
+        quantity_unit="contracts" if contract and bill.size else None,
+        position=position if contract else None,
+    )
+
+
+def _what(pattern: Record, bill: Bill) -> str:
+    ways = pattern.transfer
+    if ways is None:
+        return f"{pattern.description.desc} {bill.change} {bill.currency}"
+    source, target = ways.from_account or "elsewhere", ways.to_account or "elsewhere"
+    return f"{unsigned(bill.gross)} {bill.currency} from {source} to {target}"
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _single_pattern(
+    environment: str,
+    meaning: BillMeaning,
+    native_type: str,
+    currency: str,
+    wallet: str,
+    direction: Direction,
+    code: str,
+) -> Record:
+    pattern = pattern_of(environment, meaning, native_type)
+    transfer = None
+    if meaning.kind in ("transfer", "custody"):
+        other = OUTSIDE.get(code) if wallet == FUNDING else FUNDING if code == "1" else None
+        transfer = (
+            Transfer(wallet, other) if direction is Direction.OUT else Transfer(other, wallet)
+        )
+    return replace(
+        pattern,
+        description=Description(pattern.description.title, meaning.label),
+        account=holder_of(wallet),
+        direction=direction,
+        asset=currency,
+        transfer=transfer,
+    )

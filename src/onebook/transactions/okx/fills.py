@@ -1,0 +1,481 @@
+"""Mapping of fills: the bills of one fill as its record; pure.
+
+- Of a spot market: what was given and what was received, each fee in its own coin. The quote of a
+  market on USD can be any of several dollars, and a third coin is what the fee was paid with.
+- Of a contract: the fill with its fee, and a record of its own with what it realised. An option has
+  a price, which the fill itself pays.
+
+A fill is named after its instrument, order and trade; one whose trade has no number, such as a
+liquidation, after its bill. The list of fills adds the side and is compared; it moves nothing.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from onebook.core import canonicals, iso, show
+from onebook.transactions.decimals import add, negated, subtract, unsigned
+from onebook.transactions.mapping import (
+    PATTERNS_MAX,
+    Row,
+    direction_of,
+    first_fee,
+    require,
+    text,
+    text_or_empty,
+)
+from onebook.transactions.okx.instruments import CATEGORIES
+from onebook.transactions.okx.rows import (
+    BLANK,
+    TRADING,
+    Bill,
+    BillContext,
+    coin,
+    fees_of,
+    first_of,
+    holder_of,
+    line_ids,
+    make_id,
+    pattern_of,
+    time_ms,
+)
+from onebook.transactions.okx.words import (
+    BUYS,
+    CLOSES,
+    CONTRACT,
+    CONTRACT_KINDS,
+    FUTURES,
+    SELLS,
+    TITLES,
+    TRADE,
+    BillMeaning,
+)
+from onebook.transactions.record import (
+    Description,
+    Direction,
+    Fee,
+    Ids,
+    Position,
+    Record,
+    RecordView,
+    TradedMarket,
+    money,
+)
+
+DIRECTIONS: Final = {"buy": Direction.IN, "sell": Direction.OUT}
+NEARLY: Final = Decimal("1e-9")
+LEAST: Final = Decimal("1e-12")
+REALISING: Final = frozenset({"trade", "liquidation", "adl"})
+
+
+class OkxEvent(NamedTuple):
+    """Records of one event, and the bills that it is made of."""
+
+    records: list[Record]
+    bills: tuple[Bill, ...]
+
+
+class ListedFill(Struct, frozen=True, gc=False):
+    """A row of the list of fills."""
+
+    at_ms: int
+    inst_type: str
+    inst_id: str
+    order_id: str
+    trade_id: str
+    fill_time: str
+    row: Row
+
+    @property
+    def key(self) -> str:
+        """See `group_key`."""
+        return fill_key(self.inst_id, self.order_id, self.trade_id)
+
+    @property
+    def row_id(self) -> str:
+        """What tells it from any other row."""
+        side = text_or_empty(self.row, "side")
+        return f"fill:{self.inst_id}:{self.order_id}:{self.trade_id}:{side}:{self.fill_time}"
+
+
+def fill_of(row: Row) -> ListedFill:
+    """Read a row of the list of fills.
+
+    Raises:
+        ValueError, LookupError, TypeError: It has no instrument, order or time.
+    """
+    return ListedFill(
+        time_ms(row["ts"]),
+        require(str(row["instType"]), "instType"),
+        require(str(row["instId"]), "instId"),
+        require(str(row["ordId"]), "ordId"),
+        str(row.get("tradeId") or ""),
+        str(row.get("fillTime") or row["ts"]),
+        row,
+    )
+
+
+def fill_key(inst_id: str, order_id: str, trade_id: str) -> str:
+    """What the rows of one fill have in common."""
+    if not trade_id:  # bills of 2021
+        return f"order:{inst_id}:{order_id}"
+    return f"fill:{inst_id}:{order_id}:{trade_id}"
+
+
+def numbered(trade_id: str) -> bool:
+    """Whether a trade has a number of its own: liquidations and block trades have 0 or less."""
+    return bool(trade_id) and trade_id != "0" and trade_id[0] != "-"
+
+
+def fill_named(bill: Bill, fills: Sequence[ListedFill]) -> ListedFill | None:
+    """The fill of the list that names a bill."""
+    return next((fill for fill in fills if str(fill.row.get("billId")) == bill.id), None)
+
+
+class BillLeg(NamedTuple):
+    """The bills of one currency in an exchange, and the sum of their changes without fees."""
+
+    bills: tuple[Bill, ...]
+    amount: str
+
+    @property
+    def currency(self) -> str:
+        """What was given or received."""
+        return self.bills[0].currency
+
+    @property
+    def unsigned(self) -> str:
+        """How much of it."""
+        return unsigned(self.amount)
+
+
+def legs_of(bills: Sequence[Bill]) -> tuple[list[BillLeg], list[BillLeg]]:
+    """What was given, and what was received."""
+    by_currency: dict[str, list[Bill]] = {}
+    for bill in bills:
+        by_currency.setdefault(bill.currency, []).append(bill)
+    given: list[BillLeg] = []
+    received: list[BillLeg] = []
+    for found in by_currency.values():
+        amount = show(add(*(Decimal(bill.gross) for bill in found)))
+        if amount != "0":
+            (given if amount[0] == "-" else received).append(BillLeg(tuple(found), amount))
+    return given, received
+
+
+def sides_lacking(sent: BillLeg | None, received: BillLeg | None) -> tuple[str, ...]:
+    """The fields that an exchange of one leg lacks."""
+    return ("sentCurrency",) * (sent is None) + ("receivedCurrency",) * (received is None)
+
+
+def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | None) -> OkxEvent:
+    """A fill of a spot market; a third coin is what its fee was paid with."""
+    first = bills[0]
+    market = context.markets.find(CATEGORIES.get(first.inst_type, "spot"), first.inst_id)
+    traded, others = _traded(bills, market)
+    given, received = legs_of(traded)
+    sent, got = next(iter(given), None), next(iter(received), None)
+    meaning = first.meaning if first.meaning.kind in REALISING else TRADE
+    pattern = _fill_pattern(
+        context.environment,
+        meaning,
+        market,
+        _side(first, market, sent, got, fill),
+        sides_lacking(sent, got),
+    )
+    base = next((leg for leg in (sent, got) if leg and leg.currency == market.base), None)
+    quote = next((leg for leg in (sent, got) if leg and leg is not base), None)
+    fees = fees_of(traded, meaning.fee)
+    fees += tuple(
+        Fee(bill.currency, negated(bill.change), None, meaning.fee, "fee") for bill in others
+    )
+    price = _price(bills, fill)
+    main = base or got or sent
+    record = replace(
+        pattern,
+        transactionId=_fill_id(bills, context),
+        timestamp=max(bill.at_ms for bill in bills),
+        sentCurrency=money(sent.currency, sent.unsigned) if sent else UNSET,
+        receivedCurrency=money(got.currency, got.unsigned) if got else UNSET,
+        fee=first_fee(fees),
+        description=Description(
+            pattern.description.title, _trade_words(pattern, main.unsigned if main else "0", price)
+        ),
+        amount=main.unsigned if main else "0",
+        fees=fees,
+        ids=_fill_ids(first, fill),
+        related=line_ids(context, bills),
+    )
+    return OkxEvent(
+        [
+            replace(
+                record,
+                datetime=iso(record.timestamp),
+                price=price,
+                quantity=base.unsigned if base else None,
+                quantity_unit="base" if base else None,
+                value=quote.unsigned if quote else None,
+            )
+        ],
+        tuple(bills),
+    )
+
+
+def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], list[Bill]]:
+    """The bills of what was traded, and those of a fee in another coin.
+
+    The quote of a market on USD can be any of several dollars.
+    """
+    pair = {market.base, market.quote}
+    base = next((bill for bill in bills if bill.currency == market.base), None)
+    quoted = any(bill.currency == market.quote for bill in bills)
+    if market.base is not None and base is not None and not quoted:
+        pair |= {bill.currency for bill in bills if bill.incoming != base.incoming}
+    traded = [bill for bill in bills if market.base is None or bill.currency in pair]
+    return traded, [bill for bill in bills if bill not in traded]
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _fill_pattern(
+    environment: str,
+    meaning: BillMeaning,
+    market: TradedMarket,
+    side: str | None,
+    lacking: tuple[str, ...],
+) -> Record:
+    pattern = pattern_of(environment, meaning, "fill")
+    return replace(
+        pattern,
+        label=side.capitalize() if side and meaning.kind == "trade" else meaning.label,
+        account=holder_of(TRADING),
+        direction=DIRECTIONS[side] if side else Direction.NONE,
+        side=side,
+        asset=market.base or market.symbol,
+        instrument=market,
+        incomplete=lacking,
+    )
+
+
+def _side(
+    bill: Bill,
+    market: TradedMarket,
+    sent: BillLeg | None,
+    received: BillLeg | None,
+    fill: ListedFill | None,
+) -> str | None:
+    """Buy or sell: of a spot market, whether the base coin came or left."""
+    if received is not None and received.currency == market.base:
+        return "buy"
+    if sent is not None and sent.currency == market.base:
+        return "sell"
+    if received is not None and received.currency == market.quote:
+        return "sell"
+    if sent is not None and sent.currency == market.quote:
+        return "buy"
+    return _contract_side(bill, fill)
+
+
+def _contract_side(bill: Bill, fill: ListedFill | None) -> str | None:
+    if fill is not None and fill.row.get("side") in DIRECTIONS:
+        return str(fill.row["side"])
+    if bill.subtype in BUYS:
+        return "buy"
+    return "sell" if bill.subtype in SELLS else None
+
+
+def _price(bills: Sequence[Bill], fill: ListedFill | None) -> str | None:
+    listed = canonicals(fill.row.get("fillPx"))[0] if fill is not None else None
+    return listed or next((bill.price for bill in bills if bill.price), None)
+
+
+def _trade_words(pattern: Record, amount: str, price: str | None) -> str:
+    market = pattern.instrument
+    assert market is not None
+    at = f" at {price}" if price else ""
+    return f"{pattern.label} {amount} {market.base or market.symbol}{at}"
+
+
+def _fill_id(bills: Sequence[Bill], context: BillContext) -> str:
+    """By its trade; by its bills where that has no number of its own."""
+    first = bills[0]
+    if numbered(first.trade_id):
+        return make_id(context, "fill", f"{first.inst_id}:{first.order_id}:{first.trade_id}")
+    return make_id(context, "event", first_of(bills).native)
+
+
+def _fill_ids(bill: Bill, fill: ListedFill | None) -> Ids:
+    client = bill.client_order_id or (text(fill.row, "clOrdId") if fill is not None else None)
+    return Ids(
+        native=bill.native,
+        order_id=bill.order_id or None,
+        client_order_id=client or None,
+        trade_id=bill.trade_id or None,
+    )
+
+
+def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | None) -> OkxEvent:
+    """A fill of a contract with its fee, and what it realised.
+
+    An option has a price that is paid by the fill itself.
+    """
+    first = max(bills, key=lambda bill: (bill.size is not None, bill.pnl != "0"))
+    meaning = first.meaning
+    market = context.markets.find(CATEGORIES[first.inst_type], first.inst_id)
+    pattern = _contract_pattern(
+        context.environment, meaning, market, _contract_side(first, fill), first.native_type
+    )
+    fees, price = fees_of(bills, meaning.fee), _price(bills, fill)
+    moved = {leg.currency: leg.amount for part in legs_of(bills) for leg in part}
+    paid = first.inst_type == "OPTION" or meaning.kind not in REALISING
+    gross = moved.pop(first.currency, "0") if paid else "0"
+    size = unsigned(first.size or "0")
+    at_ms = max(bill.at_ms for bill in bills)
+    record = replace(
+        pattern,
+        transactionId=_fill_id(bills, context),
+        timestamp=at_ms,
+        fee=first_fee(fees),
+        description=Description(
+            pattern.description.title, f"{pattern.label} {size} {market.symbol}"
+        ),
+        datetime=iso(at_ms),
+        amount=size,
+        price=price,
+        quantity=first.size and size,
+        fees=fees,
+        position=Position(
+            realised_pnl=first.pnl if first.pnl != "0" else None,
+            closed_size=size if first.subtype in CLOSES else None,
+        ),
+        ids=_fill_ids(first, fill),
+        related=line_ids(context, bills),
+    )
+    record = _with_amount(record, first.currency, gross)
+    gains = [
+        _realised(record, currency, amount, context, context_market=market)
+        for currency, amount in sorted(moved.items())
+    ]
+    return OkxEvent([record, *gains], tuple(bills))
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _contract_pattern(
+    environment: str, meaning: BillMeaning, market: TradedMarket, side: str | None, native_type: str
+) -> Record:
+    return replace(
+        pattern_of(environment, meaning, native_type),
+        label=side.capitalize() if side and meaning.kind == "trade" else meaning.label,
+        account=holder_of(TRADING),
+        direction=DIRECTIONS[side] if side else Direction.NONE,
+        side=side,
+        asset=market.base or market.symbol,
+        instrument=market,
+        quantity_unit="contracts",
+    )
+
+
+def _with_amount(record: Record, currency: str, gross: str) -> Record:
+    """A record with what it moved of one currency."""
+    if gross == "0":
+        return record
+    moved = money(currency, unsigned(gross))
+    return replace(
+        record,
+        sentCurrency=moved if gross[0] == "-" else UNSET,
+        receivedCurrency=UNSET if gross[0] == "-" else moved,
+    )
+
+
+def _realised(
+    fill: Record, currency: str, gained: str, context: BillContext, *, context_market: TradedMarket
+) -> Record:
+    """What a fill of a contract realised; its lines are those of the fill."""
+    record = replace(
+        BLANK,
+        transactionId=make_id(context, "pnl", f"{fill.transactionId}:{currency}"),
+        timestamp=fill.timestamp,
+        label="Realised PnL",
+        description=Description(TITLES[FUTURES], f"Realised {gained} {currency}"),
+        datetime=fill.datetime,
+        environment=context.environment,
+        type=FUTURES,
+        unified_type=FUTURES,
+        kind="closed_pnl",
+        native_type=fill.native_type,
+        account=fill.account,
+        direction=direction_of(gained),
+    )
+    record = replace(
+        record,
+        asset=currency,
+        amount=unsigned(gained),
+        instrument=context_market,
+        position=Position(realised_pnl=gained),
+        ids=fill.ids,
+        related=(fill.transactionId,),
+        related_type=FUTURES,
+    )
+    return _with_amount(record, currency, gained)
+
+
+def unbooked(fill: ListedFill, context: BillContext) -> Record:
+    """A fill that no bill has, which therefore moved nothing that is known."""
+    row = fill.row
+    market = context.markets.find(CATEGORIES[fill.inst_type], fill.inst_id)
+    side = str(row["side"]) if row.get("side") in DIRECTIONS else None
+    price, size = canonicals(row.get("fillPx"), row.get("fillSz"))
+    if fill.inst_type in CONTRACT_KINDS:
+        pattern = _contract_pattern(context.environment, CONTRACT, market, side, "fill")
+    else:
+        pattern = _fill_pattern(context.environment, TRADE, market, side, ())
+    return replace(
+        pattern,
+        transactionId=make_id(context, "unbooked", fill.row_id),
+        timestamp=fill.at_ms,
+        description=Description(
+            pattern.description.title, _trade_words(pattern, size or "0", price)
+        ),
+        datetime=iso(fill.at_ms),
+        view=RecordView.SUMMARY,
+        amount=size,
+        price=price,
+        quantity=size,
+        ids=Ids(
+            native=text(row, "billId"),
+            order_id=fill.order_id,
+            client_order_id=text(row, "clOrdId"),
+            trade_id=fill.trade_id or None,
+        ),
+        related_type=None,
+        incomplete=("ledger",),
+    )
+
+
+def fill_difference(record: Record, bill: Bill, fill: ListedFill) -> tuple[str, str, str] | None:
+    """How a fill in bills differs from the list of fills: what, the bills' figure, the list's.
+
+    Amounts of bills have digits beyond the decimals of their coin.
+    """
+    price, size, fee = canonicals(
+        fill.row.get("fillPx"), fill.row.get("fillSz"), fill.row.get("fee")
+    )
+    if price is not None and bill.price is not None and price != bill.price:
+        return "its price is another", bill.price, price
+    if size is not None and record.quantity is not None and not _close(record.quantity, size):
+        return "its quantity is another", record.quantity, size
+    named = str(fill.row.get("feeCcy") or "")
+    if fee is None or not named:
+        return None
+    paid = [Decimal(each.amount) for each in record.fees if each.currency == coin(named)]
+    charged = show(add(*paid))
+    return None if _close(charged, negated(fee)) else ("its fee is another", charged, negated(fee))
+
+
+def _close(left: str, right: str) -> bool:
+    """Whether two amounts agree but for the last digits of a bill."""
+    one, other = Decimal(left), Decimal(right)
+    return abs(subtract(one, other)) <= max(abs(other) * NEARLY, LEAST)

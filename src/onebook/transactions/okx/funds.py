@@ -1,0 +1,205 @@
+"""Mapping of the lists of deposits and withdrawals; pure.
+
+- https://www.okx.com/docs-v5/en/#funding-account-rest-api-get-deposit-history
+- https://www.okx.com/docs-v5/en/#funding-account-rest-api-get-withdrawal-history
+
+Their bills in the funding account name neither these ids nor networks, so the lists have the
+records, and bills are compared with them by coin, amount and time. `amt` of a withdrawal is without
+its fee. Deposits from other users of OKX have no transaction: `txId` is empty or ends in `_asset`.
+"""
+
+import re
+from typing import Final
+
+from msgspec import UNSET
+
+from onebook.core import canonicals, iso
+from onebook.transactions.mapping import Row, first_fee, require, require_unsigned, text
+from onebook.transactions.okx.rows import (
+    EXCHANGE,
+    FUNDING,
+    WALLET_CODES,
+    BillContext,
+    coin,
+    holder_of,
+    make_id,
+    time_ms,
+)
+from onebook.transactions.okx.words import DEPOSIT, TITLES, UNIFIED, WITHDRAWAL
+from onebook.transactions.record import (
+    Description,
+    Direction,
+    Fee,
+    Ids,
+    OnChain,
+    Record,
+    Sender,
+    Status,
+    money,
+)
+
+INTERNAL: Final = "_asset"
+DEPOSIT_STATES: Final = {
+    "0": Status.PENDING,  # waits for confirmations
+    "1": Status.COMPLETED,  # credited, not yet free
+    "2": Status.COMPLETED,
+    "8": Status.PENDING,  # deposits of the coin are suspended
+    "11": Status.PENDING,  # held: address, account, rules of a country, identity, travel rule
+    "12": Status.PENDING,
+    "13": Status.PENDING,
+    "14": Status.PENDING,
+    "17": Status.PENDING,
+}
+WITHDRAWAL_STATES: Final = {
+    "-3": Status.PENDING,  # is being cancelled
+    "-2": Status.CANCELLED,
+    "-1": Status.FAILED,
+    "2": Status.COMPLETED,
+} | dict.fromkeys(
+    ("0", "1", "3", "4", "5", "6", "7", "8", "9", "10", "12", "15", "16", "17"), Status.PENDING
+)
+# Our names of OKX's networks; others keep only OKX's own.
+NETWORKS: Final = {
+    "aptos": "aptos", "arbitrum one": "arbitrum", "avalanche c-chain": "avalanche-c",
+    "avalanche c": "avalanche-c", "base": "base", "bep20": "bsc", "bitcoin": "bitcoin",
+    "bsc": "bsc", "dogecoin": "dogecoin", "erc20": "ethereum", "ethereum": "ethereum",
+    "kusama": "kusama", "litecoin": "litecoin", "optimism": "optimism", "polkadot": "polkadot",
+    "polygon": "polygon", "ripple": "xrp", "solana": "solana", "sui": "sui", "ton": "ton",
+    "trc20": "tron", "tron": "tron",
+}  # fmt: skip
+_GLUED = re.compile(r"(?P<amount>-?[0-9.]+)(?P<coin>[A-Za-z]\w*)?")  # "0.01000000eth", until 2022
+
+
+def deposit(row: Row, context: BillContext) -> Record:
+    """A row of the list of deposits.
+
+    Raises:
+        ValueError, LookupError, TypeError, ArithmeticError: It has no coin, amount or time.
+    """
+    amount, currency = require_unsigned(canonicals(row["amt"])[0]), coin(row["ccy"])
+    at_ms, state = time_ms(row["ts"]), text(row, "state")
+    status = DEPOSIT_STATES.get(state or "", Status.UNKNOWN)
+    transaction, native = _transaction(row), text(row, "depId")
+    key = native or f"{row.get('txId') or ''}:{at_ms}:{row['ccy']}:{amount}"
+    sender = text(row, "from")
+    return Record(
+        transactionId=make_id(context, "deposit", key),
+        timestamp=at_ms,
+        label=DEPOSIT.label,
+        receivedCurrency=money(currency, amount) if status.moves else UNSET,
+        sender=_sender(sender, internal=transaction is None),
+        description=Description(TITLES[DEPOSIT.type], f"Deposit {amount} {currency}"),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=DEPOSIT.type,
+        unified_type=UNIFIED[DEPOSIT.type],
+        kind=DEPOSIT.kind,
+        native_type="deposit" if transaction else "internal_deposit",
+        status=status,
+        native_status=state,
+        account=holder_of(WALLET_CODES.get(text(row, "to") or "", FUNDING)),
+        direction=Direction.IN if status.moves else Direction.NONE,
+        asset=currency,
+        amount=amount,
+        chain=_chain(row, transaction, confirmed="actualDepBlkConfirm") if transaction else None,
+        ids=Ids(
+            native=native,
+            tx_hash=transaction,
+            transfer_id=text(row, "fromWdId") or (None if transaction else text(row, "txId")),
+        ),
+    )
+
+
+def withdrawal(row: Row, context: BillContext) -> Record:
+    """A row of the list of withdrawals.
+
+    Raises:
+        ValueError, LookupError, TypeError, ArithmeticError: It has no id, coin, amount or time.
+    """
+    amount, currency = require_unsigned(canonicals(row["amt"])[0]), coin(row["ccy"])
+    at_ms, state = time_ms(row["ts"]), text(row, "state")
+    status = WITHDRAWAL_STATES.get(state or "", Status.UNKNOWN)
+    native, transaction = require(text(row, "wdId"), "wdId"), _transaction(row)
+    fees = _fees(row, currency) if status.moves else ()
+    target, note = text(row, "to"), text(row, "note")
+    words = f"Withdraw {amount} {currency}" + (f" ({note})" if note else "")
+    return Record(
+        transactionId=make_id(context, "withdrawal", f"{native}:{row['ccy']}"),
+        timestamp=at_ms,
+        label=WITHDRAWAL.label,
+        sentCurrency=money(currency, amount) if status.moves else UNSET,
+        fee=first_fee(fees),
+        description=Description(TITLES[WITHDRAWAL.type], words),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=WITHDRAWAL.type,
+        unified_type=UNIFIED[WITHDRAWAL.type],
+        kind=WITHDRAWAL.kind,
+        native_type="withdrawal" if text(row, "chain") or transaction else "internal_withdrawal",
+        status=status,
+        native_status=state,
+        account=holder_of(FUNDING),
+        direction=Direction.OUT if status.moves else Direction.NONE,
+        asset=currency,
+        amount=amount,
+        fees=fees,
+        chain=_chain(row, transaction, target=target) if transaction or target else None,
+        ids=Ids(native=native, tx_hash=transaction, client_order_id=text(row, "clientId")),
+    )
+
+
+def charged(row: Row) -> str:
+    """The fee of a row in its own coin, whatever became of it; "0" if there is none."""
+    currency = coin(row["ccy"])
+    return next((fee.amount for fee in _fees(row, currency) if fee.currency == currency), "0")
+
+
+def _fees(row: Row, currency: str) -> tuple[Fee, ...]:
+    """The fee, with its coin beside it or, in old rows, glued to it.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    said = text(row, "fee")
+    if said is None:
+        return ()
+    found = _GLUED.fullmatch(said)
+    if found is None:
+        raise ValueError("The fee of the row is no amount.")
+    amount = require_unsigned(canonicals(found["amount"])[0])
+    named = text(row, "feeCcy") or (found["coin"] or "").upper()
+    if amount == "0":
+        return ()
+    return (Fee(coin(named) if named else currency, amount, None, "network", "fee"),)
+
+
+def _transaction(row: Row) -> str | None:
+    """The hash of the transaction; None of a transfer between users of OKX."""
+    found = text(row, "txId")
+    return None if found is None or found.endswith(INTERNAL) else found
+
+
+def _sender(said: str | None, *, internal: bool) -> Sender | None:
+    """Who sent a deposit: another user's account, or an address."""
+    if said is None:
+        return None
+    return Sender(name=said) if internal else Sender(walletId=said)
+
+
+def _chain(
+    row: Row, transaction: str | None, *, target: str | None = None, confirmed: str = ""
+) -> OnChain:
+    """Network, transaction and addresses; a chain is named after the coin: `USDT-TRC20`."""
+    native = text(row, "chain")
+    network = (native or "").removeprefix(f"{row['ccy']}-")
+    depth = text(row, confirmed) if confirmed else None
+    return OnChain(
+        network=NETWORKS.get(network.lower()),
+        network_native=native,
+        tx_hash=transaction,
+        confirmations=int(depth) if depth and depth.isdigit() else None,
+        to_address=target or text(row, "to"),
+        tag=text(row, "tag") or text(row, "pmtId") or text(row, "memo"),
+    )

@@ -1,0 +1,117 @@
+"""Finds the deposit or withdrawal that a bill of the funding account belongs to.
+
+Bills name neither: coin, amount and time decide, and each row of the lists counts once. A
+withdrawal is booked when it is requested, with its fee in the same bill or in one of its own, and
+booked back when it is cancelled; a deposit is booked when it is credited, which can be long after
+it was seen.
+A bill that no row fits (money from a bank is in no list) is an event of its own.
+"""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from onebook.core import show
+from onebook.model import DAY_MS, MINUTE_MS
+from onebook.transactions.decimals import add, unsigned
+from onebook.transactions.okx.rows import FUNDING, Bill
+from onebook.transactions.okx.words import CHARGED, DEPOSITED, RECHARGED, RETURNED, WITHDRAWN
+from onebook.transactions.record import Record, Status
+
+DEPOSIT_LIST, WITHDRAWAL_LIST = "deposits", "withdrawals"
+LISTS: Final = {
+    DEPOSITED: DEPOSIT_LIST,
+    WITHDRAWN: WITHDRAWAL_LIST,
+    RETURNED: WITHDRAWAL_LIST,
+    CHARGED: WITHDRAWAL_LIST,
+    RECHARGED: WITHDRAWAL_LIST,
+}
+WITHIN_MS: Final = {  # how much older than its bill a row can be
+    DEPOSITED: 7 * DAY_MS,  # seen, then credited
+    WITHDRAWN: DAY_MS,
+    CHARGED: DAY_MS,
+    RETURNED: 30 * DAY_MS,  # requested, then cancelled
+    RECHARGED: 30 * DAY_MS,
+}
+EARLY_MS: Final = MINUTE_MS  # by which a bill can be older than its row
+
+
+class FundRow(NamedTuple):
+    """A row of a list: its record, and its fee if that is of the same coin."""
+
+    record: Record
+    charged: str
+
+
+class FundRows(NamedTuple):
+    """A page of a list, newest first, and the cursor of the next one; "" at the end."""
+
+    rows: list[FundRow]
+    cursor: str
+
+
+class FundMatcher:
+    """Matches bills with the rows of one list, the newest bill first.
+
+    Args:
+        fetch: Fetches a page of the list by its cursor.
+    """
+
+    def __init__(self, fetch: Callable[[str], Awaitable[FundRows]]) -> None:
+        self._fetch = fetch
+        self._rows: defaultdict[tuple[str, str], dict[str, FundRow]] = defaultdict(dict)
+        self._used: set[tuple[str, str]] = set()
+        self._reached_ms: int | None = None  # None before the first page
+        self._cursor = ""
+        self._ended = False
+
+    async def find(self, bill: Bill) -> Record | None:
+        """The row that a bill belongs to, and of several the nearest one before it."""
+        within_ms = WITHIN_MS[bill.type]
+        await self._read_to(bill.at_ms - within_ms)
+        fitting = [
+            row.record
+            for row in self._rows[bill.currency, unsigned(bill.change)].values()
+            if bill.at_ms - within_ms <= row.record.timestamp <= bill.at_ms + EARLY_MS
+            and (row.record.transactionId, bill.type) not in self._used
+            and _fits(bill, row)
+        ]
+        found = max(fitting, key=lambda each: (each.timestamp, each.transactionId), default=None)
+        if found is not None:
+            self._used.add((found.transactionId, bill.type))
+        return found
+
+    async def _read_to(self, at_ms: int) -> None:
+        """Read the list back to a time."""
+        while not self._ended and (self._reached_ms is None or self._reached_ms >= at_ms):
+            page = await self._fetch(self._cursor)
+            for row in page.rows:
+                self._add(row)
+            oldest_ms = min((row.record.timestamp for row in page.rows), default=at_ms)
+            self._reached_ms = min(oldest_ms, self._reached_ms or oldest_ms)
+            self._cursor, self._ended = page.cursor, not page.cursor
+
+    def _add(self, row: FundRow) -> None:
+        """Add a row under every amount that a bill of it can have."""
+        record = row.record
+        amount = Decimal(record.amount or 0)
+        for each in {amount, Decimal(row.charged), add(amount, Decimal(row.charged))}:
+            self._rows[record.asset or "", show(each)][record.transactionId] = row
+
+
+def _fits(bill: Bill, row: FundRow) -> bool:
+    """Whether a row says what a bill booked."""
+    record, amount = row.record, unsigned(bill.change)
+    completed = record.status is Status.COMPLETED
+    if bill.type in (CHARGED, RECHARGED):
+        return row.charged == amount
+    if bill.type == DEPOSITED:
+        return completed and record.amount == amount
+    # One that was completed was not given back.
+    return row.charged != amount and not (bill.type == RETURNED and completed)
+
+
+def is_fund(bill: Bill) -> bool:
+    """Whether a bill can belong to a row of the lists."""
+    return bill.wallet == FUNDING and bill.type in LISTS

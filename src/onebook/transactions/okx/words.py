@@ -1,0 +1,248 @@
+"""OKX's codes of bills, and what they mean; pure.
+
+- Trading account: `type` and `subType` of https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-3-months
+- Funding account: `type` of https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
+
+A code says what happened, the sign of the change says which way: one code can mean two events. OKX
+adds codes every month; one that is not here is kind `other`, and is counted.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+DEPOSITS, WITHDRAWALS, TRADES = "deposits", "withdrawals", "trades"
+CONVERSIONS, FIAT, FUTURES = "conversions", "fiat", "futures"
+TRANSFERS, EARN, LOANS, FEES = "transfers", "earn", "loans", "fees"
+OTHERS, HOLDINGS, LEDGER = "other", "holdings", "ledger"
+
+# The unified name of our types, where there is one.
+UNIFIED: Final = {
+    DEPOSITS: "deposits",
+    WITHDRAWALS: "withdrawals",
+    TRADES: "trades",
+    FUTURES: "futures",
+    TRANSFERS: "transfers",
+    HOLDINGS: "balances",
+}
+TITLES: Final = {
+    DEPOSITS: "OKX Deposit",
+    WITHDRAWALS: "OKX Withdrawal",
+    TRADES: "OKX Trade",
+    CONVERSIONS: "OKX Conversion",
+    FIAT: "OKX Fiat",
+    FUTURES: "OKX Futures",
+    TRANSFERS: "OKX Transfer",
+    EARN: "OKX Earn",
+    LOANS: "OKX Loan",
+    FEES: "OKX Fee",
+    HOLDINGS: "OKX Balance",
+    LEDGER: "OKX Ledger Entry",
+}
+
+
+class BillMeaning(NamedTuple):
+    """What a code means: our type, kind and label, and the kind of its fee."""
+
+    type: str
+    kind: str
+    label: str
+    fee: str = "trading"
+
+
+Codes = Iterable[int]
+# What a code means where the change is above zero, and where it is below.
+Signed = tuple[BillMeaning, BillMeaning]
+
+DEPOSIT: Final = BillMeaning(DEPOSITS, "deposit", "Deposit", "network")
+WITHDRAWAL: Final = BillMeaning(WITHDRAWALS, "withdrawal", "Withdrawal", "network")
+TRADE: Final = BillMeaning(TRADES, "trade", "Trade")
+CONVERSION: Final = BillMeaning(CONVERSIONS, "convert", "Convert")
+TRANSFER: Final = BillMeaning(TRANSFERS, "transfer", "Transfer", "transfer")
+CUSTODY: Final = BillMeaning(TRANSFERS, "custody", "Transfer", "transfer")
+BOUGHT: Final = BillMeaning(FIAT, "fiat", "Fiat")
+REWARD: Final = BillMeaning(EARN, "earn", "Staking Reward", "commission")
+EARNED: Final = BillMeaning(EARN, "earn", "Other", "commission")
+AIRDROP: Final = BillMeaning(EARN, "bonus", "Airdrop", "commission")
+BONUS: Final = BillMeaning(EARN, "bonus", "Bonus", "commission")
+INTEREST: Final = BillMeaning(LOANS, "interest", "Interest", "interest")
+BORROWED: Final = BillMeaning(LOANS, "borrow", "Borrow")
+REPAID: Final = BillMeaning(LOANS, "repay", "Repay")
+LOAN: Final = BillMeaning(LOANS, "loan", "Loan")
+FEE: Final = BillMeaning(FEES, "fee", "Fee")
+REFUND: Final = BillMeaning(FEES, "fee_refund", "Fee Refund")
+ADJUSTMENT: Final = BillMeaning(OTHERS, "adjustment", "Adjustment")
+UNKNOWN: Final = BillMeaning(OTHERS, "other", "Other")
+
+CONTRACT: Final = BillMeaning(FUTURES, "trade", "Trade")
+LIQUIDATION: Final = BillMeaning(FUTURES, "liquidation", "Liquidation")
+DELEVERAGED: Final = BillMeaning(FUTURES, "adl", "Auto-Deleveraging")
+DELIVERY: Final = BillMeaning(FUTURES, "delivery", "Delivery")
+SETTLEMENT: Final = BillMeaning(FUTURES, "settlement", "Settlement")
+FUNDING: Final = BillMeaning(FUTURES, "funding", "Funding")
+CLAWBACK: Final = BillMeaning(FUTURES, "adjustment", "Adjustment")
+
+GIFT: Final[Signed] = (BONUS, ADJUSTMENT)
+DROPPED: Final[Signed] = (AIRDROP, ADJUSTMENT)
+YIELD: Final[Signed] = (REWARD, EARNED)  # below zero a yield is taken back
+LENT: Final[Signed] = (REWARD, INTEREST)  # received by who lends, paid by who borrows
+SHARED: Final[Signed] = (BONUS, FEE)  # a share of a trader's profit
+REBATE: Final[Signed] = (REFUND, FEE)
+
+# The trading account -----------------------------------------------------------------------------
+
+TRADING_TYPES: Final[dict[str, BillMeaning | Signed]] = {
+    "1": TRANSFER,
+    "2": CONTRACT,
+    "3": DELIVERY,
+    "4": REPAID,  # by force
+    "5": LIQUIDATION,
+    "6": TRANSFER,  # margin of an isolated position
+    "7": INTEREST,
+    "8": FUNDING,
+    "9": DELEVERAGED,
+    "10": CLAWBACK,
+    "11": CONVERSION,
+    "12": CUSTODY,  # strategies and bots
+    "13": CONTRACT,  # hedges of its own (DDH)
+    "14": CONTRACT,  # block trades
+    "15": (BORROWED, REPAID),  # quick margin
+    "16": BORROWED,
+    "18": SHARED,
+    "22": REPAID,
+    "24": CONTRACT,  # spreads
+    "26": EARNED,  # structured products
+    "27": CONVERSION,
+    "28": CONVERSION,  # small balances
+    "29": BillMeaning(LOANS, "repay", "Repay"),  # by converting another coin
+    "30": CONTRACT,  # simple trade
+    "32": CONTRACT,  # a position moved between accounts
+    "33": LOAN,
+    "34": SETTLEMENT,
+    "250": SHARED,
+    "251": SHARED,
+}
+TRADING_SUBTYPES: Final[dict[str, BillMeaning | Signed]] = {
+    "9": INTEREST,
+    "14": INTEREST,
+    "108": CLAWBACK,
+    "109": BillMeaning(FUTURES, "fee", "Fee"),  # of a liquidation
+    "117": CLAWBACK,
+    "118": CONVERSION,
+    "119": CONVERSION,
+    "170": DELIVERY,
+    "171": DELIVERY,
+    "172": DELIVERY,
+    "173": FUNDING,
+    "174": FUNDING,
+    "210": BORROWED,
+    "211": REPAID,
+    "212": BORROWED,
+    "213": REPAID,
+    "250": SHARED,
+    "251": REBATE,
+    "252": SHARED,
+    "284": CUSTODY,
+    "285": CUSTODY,
+    "286": CUSTODY,
+    "287": CUSTODY,
+    "290": CONVERSION,
+    "293": INTEREST,
+    "294": INTEREST,
+    "295": INTEREST,
+    "355": SETTLEMENT,
+    "376": CONVERSION,
+    "377": CONVERSION,
+    "379": CONVERSION,
+    "380": CONVERSION,
+    "381": YIELD,  # coins that are lent by themselves
+}
+# Subtypes of types that are not documented with one: what they are is in the subtype alone.
+STANDALONE: Final = frozenset(
+    {"250", "251", "252", "284", "285", "286", "287", "290", "293", "294", "295", "355"}
+    | {"376", "377", "379", "380", "381"}
+)
+# What a fill of a spot market is called, by what it is of a contract.
+OF_SPOT: Final = {
+    CONTRACT: TRADE,
+    LIQUIDATION: BillMeaning(TRADES, "liquidation", "Liquidation"),
+    DELEVERAGED: BillMeaning(TRADES, "adl", "Auto-Deleveraging"),
+}
+SPOT_KINDS: Final = frozenset({"SPOT", "MARGIN"})
+CONTRACT_KINDS: Final = frozenset({"SWAP", "FUTURES", "OPTION"})
+FILLS: Final = frozenset({"2", "5", "9", "13", "14", "24", "30", "32"})  # types of fills
+EXCHANGED: Final = frozenset({"4", "11", "27", "28", "29"})  # types of which two coins move
+BUYS: Final = frozenset({"1", "3", "6", "320"})
+SELLS: Final = frozenset({"2", "4", "5", "321"})
+CLOSES: Final = frozenset({"5", "6"})
+
+# The funding account -----------------------------------------------------------------------------
+
+
+def _each(
+    meaning: "BillMeaning | Signed", codes: Iterable[int]
+) -> "dict[str, BillMeaning | Signed]":
+    return {str(code): meaning for code in codes}
+
+
+FROM_TRADING, TO_TRADING = "130", "131"
+DEPOSITED, WITHDRAWN, RETURNED, CHARGED, RECHARGED = "1", "2", "13", "221", "222"
+FUNDING_CONVERTS: Final = frozenset({"61", "135", "136", "187", "188", "272", "273"})
+FUNDING_TYPES: Final[dict[str, BillMeaning | Signed]] = {
+    **_each(DEPOSIT, (1,)),
+    **_each(WITHDRAWAL, (2, 13)),
+    **_each(BillMeaning(FEES, "fee", "Fee", "network"), (221,)),  # of a withdrawal
+    **_each(BillMeaning(FEES, "fee_refund", "Fee Refund", "network"), (222,)),
+    # Between accounts of one owner, and the wallets of before 2021.
+    **_each(TRANSFER, (18, 19, 20, 21, 22, 23, 33, 34, 37, 38, 55, 56, 59, 60, 62, 63)),
+    **_each(TRANSFER, (130, 131, 361, 372, 373, 476, 477)),
+    **_each(CUSTODY, (264, *range(284, 290), 303)),
+    **_each(CONVERSION, (int(code) for code in FUNDING_CONVERTS)),
+    **_each(BOUGHT, (116, 117, 118, 119, 120, 121, 122, 123, 193, 200)),
+    # Money in products, and what they yield.
+    **_each(EARNED, (75, 76, 78, 79, 80, 81, 82, 90, 91, 124, 127, 128, 129, 137, 138)),
+    **_each(EARNED, (160, 161, 162, 163, 202, 203, 204, 205, 207, 208, 209, 210, 211)),
+    **_each(EARNED, (225, 226, 227, 228, *range(240, 244), *range(249, 253), 270)),
+    **_each(EARNED, (304, 305, 306, 329, 330, 331, 332, 339, 340, 341, 342, 348, 349, 509, 511)),
+    **_each(EARNED, range(92, 116)),  # lending of before 2021
+    **_each(YIELD, (83, 85, 86, 87, 89, 126, 139, 232, 307, 308, 309, 328, 343, 344, 350)),
+    **_each(YIELD, (408, 516)),
+    **_each(LENT, (400,)),
+    **_each(DROPPED, (28, 77, 181, 229)),
+    **_each(GIFT, (48, 49, 50, 51, 52, 53, 54, 72, 73, 74, 88, 125, 169, 174, 182, 183, 184)),
+    **_each(GIFT, (185, 186, 189, 271, 299, 313, 314, 315, 333, 354)),
+    **_each(GIFT, (150, 151, 152, 153, 154, 155, 156, 157, 172, 233)),
+    **_each(REBATE, (41, 42, 68, 69, 173, 300)),
+    **_each(FEE, (84,)),
+    **_each(SHARED, (223, 224, 263, 265, 266)),
+    **_each(LOAN, (175, 177, 178, 180, 212, 213, 214, 215, 216, 219, 336, 338)),
+    **_each((BORROWED, REPAID), (176, 179, 217, 218, 345, 351)),
+    **_each(INTEREST, (346,)),
+    **_each(BillMeaning(LOANS, "fee", "Fee"), (347,)),
+    **_each(ADJUSTMENT, (47, 132, 133, 134, 143, 144, 145, 146, 147)),
+    **_each(ADJUSTMENT, (195, 196, 197, 198, 199, 220, 230)),
+    **_each(CONVERSION, (311,)),  # small balances, from the trading account
+}
+# Where a transfer came from, or went to, as far as its code says.
+OUTSIDE: Final = {
+    "20": "SUB_ACCOUNT", "21": "SUB_ACCOUNT", "22": "MAIN_ACCOUNT", "23": "MAIN_ACCOUNT",
+    "130": "TRADING", "131": "TRADING", "361": "SUB_ACCOUNT",
+    "476": "CLOUD_EXCHANGE", "477": "CLOUD_EXCHANGE",
+}  # fmt: skip
+
+
+def trading_meaning(kind: str, subtype: str, inst_type: str, *, incoming: bool) -> BillMeaning:
+    """What a bill of the trading account means."""
+    if kind in TRADING_TYPES or subtype in STANDALONE:
+        found = TRADING_SUBTYPES.get(subtype) or TRADING_TYPES.get(kind, UNKNOWN)
+    else:
+        found = UNKNOWN
+    meaning = found if isinstance(found, BillMeaning) else found[not incoming]
+    if inst_type not in CONTRACT_KINDS:
+        return OF_SPOT.get(meaning, meaning)
+    return meaning
+
+
+def funding_meaning(kind: str, *, incoming: bool) -> BillMeaning:
+    """What a bill of the funding account means."""
+    found = FUNDING_TYPES.get(kind, UNKNOWN)
+    return found if isinstance(found, BillMeaning) else found[not incoming]

@@ -1,0 +1,184 @@
+"""The contract of every connector with fast best prices, found through the registry.
+
+The oracle is the simulated market: every state that a book ever had, by its number.
+"""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.oracle import Sides
+from contract.talk import Talk
+from contract.venue import CHANNELS
+from onebook.books import Books, LiveBook
+from onebook.core.types import SCALE_MAX
+from onebook.exchanges.kit import Delta, Gap, Ignored, Output, Snapshot, TopOfBook
+from onebook.fusing import TopCounts
+from onebook.model import Health, Reason
+
+FUSED = [name for name, each in CHANNELS.items() if each.tops]
+
+every_fused = pytest.mark.parametrize("name", FUSED)
+
+
+class Best(NamedTuple):
+    """The best levels of both sides, as (price, amount)."""
+
+    bid: tuple[Any, Any] | None
+    ask: tuple[Any, Any] | None
+
+
+def best_of(sides: Sides) -> Best:
+    bids, asks = sides
+    return Best(next(iter(bids.items()), None), next(iter(asks.items()), None))
+
+
+class Fused:
+    """A talk whose outputs also go to real books; every state of the market is recorded."""
+
+    def __init__(self, name: str, seed: int = 1) -> None:
+        self.counts = TopCounts()
+        self.books = Books()
+        self.talk = Talk(name, seed=seed, heal=False)
+        self.native = self.talk.instruments[0].native
+        self.book: LiveBook = self.books.open(
+            self.talk.instruments[0],
+            levels_max=self.talk.reader.levels_max,
+            window=self.talk.exchange.depth,
+            tops=self.counts,
+        )
+        self.states: set[Best] = set()
+        self.talk.open()
+        self.execute(self.talk.outputs)
+        self.remember()
+
+    def remember(self) -> None:
+        self.states.add(best_of(self.talk.venue.newest(self.native)))
+
+    def deliver(self, frame: bytes) -> list[Output]:
+        outputs = self.talk.deliver(frame)
+        self.execute(outputs)
+        return outputs
+
+    def resync(self) -> None:
+        self.books.set_health(self.talk.instruments[0], Health.STALE, Reason.GAP, 0.0)
+        before = len(self.talk.outputs)
+        self.talk.resync(self.talk.instruments[0])
+        self.execute(self.talk.outputs[before:])
+        self.remember()
+
+    def execute(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            if getattr(output, "instrument", None) != self.talk.instruments[0]:
+                continue
+            match output:
+                case Snapshot():
+                    assert self.books.fill(output, 0.0) is None
+                case Delta():
+                    assert self.books.change(output, 0.0) is None
+                case TopOfBook():
+                    self.books.top(output)
+                case Gap(instrument):
+                    self.books.set_health(instrument, Health.STALE, Reason.GAP, 0.0)
+
+    @property
+    def shown(self) -> Best:
+        """The best levels as a merged view shows them."""
+        one = [self.book.core.bins(side, 0, 1) for side in (0, 1)]
+        scale = self.book.core.amount_scale
+        levels = [(self._units(each[0], scale) if each else None) for each in one]
+        return Best(*levels)
+
+    @staticmethod
+    def _units(level: tuple[int, int], scale: int) -> tuple[Any, Any]:
+        price, amount = level
+        return Decimal(price).scaleb(-SCALE_MAX), Decimal(amount).scaleb(-scale)
+
+
+@every_fused
+def test_both_channels_are_subscribed_and_left(name: str) -> None:
+    talk = Talk(name).open()
+    natives = {each.native for each in talk.instruments}
+    assert talk.venue.subscribed_tops == natives
+    one, other = talk.instruments
+    talk.resync(one)
+    assert talk.venue.subscribed_tops == natives
+    talk.act(talk.connector.remove([one]))
+    assert talk.venue.subscribed_tops == {other.native}
+    talk.act(talk.connector.add([one]))
+    assert talk.venue.subscribed_tops == natives
+
+
+@every_fused
+def test_best_prices_lead_the_depth_and_agree_with_it_at_its_number(name: str) -> None:
+    fused = Fused(name)
+    venue = fused.talk.venue
+    for _ in range(6):
+        for _ in range(2):
+            (top,) = fused.deliver(venue.top(fused.native))
+            assert isinstance(top, TopOfBook)
+            assert fused.book.fusing is not None
+            assert top.sequence > fused.book.fusing.depth
+            if fused.counts.shown:
+                assert fused.shown == best_of(venue.newest(fused.native))
+        (change,) = fused.deliver(venue.pending(fused.native))
+        assert isinstance(change, Delta)
+        assert change.sequence == top.sequence
+        assert not fused.book.core.overlaid
+        assert fused.shown == best_of(venue.newest(fused.native))
+    counts = fused.counts
+    assert (counts.unproven, counts.shown, counts.agreed) == (2, 10, 5)
+    assert counts.late <= 1, "only the standing best prices that a subscription repeats"
+    assert counts.disagreed == counts.refused == counts.off == 0
+
+
+@every_fused
+def test_damaged_and_late_best_prices_cost_no_book(name: str) -> None:
+    talk = Talk(name).open()
+    one, _ = talk.instruments
+    frame = talk.venue.top(one.native)
+    talk.venue.pending(one.native)
+    before = talk.reader.sides(one)
+    outputs = talk.deliver(frame.replace(b"e", b"x").replace(b"q", b"x").replace(b'"u"', b'"x"'))
+    assert all(isinstance(each, Ignored) for each in outputs)
+    assert talk.reader.sides(one) == before
+    talk.act(talk.connector.remove([one]))
+    assert talk.deliver(frame) == []
+
+
+EVENTS = ("top", "top", "depth", "depth", "lost top", "lost depth", "late top", "resync")
+
+
+@every_fused
+@given(events=st.lists(st.sampled_from(EVENTS), max_size=40), seed=st.integers(0, 1_000))
+@settings(max_examples=10)
+def test_what_is_live_was_a_state_of_the_exchange_whatever_happens(
+    name: str, events: list[str], seed: int
+) -> None:
+    fused = Fused(name, seed)
+    venue, held = fused.talk.venue, []
+    for event in events:
+        match event:
+            case "top" | "lost top" | "late top":
+                frame = venue.top(fused.native)
+                fused.remember()
+                if event == "top":
+                    fused.deliver(frame)
+                elif event == "late top":
+                    held.append(frame)
+            case "depth" | "lost depth":
+                frame = venue.changed(fused.native)
+                fused.remember()
+                if event == "depth":
+                    fused.deliver(frame)
+                    while held:
+                        fused.deliver(held.pop())
+            case "resync":
+                fused.resync()
+        if fused.book.health is Health.LIVE:
+            assert fused.shown in fused.states
+    assert fused.counts.disagreed == fused.counts.off == fused.counts.refused == 0

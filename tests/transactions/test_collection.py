@@ -1,0 +1,318 @@
+"""Collection: equal to the exchange's own answer, kept when it forgets, safe when it is killed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from msgspec.structs import replace
+from sqlalchemy import Row, select
+
+from databases import KINDS, database
+from onebook.errors import ExchangeFailed, InvalidRequest
+from onebook.model import DAY_MS
+from onebook.store import Store
+from onebook.store.collected import Lease, LeaseLost
+from onebook.store.tables import collected_ranges, collected_records, leases, metadata
+from onebook.transactions.collected import REREAD_MS
+from onebook.transactions.collector import CollectionBusy, CollectionFull
+from onebook.transactions.credentials import MasterKeys, Vault
+from together import upgraded
+from transactions.bybit_support import MASTER_KEY, NOW_MS
+from transactions.collecting import SETTINGS, SOURCES, FennecHome, Passing, coverage_of
+from transactions.fennec.account import FennecAccount, SimulatedFennec
+
+ALL = ("deposits", "withdrawals", "trades", "ledger")
+OTHER_KEY = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with database(request.param, tmp_path_factory.mktemp("collected")) as url:
+        asyncio.run(upgraded(url))
+        yield url
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    async with Store(url) as opened:
+        async with opened.database.writing() as connection:
+            for table in reversed(metadata.sorted_tables):
+                await connection.execute(table.delete())
+        yield opened
+
+
+async def test_what_was_collected_answers_like_the_exchange(store: Store) -> None:
+    async with FennecHome(store) as home:
+        done = await home.collect()
+        assert done.complete
+        assert done.new == done.records > 500
+        asked = len(home.exchange.requests)
+        for types in ((), ALL, ("deposits",), ("trades", "ledger")):
+            for raw in (False, True):
+                more = {"include_raw": raw, "verify": not types}
+                stored, told = await home.ask(*types, source="collected", **more)
+                assert len(home.exchange.requests) == asked
+                end = {"end_time": told["summary"]["date_range"]["end"]}
+                fetched, said = await home.ask(*types, source="exchange", **end, **more)
+                assert stored == fetched
+                asked = len(home.exchange.requests)
+                assert all(each["complete"] for each in told["coverage"])
+                assert all("collected" in each for each in told["coverage"])
+                assert all("collected" not in each for each in said["coverage"])
+
+
+async def test_a_collection_is_proven_without_the_exchange(store: Store) -> None:
+    async with FennecHome(store) as home:
+        await home.collect()
+        asked = len(home.exchange.requests)
+        _, told = await home.ask(*ALL, "holdings", source="collected", verify=True)
+        assert len(home.exchange.requests) == asked
+        proof = told["verification"]
+        assert proof["holds"] is True
+        assert {each["name"]: each["checked"] for each in proof["checks"]}["holdings"] > 0
+        # A line that is missing in the store is found.
+        async with store.database.writing() as connection:
+            await connection.execute(
+                collected_records.delete().where(
+                    collected_records.c.record_id.in_(
+                        select(collected_records.c.record_id)
+                        .where(collected_records.c.type == "ledger")
+                        .order_by(collected_records.c.at_ms)
+                        .offset(20)
+                        .limit(1)
+                    )
+                )
+            )
+        _, told = await home.ask(*ALL, "holdings", source="collected", verify=True)
+        assert told["verification"]["holds"] is False
+
+
+async def test_pages_of_a_joined_answer_are_those_of_the_exchange(store: Store) -> None:
+    async with FennecHome(store) as home:
+        await home.collect()
+        home.time.passed_s += 7_200
+        fetched, _ = await home.ask(*ALL, source="exchange")
+        found, cursor = [], None
+        while cursor or not found:
+            page, summary = await home.ask(*ALL, limit=97, cursor=cursor)
+            found += page
+            cursor = summary["next_cursor"]
+        assert found == fetched
+        at = NOW_MS - REREAD_MS
+        assert coverage_of(summary)["trades"]["collected"]["to"] < at
+
+
+async def test_a_joined_answer_asks_only_for_what_is_new(store: Store) -> None:
+    async with FennecHome(store) as home:
+        await home.collect()
+        home.exchange.requests.clear()
+        joined, summary = await home.ask(*ALL)
+        assert summary["errors"] == []
+        assert all(each["complete"] for each in summary["coverage"])
+        # A page of each of five lists, and the markets.
+        assert len(home.exchange.requests) <= 7
+        fetched, _ = await home.ask(*ALL, source="exchange")
+        assert joined == fetched
+
+
+async def test_what_the_exchange_forgot_is_still_there(store: Store) -> None:
+    keeps_ms = 25 * DAY_MS
+    sources = {
+        name: replace(each, keeps_ms=keeps_ms) if each.window_ms else each
+        for name, each in SOURCES.items()
+    }
+    async with FennecHome(store, sources=sources) as home:
+        before, _ = await home.ask(*ALL, source="exchange")
+        await home.collect()
+        home.time.passed_s += 15 * 86_400
+        forgotten_ms = home.time.now_ms() - keeps_ms
+        for table in home.exchange.account.tables.values():
+            for entry in table.entries:
+                if entry.facts["at"] < forgotten_ms:
+                    home.exchange.lost.add(entry.facts["id"])
+        start = {"start_time": NOW_MS - 22 * DAY_MS}
+        fetched, said = await home.ask(*ALL, source="exchange", **start)
+        assert len(fetched) < len(before)
+        assert {each["reason"] for each in said["coverage"]} == {"older_not_kept"}
+        joined, summary = await home.ask(*ALL, **start)
+        assert joined == before
+        assert all(each["complete"] for each in summary["coverage"])
+        # Nobody collected for so long that the exchange forgot what came in between.
+        home.time.passed_s += 40 * 86_400
+        await home.collect()
+        stored, told = await home.ask(*ALL, source="collected", **start)
+        assert stored == before
+        trades = coverage_of(told)["trades"]
+        assert (trades["complete"], trades["reason"]) == (False, "not_collected")
+        assert trades["from"] > NOW_MS
+
+
+async def test_an_event_that_changes_is_read_again(store: Store) -> None:
+    recent = FennecAccount(NOW_MS - 600_000, days=20, orders_a_day=4)
+    time = Passing()
+    exchange = SimulatedFennec(recent, now_ms=time.now_ms)
+    async with FennecHome(store, exchange=exchange, time=time) as home:
+        rows = home.exchange.account.tables["deposits"]
+        late = rows.entries[-1].facts["id"]
+        home.exchange.lost.add(late)  # the exchange shows it an hour late
+        first = await home.collect()
+        home.exchange.lost.clear()
+        home.time.passed_s += 1_800
+        second = await home.collect()
+        assert second.new == 1
+        assert second.records < first.records / 5
+        stored, _ = await home.ask("deposits", source="collected")
+        fetched, _ = await home.ask("deposits", source="exchange")
+        assert stored == fetched
+
+
+class Killed(Exception):
+    pass
+
+
+async def test_a_kill_at_any_write_loses_nothing_and_claims_nothing(store: Store) -> None:
+    async with FennecHome(store) as home:
+        fetched, _ = await home.ask(*ALL, source="exchange")
+        everything = {each["transactionId"]: each for each in fetched}
+        write = store.collected.write
+        killed = 0
+        while True:
+            left = killed
+
+            async def dying(*args: object, **named: object) -> int:
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise Killed
+                return await write(*args, **named)
+
+            store.collected.write = dying
+            try:
+                done = await home.collect()
+            except Killed:
+                killed += 1
+            else:
+                break
+            finally:
+                store.collected.write = write
+            await claims_only_what_it_has(home, everything)
+            assert killed < 40
+        assert killed >= 2
+        assert done.complete
+        stored, _ = await home.ask(*ALL, source="collected")
+        assert stored == fetched
+
+
+async def claims_only_what_it_has(home: FennecHome, everything: dict) -> None:
+    """Of every range that is covered, each record is stored, once."""
+    rows = await home.store.database.rows(select(collected_records))
+    ids = {row.record_id for row in rows}
+    assert len(rows) == len(ids)
+    assert ids <= everything.keys()
+    lists = {
+        each.list_id: each.name for each in await home.store.collected.lists("fennec", "mainnet")
+    }
+    of_list = {"deposits": "deposit", "withdrawals": "withdrawal", "fills": "trade",
+               "orders": "order"}  # fmt: skip
+    for part in await home.store.database.rows(select(collected_ranges)):
+        name = lists[part.list_id]
+        for record_id, record in everything.items():
+            mine = (
+                record["type"] == "ledger"
+                if name == "ledger"
+                else (record["type"] != "ledger" and record["kind"] == of_list[name])
+            )
+            if mine and part.from_ms <= record["timestamp"] <= part.to_ms:
+                assert record_id in ids, (name, part)
+
+
+async def test_two_collectors_at_once_are_one(store: Store) -> None:
+    async with FennecHome(store) as home, FennecHome(store, time=home.time) as other:
+        results = await asyncio.gather(home.collect(), other.collect(), return_exceptions=True)
+        busy = [each for each in results if isinstance(each, CollectionBusy)]
+        assert len(busy) == 1
+        assert len([each for each in results if not isinstance(each, BaseException)]) == 1
+        assert await store.database.rows(select(leases)) == []
+
+
+async def test_a_collector_that_lost_its_lease_writes_nothing(store: Store) -> None:
+    async with FennecHome(store) as home, FennecHome(store, time=home.time) as other:
+        lease = home.collector.lease(home.account)
+        assert await store.collected.acquire(lease, NOW_MS)
+        theirs = other.collector.lease(home.account)
+        assert not await store.collected.acquire(theirs, lease.until_ms - 1)
+        assert await store.collected.acquire(
+            Lease(theirs.name, theirs.holder, lease.until_ms + 1), lease.until_ms
+        )
+        row = await store.collected.add_list("fennec", "mainnet", "deposits")
+        with pytest.raises(LeaseLost):
+            await store.collected.write(lease, row.list_id, (), None)
+        await store.collected.release(lease)
+        assert len(await store.database.rows(select(leases))) == 1
+
+
+async def test_sealed_records_are_unreadable_without_the_master_key(store: Store, url: str) -> None:
+    async with FennecHome(store, sealed=True) as home:
+        await home.collect()
+        stored, _ = await home.ask("deposits", source="collected")
+        rows = await store.database.rows(select(collected_records))
+        assert all(row.sealed for row in rows)
+        bodies = b"".join(bytes(row.body) for row in rows)
+        assert b"fennec" not in bodies
+        assert b"USDT" not in bodies
+        body = bytes(rows[0].body)
+        async with store.database.writing() as connection:  # a row at another's place
+            await connection.execute(
+                collected_records.update()
+                .where(collected_records.c.record_id == rows[1].record_id)
+                .values(body=body)
+            )
+        _, summary = await home.ask(*ALL, source="collected")
+        assert summary["partial"]
+        assert [each["error"] for each in summary["errors"]] == ["collection_unreadable"]
+        await store.database.finish(restored(store, rows[1]))
+        # A new master key: the records need not be written again.
+        both = Vault(store.credentials, MasterKeys(None, value=f"{OTHER_KEY} {MASTER_KEY}"))
+        assert await both.rotate() == 2
+    async with FennecHome(store, master_key=OTHER_KEY) as home:
+        again, _ = await home.ask("deposits", source="collected")
+        assert again == stored
+    async with FennecHome(store, master_key=MASTER_KEY) as home:
+        with pytest.raises(ExchangeFailed, match="restore the key file"):
+            await home.ask("deposits", source="collected")
+
+
+async def restored(store: Store, row: Row) -> None:
+    async with store.database.writing() as connection:
+        await connection.execute(
+            collected_records.update()
+            .where(collected_records.c.record_id == row.record_id)
+            .values(body=row.body)
+        )
+
+
+async def test_a_collection_works_without_credentials(store: Store) -> None:
+    async with FennecHome(store) as home:
+        await home.collect()
+        stored, _ = await home.ask(*ALL, source="collected")
+        await home.vault.remove("fennec", "mainnet")
+        again, _ = await home.ask(*ALL, source="collected")
+        assert again == stored
+
+
+async def test_a_full_collection_says_so(store: Store) -> None:
+    settings = SETTINGS.model_copy(update={"collected_records_max": 100})
+    async with FennecHome(store, settings=settings) as home:
+        with pytest.raises(CollectionFull, match="100 collected records"):
+            await home.collect()
+        assert len(await store.database.rows(select(collected_records))) <= 100
+
+
+async def test_nothing_collected_is_said(store: Store) -> None:
+    async with FennecHome(store) as home:
+        with pytest.raises(ExchangeFailed) as found:
+            await home.ask(source="collected")
+        assert found.value.details["reason"] == "not_collected"
+        home.service.collection = None
+        with pytest.raises(InvalidRequest, match="nothing is collected"):
+            await home.ask(source="collected")
