@@ -1,7 +1,10 @@
 """A collecting service over a simulated account and a real database, on a clock that waits move."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Mapping
+from multiprocessing import get_context
 from random import Random
 from typing import Any
 
@@ -21,6 +24,7 @@ from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
+from steady import PATIENCE_S
 from transactions.bybit_support import CALLER, MASTER_KEY, NOW_MS
 from transactions.fennec.account import (
     API_KEY,
@@ -142,3 +146,31 @@ async def answered(
 
 def coverage_of(summary: Row) -> dict[str, Row]:
     return {each["transaction_type"]: each for each in summary["coverage"]}
+
+
+async def collected_until_killed(url: str, writes: int) -> None:
+    """Collect until a write, whose process is killed between its statements."""
+    async with Store(url) as store, FennecHome(store) as home:
+        cover, left = store.collected.cover, writes
+
+        async def covering(*args: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            await cover(*args)
+
+        store.collected.cover = covering
+        await home.collect()
+
+
+def killed(url: str, writes: int) -> int | None:
+    """The exit code of a process that is killed at a write."""
+    process = get_context("spawn").Process(target=_collect, args=(url, writes))
+    process.start()
+    process.join(PATIENCE_S)
+    return process.exitcode
+
+
+def _collect(url: str, writes: int) -> None:
+    asyncio.run(collected_until_killed(url, writes))

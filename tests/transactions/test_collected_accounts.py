@@ -10,6 +10,7 @@ import pytest
 from clocks import made_of
 from databases import migrated
 from onebook.config import AccountUrls
+from onebook.simulator.accounts.okx import OkxHistory
 from onebook.store import Store
 from onebook.transactions.adapter import Environment
 from onebook.transactions.bybit import BYBIT
@@ -17,9 +18,11 @@ from onebook.transactions.collector import CollectedAccount, Collector
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 from onebook.transactions.kraken import KRAKEN
+from onebook.transactions.okx import OKX
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY, NOW_MS
-from transactions.collecting import SETTINGS, Row, answered, collecting
+from transactions.collecting import SETTINGS, Passing, Row, answered, collecting, coverage_of
+from transactions.okx_support import OkxWorld
 from transactions.oracle.account import RandomAccount
 from transactions.oracle.exchange import RandomExchange
 from transactions.oracle.exchange import listening as bybit_listening
@@ -100,3 +103,37 @@ async def test_a_random_bybit_account(seed: int, tmp_path: Path) -> None:
         ) as (made, collector),
     ):
         await check(made, collector, BYBIT, "trades", "ledger", "deposits")
+
+
+async def test_what_okx_forgets_of_one_of_its_two_ledgers(tmp_path: Path) -> None:
+    """The funding ledger is whole, the trading ledger kept three months: each has its coverage."""
+    time = Passing()
+    history = OkxHistory(NOW_MS - 150 * DAY_MS, NOW_MS - DAY_MS, rows=500)
+    world = OkxWorld(history=history, clock=time.clock, site={"now_ms": time.now_ms}, latency_s=0.0)
+    asked = {"start_time": NOW_MS - 60 * DAY_MS, "end_time": NOW_MS - DAY_MS}
+    async with Store(await migrated(tmp_path)) as store:
+        vault = Vault(store.credentials, MasterKeys(None, value=MASTER_KEY))
+        await vault.put("okx", "mainnet", world.credentials, now_ms=NOW_MS)
+        made = collecting(world.adapter, vault, store, time.clock)
+        collector = Collector(made, store.facts, settings=SETTINGS, clock=time.collector)
+        try:
+            assert (await collector.collect(CollectedAccount.of("okx"))).new > 300
+            fetched, _ = await answered(
+                made, "okx", *OKX.entry.types[1:], source="exchange", **asked
+            )
+            stored, told = await answered(
+                made, "okx", *OKX.entry.types[1:], source="collected", **asked
+            )
+            assert stored == fetched
+            assert all(each["complete"] for each in told["coverage"])
+            _, told = await answered(made, "okx", "deposits", "trades", source="collected")
+            assert coverage_of(told)["deposits"]["complete"]
+            assert coverage_of(told)["trades"]["reason"] == "older_not_kept"
+            time.passed_s += 70 * 86_400
+            left, _ = await answered(made, "okx", "ledger", source="exchange", **asked)
+            joined, told = await answered(made, "okx", *OKX.entry.types[1:], **asked)
+            assert len(left) < sum(each["type"] == "ledger" for each in fetched)
+            assert joined == fetched
+            assert all(each["complete"] for each in told["coverage"])
+        finally:
+            await made.close()

@@ -1,6 +1,7 @@
 """Collection: equal to the exchange's own answer, kept when it forgets, safe when it is killed."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -18,7 +19,7 @@ from onebook.transactions.collector import CollectionBusy, CollectionFull
 from onebook.transactions.credentials import MasterKeys, Vault
 from together import upgraded
 from transactions.bybit_support import MASTER_KEY, NOW_MS
-from transactions.collecting import SETTINGS, SOURCES, FennecHome, Passing, coverage_of
+from transactions.collecting import SETTINGS, SOURCES, FennecHome, Passing, coverage_of, killed
 from transactions.fennec.account import FennecAccount, SimulatedFennec
 
 ALL = ("deposits", "withdrawals", "trades", "ledger")
@@ -203,6 +204,21 @@ async def test_a_kill_at_any_write_loses_nothing_and_claims_nothing(store: Store
         assert stored == fetched
 
 
+async def test_a_killed_process_leaves_whole_writes(store: Store, url: str) -> None:
+    assert await asyncio.to_thread(killed, url, 4) == -signal.SIGKILL
+    async with FennecHome(store) as home:
+        fetched, _ = await home.ask(*ALL, source="exchange")
+        await claims_only_what_it_has(home, {each["transactionId"]: each for each in fetched})
+        rows = await store.database.rows(select(collected_ranges))
+        assert len(rows) == 3
+        with pytest.raises(CollectionBusy):  # the lease of the dead process
+            await home.collect()
+        home.time.passed_s += 240
+        assert (await home.collect()).complete
+        stored, _ = await home.ask(*ALL, source="collected")
+        assert stored == fetched
+
+
 async def claims_only_what_it_has(home: FennecHome, everything: dict) -> None:
     """Of every range that is covered, each record is stored, once."""
     rows = await home.store.database.rows(select(collected_records))
@@ -215,7 +231,7 @@ async def claims_only_what_it_has(home: FennecHome, everything: dict) -> None:
     of_list = {"deposits": "deposit", "withdrawals": "withdrawal", "fills": "trade",
                "orders": "order"}  # fmt: skip
     for part in await home.store.database.rows(select(collected_ranges)):
-        name = lists[part.list_id]
+        name = lists[part.list_id].rpartition("/")[2]
         for record_id, record in everything.items():
             mine = (
                 record["type"] == "ledger"
@@ -246,7 +262,7 @@ async def test_a_collector_that_lost_its_lease_writes_nothing(store: Store) -> N
         )
         row = await store.collected.add_list("fennec", "mainnet", "deposits")
         with pytest.raises(LeaseLost):
-            await store.collected.write(lease, row.list_id, (), None)
+            await store.collected.write(lease, row.list_id, (), ())
         await store.collected.release(lease)
         assert len(await store.database.rows(select(leases))) == 1
 

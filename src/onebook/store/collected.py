@@ -95,8 +95,10 @@ class CollectedStore:
         return found
 
     @whole
-    async def forget_ranges(self, lease: Lease, list_id: int, scope: str) -> None:
-        """The list is another one than was read: what was covered has to be read again.
+    async def forget_ranges(
+        self, lease: Lease, list_id: int, scope: str, parts: Collection[int]
+    ) -> None:
+        """The list is another one than was read: what its parts cover has to be read again.
 
         Raises:
             LeaseLost: Another process collects this account.
@@ -104,7 +106,7 @@ class CollectedStore:
         async with self.database.writing() as connection:
             await _extend(connection, lease)
             await connection.execute(
-                delete(collected_ranges).where(collected_ranges.c.list_id == list_id)
+                delete(collected_ranges).where(collected_ranges.c.list_id.in_(parts))
             )
             of_list = update(collected_lists).where(collected_lists.c.list_id == list_id)
             await connection.execute(of_list.values(scope=scope))
@@ -115,9 +117,12 @@ class CollectedStore:
         lease: Lease,
         list_id: int,
         records: Sequence[CollectedRow],
-        covered: RangeRow | None,
+        covered: Sequence[tuple[int, RangeRow]],
     ) -> int:
-        """Write records, newer states in place of older ones, and the range that they complete.
+        """Write records, newer states in place of older ones, and the ranges that they complete.
+
+        Args:
+            covered: Ranges by the part of the list that was read there, itself in `lists`.
 
         Returns:
             How many records are new.
@@ -144,11 +149,12 @@ class CollectedStore:
                 count = collected_lists.c.records + new
                 of_list = update(collected_lists).where(collected_lists.c.list_id == list_id)
                 await connection.execute(of_list.values(records=count))
-            if covered is not None:
-                await self._cover(connection, list_id, covered)
+            for part_id, part in covered:
+                await self.cover(connection, part_id, part)
         return new
 
-    async def _cover(self, connection: AsyncConnection, list_id: int, covered: RangeRow) -> None:
+    async def cover(self, connection: AsyncConnection, list_id: int, covered: RangeRow) -> None:
+        """Add a range to those of a part, within a transaction."""
         table = collected_ranges
         of_list = table.c.list_id == list_id
         rows = await connection.execute(select(table).where(of_list))

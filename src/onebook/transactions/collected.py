@@ -36,6 +36,7 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.credentials import NONCE_BYTES, Vault
 from onebook.transactions.record import Record, Status, encode
+from onebook.transactions.windows import floor_ms
 
 OLDER_NOT_KEPT: Final = "older_not_kept"
 NOT_COLLECTED: Final = FailureReason.NOT_COLLECTED.value
@@ -57,31 +58,25 @@ def list_name(source: Source) -> str:
     return source.joint or source.query
 
 
-class StoredList(Struct, frozen=True):
-    """A list of an account in the store.
+def query_name(source: Source) -> str:
+    """The query that a source is a view of, whatever its branch."""
+    return source.query.rpartition("/")[0] if source.branch else source.query
 
-    Args:
-        row: Its row.
-        ranges: What was read, oldest first.
-        pending_ms: The time of the oldest event that may still change.
-    """
 
-    row: ListRow
-    ranges: tuple[RangeRow, ...]
-    pending_ms: int | None = None
+def part_name(source: Source) -> str:
+    """The name of what a query has read of its list."""
+    return f"{list_name(source)}/{query_name(source)}"
+
+
+class StoredRanges(Struct, frozen=True):
+    """Of which times a query of a list was read, oldest first."""
+
+    ranges: tuple[RangeRow, ...] = ()
 
     @property
     def to_ms(self) -> int | None:
         """The newest time that was read; None if nothing was."""
         return self.ranges[-1].to_ms if self.ranges else None
-
-    @property
-    def settled_ms(self) -> int | None:
-        """The time before which nothing has to be read again; None if nothing was read."""
-        if self.to_ms is None:
-            return None
-        settled_ms = self.to_ms + 1 - REREAD_MS
-        return settled_ms if self.pending_ms is None else min(settled_ms, self.pending_ms)
 
     def gaps(self, from_ms: int, to_ms: int) -> list[RangeRow]:
         """The parts of a range that were not read, newest first; both ends inclusive."""
@@ -110,6 +105,39 @@ class StoredList(Struct, frozen=True):
             if at_ms < from_ms:
                 return from_ms, flaw
         return (from_ms, flaw) if at_ms < from_ms else (_after(at_ms, to_ms), NOT_COLLECTED)
+
+
+class StoredList(Struct, frozen=True):
+    """A list of an account in the store.
+
+    Args:
+        row: Its row.
+        parts: Of each of its queries, what was read; by `part_name`.
+        part_ids: Their rows.
+        pending_ms: The time of the oldest event that may still change.
+    """
+
+    row: ListRow
+    parts: Mapping[str, StoredRanges]
+    part_ids: Mapping[str, int]
+    pending_ms: int | None = None
+
+    @property
+    def to_ms(self) -> int | None:
+        """The newest time up to which every query was read; None if nothing was."""
+        return min((each.to_ms for each in self.parts.values() if each.to_ms), default=None)
+
+    @property
+    def settled_ms(self) -> int | None:
+        """The time before which nothing has to be read again; None if nothing was read."""
+        if self.to_ms is None:
+            return None
+        settled_ms = self.to_ms + 1 - REREAD_MS
+        return settled_ms if self.pending_ms is None else min(settled_ms, self.pending_ms)
+
+    def of(self, source: Source) -> StoredRanges:
+        """What a source's query has read."""
+        return self.parts.get(part_name(source), StoredRanges())
 
 
 def _after(at_ms: int, to_ms: int) -> int | None:
@@ -204,39 +232,43 @@ class StoredAccount:
         starts = [
             part.from_ms
             for each in self.lists.values()
-            for part in each.ranges
+            for ranges in each.parts.values()
+            for part in ranges.ranges
             if part.state != OLDER_NOT_KEPT
         ]
         return min(starts, default=None)
 
     def of(self, source: Source) -> StoredList | None:
         """The list of a source, if something of it is stored."""
-        found = self.lists.get(source.walk.removeprefix(WALK))
-        found = found or self.lists.get(list_name(source))
-        return found if found is not None and found.ranges else None
+        found = self.lists.get(list_name(source))
+        return found if found is not None and found.to_ms is not None else None
 
-    def boundary_ms(self, source: Source, from_ms: int, floor_ms: int) -> int | None:
-        """The time from which on a source is read from the exchange; None: all of it is.
+    def boundary_ms(self, sources: Iterable[Source], from_ms: int, now_ms: int) -> int | None:
+        """The time from which on a list is read from the exchange; None: all of it is.
 
         Args:
+            sources: All sources of the list.
             from_ms: The oldest time of the answer.
-            floor_ms: The oldest time that the exchange has.
         """
-        found = self.of(source)
-        if found is None or found.settled_ms is None:
-            return None
         if self.only:
             return ALWAYS_MS
-        if found.gaps(max(from_ms, floor_ms), found.settled_ms - 1):
-            return None
-        return found.settled_ms
+        found = None
+        for source in sources:
+            found = self.of(source)
+            if found is None or found.settled_ms is None:
+                return None
+            part, oldest_ms = found.of(source), max(from_ms, floor_ms(source, now_ms))
+            if source.needs and not part.ranges:
+                continue  # without its key it was never read
+            if part.gaps(oldest_ms, found.settled_ms - 1):
+                return None
+        return found.settled_ms if found else None
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
         """Read one page; see `PageReader`."""
         if not source.window_ms:
             return await self._holdings(source)
-        found = self.of(source)
-        assert found is not None
+        found = self.lists[source.walk.removeprefix(WALK)]
         below = None
         if cursor:
             at_ms, _, record_id = cursor.partition(":")
@@ -347,8 +379,16 @@ class Collection:
         ranges = await self.store.ranges([row.list_id for row in rows]) if rows else {}
         found: dict[str, StoredList] = {}
         for row in rows:
+            if "/" in row.name:
+                continue
             pending_ms = await self.store.oldest_pending_ms(row.list_id, now_ms - PENDING_MS)
-            found[row.name] = StoredList(row, tuple(ranges[row.list_id]), pending_ms)
+            mine = [each for each in rows if each.name.startswith(f"{row.name}/")]
+            found[row.name] = StoredList(
+                row,
+                {each.name: StoredRanges(tuple(ranges[each.list_id])) for each in mine},
+                {each.name: each.list_id for each in mine},
+                pending_ms,
+            )
         return found
 
     async def account(

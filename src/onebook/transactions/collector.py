@@ -29,13 +29,14 @@ from onebook.transactions.collected import (
     Seal,
     StoredList,
     list_name,
+    part_name,
     reading_of,
     rows_of,
 )
 from onebook.transactions.metrics import COLLECTED, COLLECTIONS
 from onebook.transactions.record import Record
 from onebook.transactions.request import Query, TransactionsRequest
-from onebook.transactions.run import HIDDEN, NOT_OPENED, OUT_OF_ORDER, UNREADABLE_RECORD, Run
+from onebook.transactions.run import HIDDEN, OUT_OF_ORDER, UNREADABLE_RECORD, Run
 from onebook.transactions.service import Transactions
 from onebook.transactions.verify import SNAPSHOT_LAG_MS
 from onebook.transactions.windows import floor_ms
@@ -327,17 +328,19 @@ class AccountCollection:
     async def _collect_list(self, name: str, sources: list[Source], seal: Seal) -> bool:
         """Read what is new and what is missing of a list; return whether the account fails."""
         store, account = self._collection.store, self._account
-        row = await store.add_list(str(account.name), account.environment.value, name)
-        top_ms = self._top_ms
+        names = [name, *dict.fromkeys(part_name(each) for each in sources)]
+        for each in names:
+            await store.add_list(str(account.name), account.environment.value, each)
         tried: set[RangeRow] = set()
         for _ in range(GAPS_MAX):
             found = (await self._stored())[name]
-            oldest_ms = self._oldest_ms(sources)
-            todo = found.gaps(oldest_ms, top_ms)
+            todo = self._gaps_of(found, sources)
             if not tried and found.settled_ms is not None:  # the newest is read again
-                newest = RangeRow(max(found.settled_ms, oldest_ms), top_ms)
-                todo = [newest, *found.gaps(oldest_ms, newest.from_ms - 1)]
-            todo = [gap for gap in todo if gap not in tried and gap.from_ms <= gap.to_ms]
+                newest_ms = max(found.settled_ms, min(self._oldest_ms(each) for each in sources))
+                older = [(gap.from_ms, min(gap.to_ms, newest_ms - 1)) for gap in todo]
+                todo = [RangeRow(newest_ms, self._top_ms)]
+                todo += [RangeRow(*gap) for gap in older if gap[0] <= gap[1]]
+            todo = [gap for gap in todo if gap not in tried]
             if not todo:
                 break
             tried.add(todo[0])
@@ -345,16 +348,24 @@ class AccountCollection:
                 return True
             if not self._asked:
                 return False  # without a key that the list needs
-        if (await self._stored())[name].gaps(self._oldest_ms(sources), top_ms):
-            self._gaps.append(row.name)
+        if self._gaps_of((await self._stored())[name], sources):
+            self._gaps.append(name)
         return False
 
-    def _oldest_ms(self, sources: list[Source]) -> int:
-        """The oldest time of a list that the exchange has; 0 if all of its history is there."""
-        now_ms = self._clock.wall_ms()
-        if all(floor_ms(each, now_ms) <= each.begins_ms for each in sources):
-            return 0
-        return min(floor_ms(each, now_ms) for each in sources)
+    def _gaps_of(self, stored: StoredList, sources: list[Source]) -> list[RangeRow]:
+        """The ranges that some query of a list lacks, newest first."""
+        found = {
+            (gap.from_ms, gap.to_ms)
+            for each in sources
+            if not each.needs or stored.of(each).ranges or not stored.row.scope
+            for gap in stored.of(each).gaps(self._oldest_ms(each), self._top_ms)
+        }
+        return [RangeRow(*gap) for gap in sorted(found, key=lambda gap: (-gap[1], gap[0]))]
+
+    def _oldest_ms(self, source: Source) -> int:
+        """The oldest time of a source that the exchange has; 0 if all of its history is there."""
+        oldest_ms = floor_ms(source, self._clock.wall_ms())
+        return 0 if oldest_ms <= source.begins_ms else oldest_ms
 
     async def _read(
         self, stored: StoredList, sources: list[Source], gap: RangeRow, seal: Seal
@@ -420,16 +431,19 @@ class AccountCollection:
         store, list_id = self._collection.store, stored.row.list_id
         if scope != run.scope:
             scope = run.scope
-            await store.forget_ranges(self._lease(), list_id, scope)
+            parts = list(stored.part_ids.values())
+            await store.forget_ranges(self._lease(), list_id, scope, parts)
         if self._count + len(records) > self._settings.collected_records_max:
             name, records_max = str(self._account.name), self._settings.collected_records_max
             raise CollectionFull(name, records_max)
         sealed = self._collection.sealed
         rows = rows_of(records, stored.row.name, seal, sealed=sealed)
-        covered, lost = covered_by(run.coverage(), run.query, ended=ended)
+        covered = [
+            (stored.part_ids[name], each)
+            for name, entry in run.coverage_of_parts().items()
+            for each in covered_by(entry, run.query, ended=ended)
+        ]
         new = await store.write(self._lease(), list_id, rows, covered)
-        if lost is not None:
-            await store.write(self._lease(), list_id, (), lost)
         self._count += new
         self._progress.records += len(records)
         self._progress.new += new
@@ -467,24 +481,18 @@ class AccountCollection:
             )
 
 
-def covered_by(
-    coverage: list[Coverage], query: Query, *, ended: bool
-) -> tuple[RangeRow | None, RangeRow | None]:
-    """The range of a list that was read, and the range that the exchange no longer keeps."""
-    if not coverage:
-        return None, None
-    starts = [_start_of(entry) for entry in coverage]
-    to_ms = min(entry.to_ms for entry in coverage)
-    if any(start is None for start in starts):
-        return None, None
-    from_ms = max(start for start in starts if start is not None)
-    reasons = {entry.reason for entry in coverage}
-    flaw = next((reason for reason in FLAWS if reason in reasons), "")
-    covered = RangeRow(from_ms, to_ms, flaw) if from_ms <= to_ms else None
-    lost = None
-    if ended and reasons <= {None, NOT_OPENED, OLDER_NOT_KEPT} and from_ms > query.from_ms:
-        lost = RangeRow(query.from_ms, from_ms - 1, OLDER_NOT_KEPT)
-    return covered, lost
+def covered_by(entry: Coverage, query: Query, *, ended: bool) -> list[RangeRow]:
+    """The range of a query that was read, and the range that the exchange no longer keeps."""
+    from_ms = _start_of(entry)
+    if from_ms is None:
+        return []
+    found = []
+    if from_ms <= entry.to_ms:
+        flaw = entry.reason if entry.reason in FLAWS else ""
+        found.append(RangeRow(from_ms, entry.to_ms, flaw or ""))
+    if ended and entry.reason == OLDER_NOT_KEPT and from_ms > query.from_ms:
+        found.append(RangeRow(query.from_ms, from_ms - 1, OLDER_NOT_KEPT))
+    return found
 
 
 def _start_of(entry: Coverage) -> int | None:

@@ -41,8 +41,10 @@ from onebook.transactions.collected import (
     OLDER_NOT_KEPT,
     WALK,
     StoredAccount,
-    StoredList,
+    StoredRanges,
     from_store,
+    list_name,
+    part_name,
 )
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
@@ -53,7 +55,7 @@ from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.request import Query, TransactionsRequest, expand, left_out
 from onebook.transactions.verify import Verifier
 from onebook.transactions.walk import Walker
-from onebook.transactions.windows import Bookmark, fitted, floor_ms
+from onebook.transactions.windows import Bookmark, fitted
 
 LIMIT_REACHED: Final = "limit_reached"
 DEADLINE: Final = "deadline"
@@ -156,7 +158,7 @@ class SourcePart(Struct, frozen=True):
         walker: Its walker; None for a source that earlier pages finished or gave up.
         lost_before_ms: Time before which, as earlier pages found, the exchange lacks records.
         flawed_before: Code of the reason why the records of earlier pages are incomplete.
-        stored: What the store has of its list, if the answer uses it.
+        stored: What the store has of its query, if the answer uses it.
         boundary_ms: The time before which the store is read in place of the exchange; None: the
             store adds what the exchange no longer keeps.
     """
@@ -166,7 +168,7 @@ class SourcePart(Struct, frozen=True):
     given_up: bool = False
     lost_before_ms: int | None = None
     flawed_before: str | None = None
-    stored: StoredList | None = None
+    stored: StoredRanges | None = None
     boundary_ms: int | None = None
 
     @property
@@ -450,7 +452,7 @@ class Run:
         place = self._begun_at(source)
         lost_before_ms = state.kept.get(source.query) if state else None
         flawed_before = state.flaws.get(source.query) if state else None
-        stored, boundary_ms = self._in_store(source)
+        _, boundary_ms = self._in_store(source)
         walker = None
         if place not in (DONE, GIVEN_UP):
             reader = self._reader
@@ -482,22 +484,26 @@ class Run:
                 given_up=place == GIVEN_UP,
                 lost_before_ms=lost_before_ms,
                 flawed_before=flawed_before,
-                stored=stored,
+                stored=self._in_store(each)[0],
                 boundary_ms=boundary_ms,
             )
             for each in views
         ]
 
-    def _in_store(self, source: Source) -> tuple[StoredList | None, int | None]:
+    def _in_store(self, source: Source) -> tuple[StoredRanges | None, int | None]:
         """What the store has of a source, and from when on the exchange is read."""
         if self._stored is None or not source.window_ms:
             return None, None
-        found = self._stored.of(source)
+        every = self._adapter.sources
+        exchange = every[source.name.partition("/")[0]]
+        found = self._stored.of(exchange)
         if found is None:
             return None, None
-        exchange = self._adapter.sources.get(source.name, source)
-        oldest_ms = floor_ms(exchange, self._clock.wall_ms())
-        return found, self._stored.boundary_ms(exchange, self.query.from_ms, oldest_ms)
+        name = list_name(exchange)
+        of_list = [each for each in every.values() if each.window_ms and list_name(each) == name]
+        now_ms = self._clock.wall_ms()
+        boundary_ms = self._stored.boundary_ms(of_list, self.query.from_ms, now_ms)
+        return found.of(exchange), boundary_ms
 
     def _range(self, source: Source, boundary_ms: int | None, after: RecordKey) -> Range:
         """What is read of a source: of the exchange and the store each its part."""
@@ -659,6 +665,17 @@ class Run:
             top_ms=self._top_ms,
         )
 
+    def coverage_of_parts(self) -> dict[str, Coverage]:
+        """Coverage of the range by query; see `part_name`."""
+        last, stopped, top_ms = self._last, self._stopped, self._top_ms
+        return _worst(
+            (
+                part_name(self._adapter.sources[part.source.name.partition("/")[0]]),
+                _entry(self.query, part, last=last, stopped=stopped, top_ms=top_ms),
+            )
+            for part in self._parts
+        )
+
     def errors(self) -> list[ErrorEntry]:
         """Errors, by type."""
         trouble = self._account.trouble if self.cut_off else None
@@ -725,7 +742,8 @@ class Run:
             return DONE
         if walker.failure is not None and not walker.failure.retryable:
             return GIVEN_UP
-        if walker.failure or not part.source.window_ms:  # a snapshot goes by its own ids
+        # A walker that was done lacks what it shares with one that failed; a snapshot goes by ids.
+        if walker.failure or walker.outlet.failure or not part.source.window_ms:
             came = walker.delivered
         else:
             came = max(self._last, walker.reached)
@@ -805,14 +823,21 @@ def coverage_of(
     query: Query, parts: list[SourcePart], *, last: RecordKey, stopped: str, top_ms: int
 ) -> list[Coverage]:
     """One entry for each type, by the worst of its sources."""
+    entries = [
+        _entry(query, part, last=last, stopped=stopped, top_ms=top_ms)
+        for part in parts
+        # Otherwise it is in the entry of what the exchange has; see `_with_store`.
+        if not part.adds or part.given_up or (part.walker and not part.walker.exhausted)
+    ]
+    return list(_worst((each.transaction_type, each) for each in entries).values())
+
+
+def _worst(entries: Iterable[tuple[str, Coverage]]) -> dict[str, Coverage]:
     found: dict[str, Coverage] = {}
-    for part in parts:
-        if part.adds and not part.given_up and (part.walker is None or part.walker.exhausted):
-            continue  # it is in the entry of what the exchange has; see `_with_store`
-        entry = _entry(query, part, last=last, stopped=stopped, top_ms=top_ms)
-        before = found.get(entry.transaction_type)
-        found[entry.transaction_type] = _worse(before, entry) if before else entry
-    return list(found.values())
+    for name, entry in entries:
+        before = found.get(name)
+        found[name] = _worse(before, entry) if before else entry
+    return found
 
 
 def _entry(
@@ -850,11 +875,13 @@ def _with_store(
     top_ms, from_ms, reason = answered
     stored, newest_ms = part.stored, top_ms
     assert stored is not None
-    assert stored.to_ms is not None
     if part.adds:
         return top_ms, from_ms, reason, UNSET
+    if part.from_store and stored.to_ms is None:  # its list is stored, without this query
+        return top_ms, None, reason or NOT_COLLECTED, UNSET
     if part.from_store:
         assert part.boundary_ms is not None
+        assert stored.to_ms is not None
         newest_ms = min(top_ms, part.boundary_ms - 1, stored.to_ms)
         if part.boundary_ms == ALWAYS_MS:
             top_ms = newest_ms

@@ -215,6 +215,7 @@ def spot_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill | No
             replace(
                 record,
                 datetime=iso(record.timestamp),
+                asset=main.currency if main else pattern.asset,
                 price=price,
                 quantity=base.unsigned if base else None,
                 quantity_unit="base" if base else None,
