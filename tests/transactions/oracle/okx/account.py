@@ -68,7 +68,8 @@ class RandomOkx(RandomRows):
         return found
 
     def held(self, wallet: str) -> dict[str, str]:
-        return {row["ccy"]: row["bal"] for row in self.balanced(wallet) if Decimal(row["bal"])}
+        last = {row["ccy"]: row["bal"] for row in self.balanced(wallet)}
+        return {ccy: balance for ccy, balance in last.items() if Decimal(balance)}
 
     # Times and rows -------------------------------------------------------------------------
 
