@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from onebook.orderbook import ALL, Names, exchange_texts, symbols_of
 
-LIBRARY_OPTIONS = ("record", "feeds", "streams")
+LIBRARY_OPTIONS = ("record", "proxy", "feeds", "streams")
 
 
 class FillRequest(TypedDict, total=False):
