@@ -372,6 +372,8 @@ export interface Coverage {
   reason: string | null;
   /** Unix ms before which the exchange keeps nothing; null where no end is known. */
   floor: number | null;
+  /** The part that was answered from the service's own collection, Unix ms. */
+  collected?: { from: number; to: number };
 }
 
 export interface TransactionPage {
