@@ -2,12 +2,13 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
 from sqlalchemy import Row, select
 
+from clocks import made_of
 from databases import KINDS, database
 from onebook.errors import ExchangeFailed, InvalidRequest
 from onebook.model import DAY_MS
@@ -15,7 +16,13 @@ from onebook.store import Store
 from onebook.store.collected import Lease, LeaseLost
 from onebook.store.tables import collected_ranges, collected_records, leases, metadata
 from onebook.transactions.collected import REREAD_MS
-from onebook.transactions.collector import CollectionBusy, CollectionFull
+from onebook.transactions.collector import (
+    RENEW_S,
+    TICK_S,
+    CollectionBusy,
+    CollectionFull,
+    Collector,
+)
 from onebook.transactions.credentials import MasterKeys, Vault
 from together import upgraded
 from transactions.bybit_support import MASTER_KEY, NOW_MS
@@ -332,3 +339,34 @@ async def test_nothing_collected_is_said(store: Store) -> None:
         home.service.collection = None
         with pytest.raises(InvalidRequest, match="nothing is collected"):
             await home.ask(source="collected")
+
+
+async def test_a_service_collects_when_it_is_due(store: Store) -> None:
+    settings = SETTINGS.model_copy(update={"collect_every": 3_600.0})
+    async with FennecHome(store, settings=settings) as home:
+        looks = 0
+
+        async def sleep(seconds: float) -> None:
+            nonlocal looks
+            assert seconds <= TICK_S
+            looks += 1
+            home.time.passed_s += 900
+            if looks > 9:
+                raise asyncio.CancelledError
+
+        clock = made_of(wall_ms=home.time.now_ms, sleep=_unless_renewing(sleep))
+        collector = Collector(home.service, store.facts, settings=settings, clock=clock)
+        with pytest.raises(asyncio.CancelledError):
+            await collector.run()
+        readings = await store.collected.readings(
+            "fennec", "mainnet", from_ms=0, to_ms=home.time.now_ms(), limit=99
+        )
+        # At once, and after each hour.
+        assert [(each.at_ms - NOW_MS) // 60_000 for each in readings] == [120, 60, 0]
+
+
+def _unless_renewing(sleep: Callable[[float], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    async def sleeping(seconds: float) -> None:
+        await (asyncio.sleep(seconds) if seconds == RENEW_S else sleep(seconds))
+
+    return sleeping
