@@ -12,9 +12,11 @@ from clocks import made_of
 from databases import KINDS, database
 from onebook.errors import ExchangeFailed, InvalidRequest
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.history import UNIT
 from onebook.store import Store
 from onebook.store.collected import Lease, LeaseLost
 from onebook.store.tables import collected_ranges, collected_records, leases, metadata
+from onebook.transactions.adapter import Bookkeeping
 from onebook.transactions.collected import REREAD_MS
 from onebook.transactions.collector import (
     RENEW_S,
@@ -28,6 +30,7 @@ from together import upgraded
 from transactions.bybit_support import MASTER_KEY, NOW_MS
 from transactions.collecting import SETTINGS, SOURCES, FennecHome, Passing, coverage_of, killed
 from transactions.fennec.account import FennecAccount, SimulatedFennec
+from transactions.fennec.adapter import FENNEC
 
 ALL = ("deposits", "withdrawals", "trades", "ledger")
 OTHER_KEY = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -370,3 +373,42 @@ def _unless_renewing(sleep: Callable[[float], Awaitable[None]]) -> Callable[...,
         await (asyncio.sleep(seconds) if seconds == RENEW_S else sleep(seconds))
 
     return sleeping
+
+
+class GrowingFennec(FennecAccount):
+    """An account whose history goes on."""
+
+    def deposit(self, at_ms: int, amount: int) -> None:
+        self._deposit(at_ms, "USDT", amount)
+
+
+async def test_own_readings_prove_what_lies_between_them(store: Store) -> None:
+    """Where an exchange has no ledger, holdings of two collections are compared."""
+    kinds = tuple(kind for kind in FENNEC.entry.types if kind != "ledger")
+    books = Bookkeeping(trades="trades", held=frozenset({"MAIN"}), readings=True)
+    words = {kind: FENNEC.entry.words[kind] for kind in kinds}
+    entry = replace(FENNEC.entry, types=kinds, words=words, books=books)
+    time = Passing()
+    account = GrowingFennec(NOW_MS - DAY_MS, days=5, orders_a_day=4)
+    exchange = SimulatedFennec(account, now_ms=time.now_ms)
+    async with FennecHome(store, exchange=exchange, time=time, entry=entry) as home:
+        for _ in range(3):
+            await home.collect()
+            time.passed_s += 86_400
+            account.deposit(time.now_ms() - 7_200_000, 5 * UNIT)
+        await home.collect()
+
+        async def readings() -> tuple[str, int]:
+            _, told = await home.ask(*kinds, verify=True)
+            checks = {each["name"]: each for each in told["verification"]["checks"]}
+            return checks["readings"]["state"], checks["readings"]["checked"]
+
+        assert await readings() == ("holds", 6)  # two coins between each two of four
+        lost = account.tables["deposits"].entries[-2].facts["id"]
+        exchange.lost.add(lost)
+        native = (await home.ask("deposits", source="collected"))[0][1]
+        assert native["ids"]["native"] == lost
+        async with store.database.writing() as connection:
+            gone = collected_records.c.record_id == native["transactionId"]
+            await connection.execute(collected_records.delete().where(gone))
+        assert await readings() == ("broken", 6)
