@@ -69,6 +69,7 @@ def test_one_limit_of_a_tier_leaves_its_others_at_their_defaults(monkeypatch, no
         "requests_per_minute": 9,
         "connections_max": 7,
         "views_max": 10_000,
+        "interval_ms_min": 0,
     }
     assert tiers.basic.model_dump() == {
         "requests_per_minute": 600,

@@ -5,6 +5,7 @@ or 503 with Retry-After (RFC 9110 section 10.2.3), all requests to it wait.
 """
 
 import asyncio
+import logging
 import random
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,8 @@ from onebook.clock import SYSTEM_CLOCK, Clock, s_of_http_date
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.kit import FETCHES_BURST, Limit, Quota, Scope, bucket_within
 from onebook.inflate import ACCEPTED, TooLong, Uninflatable, read_body
+from onebook.proxied import ProxiedTransport
+from onebook.proxies import ENVIRONMENT, Proxies
 
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0  # also for writing, and for waiting for a pooled connection
@@ -47,6 +50,16 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+def _has_no_password(record: logging.LogRecord) -> bool:
+    """Return whether a log record of httpcore is without the password of a proxy."""
+    return "roxy-Authorization" not in record.getMessage()
+
+
+# httpcore logs each step at level DEBUG with the headers, for programs that ask for it.
+for _logger in ("httpcore.connection", "httpcore.http11", "httpcore.proxy"):
+    logging.getLogger(_logger).addFilter(_has_no_password)
 
 
 class NoCookies(CookieJar):
@@ -76,7 +89,9 @@ class Wire:
     def in_use(self) -> int:
         """Number of pool connections that are assigned to a request; 0 without a pool."""
         pool = getattr(self._client._transport, "_pool", None)
-        return len(self._under_way) if pool is None else len(pool._requests)
+        if pool is None or self._client._mounts:  # with proxies there are several pools
+            return len(self._under_way)
+        return len(pool._requests)
 
     async def close(self) -> None:
         """Cancel all requests and close every connection."""
@@ -167,11 +182,29 @@ def trusted_authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+def _client(proxies: Proxies) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
+
+    def transport(proxy: str | None) -> httpx.AsyncHTTPTransport:
+        return httpx.AsyncHTTPTransport(verify=trusted_authorities(), limits=limits, proxy=proxy)
+
+    return httpx.AsyncClient(
+        timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+        limits=limits,
+        follow_redirects=False,
+        verify=trusted_authorities(),
+        cookies=NoCookies(),
+        mounts={"all://": ProxiedTransport(proxies, transport)} if proxies.any else None,
+        trust_env=False,
+    )
+
+
 class Rest:
     """The one HTTP client of the node.
 
     Args:
         client: Created here if None; closed with this object in both cases.
+        proxies: Which proxy a client that is created here uses.
         clock: Times the waits.
         jitter: Returns a number in [0, 1) for each retry.
     """
@@ -180,16 +213,11 @@ class Rest:
         self,
         client: httpx.AsyncClient | None = None,
         *,
+        proxies: Proxies = ENVIRONMENT,
         clock: Clock = SYSTEM_CLOCK,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._client = client or httpx.AsyncClient(
-            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
-            follow_redirects=False,
-            verify=trusted_authorities(),
-            cookies=NoCookies(),
-        )
+        self._client = client or _client(proxies)
         self._wire = Wire(self._client)
         self._clock = clock
         self._jitter = jitter

@@ -168,7 +168,9 @@ def test_addresses_of_accounts_name_a_known_exchange(files):
         overrides={"transactions": {"overrides": {"bybit": urls, "bibyt": urls}}}
     )
     (found,) = preflight.faults(settings)
-    assert found.endswith("transactions.overrides: unknown exchange 'bibyt'; known: bybit, kraken, okx.")
+    assert found.endswith(
+        "transactions.overrides: unknown exchange 'bibyt'; known: bybit, kraken, okx."
+    )
 
 
 def test_a_fault_names_the_flag_or_variable_that_gave_the_value(files, tmp_path, monkeypatch):

@@ -428,20 +428,22 @@ def test_a_bar_that_only_waits_says_so() -> None:
 
 
 def test_a_proof_is_put_in_words() -> None:
-    broken = Break("0x1", "1", "2", "-1", "its price is not the ledger's")
+    broken = Break("0x1", "1", "2", "-1", "its price differs from the ledger")
     checks = (
         ProofCheck("ledger_chain", CheckState.HOLDS, 1_500, 0, 0, ()),
         ProofCheck("spot_fills", CheckState.BROKEN, 9, 2, 1, (broken,), "Bybit also books others."),
-        ProofCheck("holdings", CheckState.NOT_CHECKED, 0, 0, 0, (), "The range ends before now."),
+        ProofCheck(
+            "holdings", CheckState.NOT_CHECKED, 0, 0, 0, (), "The range does not reach the present."
+        ),
     )
     orders = OrderReport(3, holds=True, breaks=(), fills_without_order=0)
     unproven = (Unproven("the opening balances", "Bybit never says."),)
     said = command._proof(Verification(None, checks, unproven, (), orders))
     assert said == [
         "ledger chain: holds, 1,500 compared.",
-        "spot fills: 2 broken, 1 open of 9 compared. 0x1: its price is not the ledger's, 1 / 2. "
-        "Bybit also books others.",
-        "holdings: not checked. The range ends before now.",
+        "spot fills: 2 broken, 1 open of 9 compared. 0x1: its price differs from the ledger, 1 / 2."
+        " Bybit also books others.",
+        "holdings: not checked. The range does not reach the present.",
         "Not proven: no contradiction was found, but not everything could be checked.",
         "Not provable from the exchange's data:",
         "  the opening balances. Bybit never says.",

@@ -101,15 +101,15 @@ def test_a_line_that_is_missing_is_found_though_the_rest_adds_up() -> None:
     assert events_check(trade("t", EUR, BTC, zero), EUR, BTC, zero)[0].state == CheckState.HOLDS
     check, _ = events_check(trade("t", EUR, BTC, zero), EUR, BTC)
     assert check.state == CheckState.BROKEN
-    assert check.breaks[0].what == "one of its lines is missing"
+    assert check.breaks[0].what == "one of its ledger lines is missing"
 
 
 @pytest.mark.parametrize(
     ("records", "what"),
     [
         ((trade("t", EUR, BTC), EUR), "its amount in BTC is not the ledger's"),
-        ((EUR, BTC), "the event that it books is missing"),
-        ((trade("t", EUR, BTC),), "no line of the ledger books it"),
+        ((EUR, BTC), "its event is missing"),
+        ((trade("t", EUR, BTC),), "it has no ledger line"),
         (
             (trade("t", EUR, BTC, fees=()), EUR, BTC),
             "its amount in EUR is not the ledger's",

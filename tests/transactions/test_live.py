@@ -22,7 +22,7 @@ FIELDS = {"api_key": KEY.api_key, "secret": KEY.secret}
 async def served(days=3, executions=40):
     now = now_ms()
     account = Account(History(now - days * DAY_MS, now, executions=executions))
-    bybit = SimulatedBybit(account, [KEY, OTHER])
+    bybit = SimulatedBybit(account, [KEY, OTHER], limited=False)
     async with serving(bybit) as url:
         yield bybit, {"mainnet_url": url}
 

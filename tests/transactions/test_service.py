@@ -578,7 +578,7 @@ def test_validation_states_what_the_key_cannot_read() -> None:
     assert found.info is not None
     assert found.info.read_only is False
     assert found.info.warnings == (
-        "The key can trade (SpotTrade); reading needs none of it: use a read-only key.",
+        "The key can trade (SpotTrade); reading does not need this: use a read-only key.",
     )
     assert (found.info.expires_at - NOW_MS) // DAY_MS == 80
     assert "deposits" in found.info.unavailable_types
@@ -588,7 +588,7 @@ def test_validation_states_what_the_key_cannot_read() -> None:
 @pytest.mark.parametrize(
     ("days", "read_only", "says"),
     [
-        (3, True, ("ends in 3 days",)), (1, True, ("ends in 1 day;",)), (80, True, ()),
+        (3, True, ("expires in 3 days",)), (1, True, ("expires in 1 day;",)), (80, True, ()),
         (-2, True, ()), (80, False, ("can trade", "can withdraw (Withdraw)", "can move funds")),
     ],
 )  # fmt: skip

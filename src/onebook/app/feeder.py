@@ -145,7 +145,7 @@ async def running(
         server = settings.server
         listener = stack.enter_context(http.listening(server.host, server.port))
         bus = await stack.enter_async_context(NatsBus(settings.nats, name="onebook feeds"))
-        rest = await stack.enter_async_context(Rest())
+        rest = await stack.enter_async_context(Rest(proxies=settings.feeds.proxies))
         identity = new_node_id()
         books = PublishedBooks(
             identity, publish=bus.publish, subject_of=Subjects(settings.node.cluster).book

@@ -133,7 +133,7 @@ async def running(
         if kept_usage is not None:
             stack.callback(kept_usage.release)
         await stack.enter_async_context(upkeep(settings, store))
-        rest = await stack.enter_async_context(Rest())
+        rest = await stack.enter_async_context(Rest(proxies=settings.feeds.proxies))
         transactions = _transactions(settings, store, peppers.current)
         stack.push_async_callback(transactions.close)
         await stack.enter_async_context(collecting(settings, store, transactions))

@@ -204,7 +204,7 @@ def check(
 async def _check_all(exchanges: Sequence[Exchange], settings: FeedSettings) -> list[Check]:
     checks = []
     async with AsyncExitStack() as stack:
-        rest = await stack.enter_async_context(Rest())
+        rest = await stack.enter_async_context(Rest(proxies=settings.proxies))
         library = None
         if any(each.via for each in exchanges):
             library = await stack.enter_async_context(Library(settings))

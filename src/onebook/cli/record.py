@@ -103,7 +103,7 @@ async def record(
     exchanges = {exchange.name: exchange}
     books = Books()
     async with (
-        Rest() as rest,
+        Rest(proxies=settings.proxies) as rest,
         Catalogue(exchanges, rest=rest, settings=settings) as catalogue,
     ):
         await catalogue.first_read()

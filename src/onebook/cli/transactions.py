@@ -10,7 +10,9 @@ from onebook.cli.collecting import collect_here
 from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
 from onebook.cli.fetching import FetchOutcome, Wanted, fetch_here, fetch_there
+from onebook.cli.following import follow_there
 from onebook.cli.options import ConfigFile, ServiceKey, ServiceUrl, require_service_key
+from onebook.client import AsyncOnebook
 from onebook.client.failures import ServiceError
 from onebook.errors import InvalidRequest
 from onebook.transactions.export import ENDINGS, FORMS, form_of
@@ -21,7 +23,8 @@ SINCE: Final = "30d"
 EXIT_INCOMPLETE: Final = 1
 
 transactions_app = typer.Typer(
-    no_args_is_help=True, help="Transaction history of exchange accounts: fetch, verify, collect."
+    no_args_is_help=True,
+    help="Transaction history of exchange accounts: fetch, verify, collect, follow.",
 )
 
 
@@ -217,6 +220,54 @@ def collect_command(
         fail("There are no credentials of such an account.")
     if not all(each.complete for each in done):
         raise typer.Exit(EXIT_INCOMPLETE)
+
+
+@transactions_app.command("follow")
+@reported
+def follow(
+    key: Annotated[
+        str,
+        typer.Option(
+            envvar="ONEBOOK_KEY", help="API key; preferably set in the variable ONEBOOK_KEY."
+        ),
+    ],
+    exchange: Exchange = "bybit",
+    types: Annotated[
+        str,
+        typer.Option(
+            help="Transaction types, comma separated.", show_default="all but ledger and holdings"
+        ),
+    ] = "",
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Begin with the history since a day, a time or a span back, such as 1h.",
+            show_default=NOW,
+        ),
+    ] = None,
+    testnet: Testnet = False,
+    demo: Demo = False,
+    count: Annotated[int, typer.Option(min=0, help="Stop after N records (0: never).")] = 0,
+    url: Annotated[str, typer.Option(help="URL of the service.")] = "http://127.0.0.1:8000",
+) -> None:
+    """Print new transactions of an account as they happen, each as a line of JSON.
+
+    A record that changes is printed again, with "updated" as its change. States of the subscription
+    go to the error stream.
+
+    Example: onebook transactions follow --from 1h
+    """
+    options = {
+        "start": None if since is None else past_ms(since, now_ms(), UTC),
+        "testnet": testnet,
+        **({"demo": True} if demo else {}),
+    }
+    words = [word.strip() for word in types.split(",") if word.strip()]
+    try:
+        run(follow_there(AsyncOnebook(url, key), _accounts(exchange), words, options, count))
+    except ServiceError as error:
+        fail(error.message)
 
 
 def _fetch(wanted: Wanted, url: str, key: str, config: Path | None, zone: tzinfo) -> None:

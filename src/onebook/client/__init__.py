@@ -34,6 +34,7 @@ from onebook.orderbook import (
 
 if TYPE_CHECKING:
     from onebook.client.blocking import Onebook
+    from onebook.client.follow import LiveTransaction, TransactionEvents
     from onebook.client.pages import TransactionPage, TransactionPages, TransactionRecords
     from onebook.client.service import AsyncOnebook
     from onebook.client.usage import KeyUsage
@@ -43,6 +44,8 @@ _LATER = {
     "AsyncOnebook": "service",
     "KeyUsage": "usage",
     "Onebook": "blocking",
+    "LiveTransaction": "follow",
+    "TransactionEvents": "follow",
     "TransactionPage": "pages",
     "TransactionPages": "pages",
     "TransactionRecords": "pages",
@@ -62,6 +65,7 @@ __all__ = [
     "FillRequest",
     "Horizon",
     "KeyUsage",
+    "LiveTransaction",
     "MissingPackage",
     "Onebook",
     "OrderBookState",
@@ -70,6 +74,7 @@ __all__ = [
     "ServiceError",
     "SubscribeOptions",
     "SymbolOptions",
+    "TransactionEvents",
     "TransactionPage",
     "TransactionPages",
     "TransactionRecords",

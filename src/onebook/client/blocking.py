@@ -6,6 +6,7 @@ from typing import Any, Self, Unpack
 
 from onebook.blocking import BlockingBook, BlockingBooks, BlockingIterator, LoopThread
 from onebook.client.books import TIMEOUT_S, BookSession
+from onebook.client.follow import LiveTransaction
 from onebook.client.options import SubscribeOptions, Symbols
 from onebook.client.pages import PAGE_RECORDS, Time, TransactionPage
 from onebook.client.rest import ATTEMPTS_MAX
@@ -192,6 +193,29 @@ class Onebook:
             self._thread,
             self._client.transaction_pages(
                 exchange, types, start=start, end=end, page_records=page_records, **options
+            ),
+        )
+
+    def follow_transactions(
+        self,
+        exchange: str | Sequence[str],
+        types: Sequence[str] | str = (),
+        *,
+        start: Time | None = None,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
+        **options: Any,
+    ) -> BlockingIterator[LiveTransaction]:
+        """Yield new and changed records as they happen; see `AsyncOnebook`."""
+        return BlockingIterator(
+            self._thread,
+            self._client.follow_transactions(
+                exchange,
+                types,
+                start=start,
+                attempts_max=attempts_max,
+                silence_max_s=silence_max_s,
+                **options,
             ),
         )
 

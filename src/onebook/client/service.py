@@ -7,6 +7,7 @@ from typing import Any, Self, Unpack
 from onebook.client.addresses import addresses_of
 from onebook.client.ask import ask
 from onebook.client.books import TIMEOUT_S, BookSession, ServiceBook
+from onebook.client.follow import TransactionEvents
 from onebook.client.link import ServiceLink, ViewUpdates
 from onebook.client.options import SubscribeOptions, Symbols, fields_of, subscriptions_of
 from onebook.client.pages import (
@@ -232,6 +233,42 @@ class AsyncOnebook:
             exchange, types, start=start, end=end, page_records=page_records, options=options
         )
         return TransactionPages(self._rest.transactions, request)
+
+    def follow_transactions(
+        self,
+        exchange: str | Sequence[str],
+        types: Sequence[str] | str = (),
+        *,
+        start: Time | None = None,
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
+        **options: Any,
+    ) -> TransactionEvents:
+        """Iterate over new and changed records as they happen, across reconnects.
+
+        Each record comes once, and again as `updated` when it changes; `status` says when the
+        exchange cannot be read. Use `aclosing`, or break from the loop and call `aclose`.
+
+        Args:
+            exchange: Such as bybit; a named account such as bybit:treasury; several; or all.
+            types: Unified or exchange-specific names; default: all but ledger and holdings.
+            start: Begin with the history since then (`change` is `history`); none: from now on.
+            attempts_max: Consecutive failures before `Unavailable` is raised; None: unlimited.
+            silence_max_s: Seconds without an answer to a ping before the connection is closed.
+            options: testnet, demo, include_raw.
+        """
+        body = request_of(
+            exchange, types, start=start, end=None, page_records=PAGE_RECORDS, options=options
+        )
+        return TransactionEvents(
+            self._addresses.websocket,
+            self._api_key,
+            {name: value for name, value in body.items() if name not in ("limit", "start_time")},
+            start_ms=body.get("start_time"),
+            attempts_max=attempts_max,
+            silence_max_s=silence_max_s,
+            ssl_context=self._ssl_context,
+        )
 
     def _link(self, attempts_max: int | None, silence_max_s: float) -> ServiceLink:
         return ServiceLink(

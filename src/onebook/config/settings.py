@@ -32,6 +32,7 @@ from pydantic_settings import (
 )
 
 from onebook.model import GIB_BYTES, Tier
+from onebook.proxies import Proxies, proxy_setting
 
 CurrencyCode = Annotated[
     str, Field(pattern=r"^[\w.\-:$@+!()*#~]{1,19}$"), AfterValidator(str.upper)
@@ -46,7 +47,9 @@ ENV_DELIMITER: Final = "__"
 class Section(BaseModel):
     """A table of the settings file: immutable, without unknown names."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
 
 def data_dir() -> Path:
@@ -208,6 +211,22 @@ class FeedSettings(Section):
     """Seconds a book stays open after its last subscriber has left."""
     ccxt: CcxtSettings = CcxtSettings()
     """Exchanges through ccxt."""
+    proxy: SecretStr = SecretStr("")
+    """Proxy of all connections to exchanges for books and instrument lists, except through ccxt:
+    http://USER:PASSWORD@HOST:PORT (HTTP CONNECT, also https) or socks5://USER:PASSWORD@HOST:PORT,
+    which also resolves host names. Empty: the proxy of the environment's variables HTTPS_PROXY,
+    HTTP_PROXY, ALL_PROXY and NO_PROXY; direct: none."""
+
+    @field_validator("proxy")
+    @classmethod
+    def _proxy_address(cls, value: SecretStr) -> SecretStr:
+        proxy_setting(value.get_secret_value())
+        return value
+
+    @property
+    def proxies(self) -> Proxies:
+        """Which proxy connections to exchanges use."""
+        return Proxies(self.proxy.get_secret_value())
 
 
 class StreamSettings(Section):

@@ -12,6 +12,7 @@ import ssl
 from typing import Final, Protocol
 
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from python_socks import ProxyError
 
 from onebook.clock import Clock, next_tick
 from onebook.errors import ExchangeFailed
@@ -21,7 +22,7 @@ from onebook.feeds.limits import LIMITS, FeedLimits
 from onebook.feeds.outbox import End, Request, SendPing, Transmit
 from onebook.feeds.reseeding import RESEED_TOTAL_S
 from onebook.feeds.session import FeedSession
-from onebook.feeds.stats import ExchangeStats
+from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.inflate import (
     PERMESSAGE_DEFLATE,
     MessageInflater,
@@ -32,6 +33,7 @@ from onebook.inflate import (
     negotiated,
 )
 from onebook.model import Reason
+from onebook.proxies import ENVIRONMENT, Proxies
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
@@ -49,6 +51,7 @@ DEFLATE: Final = (("Sec-WebSocket-Extensions", PERMESSAGE_DEFLATE),)
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
 FETCH_DEFECT: Final = "the request failed because of a defect in Onebook"
+BEHIND_PROXY: Final = "cannot be reached through the proxy"
 CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
 ORDINARY: Final = (0, 1000, 1001)  # codes without information; 0: a close frame without a code
 
@@ -127,6 +130,7 @@ class ExchangeConnection(WSListener):
         url: `exchange.ws_url`, or the address issued for one connection.
         tls: For wss addresses.
         rest: Fetches snapshots over REST.
+        proxies: Which proxy the address is reached through.
         limits: Limits and waits.
         stats: Counters of the exchange.
         recorder: Records the traffic.
@@ -141,6 +145,7 @@ class ExchangeConnection(WSListener):
         url: str,
         tls: ssl.SSLContext | None,
         rest: Rest,
+        proxies: Proxies = ENVIRONMENT,
         limits: FeedLimits = LIMITS,
         stats: ExchangeStats,
         recorder: FrameRecorder | None,
@@ -161,6 +166,7 @@ class ExchangeConnection(WSListener):
         self._address = url
         self._tls = tls
         self._rest = rest
+        self._proxies = proxies
         self._limits = limits
         self._stats = stats
         self._recorder = recorder
@@ -179,7 +185,21 @@ class ExchangeConnection(WSListener):
 
         Raises:
             OSError, picows.WSError: The exchange is unreachable or rejects the handshake.
+            NotReached: The proxy is unreachable, or refuses.
         """
+        proxy = self._proxies.of(self._address)
+        try:
+            await self._open(proxy)
+        except ProxyError as error:
+            raise NotReached(OFFLINE, f"{BEHIND_PROXY} ({error})") from None
+        except OSError as error:
+            if proxy is None:
+                raise
+            raise NotReached(OFFLINE, f"{BEHIND_PROXY} ({type(error).__name__})") from None
+        if self._transport is None:
+            raise ConnectionResetError("closed during the handshake")
+
+    async def _open(self, proxy: str | None) -> None:
         timeout_s = self._limits.connect_timeout_s
         deflated = self._exchange.frames is FrameForm.DEFLATED
         # Cancellation does not close a socket during the upgrade, but picows' own timeout does, so
@@ -196,9 +216,8 @@ class ExchangeConnection(WSListener):
                 max_redirects=0,
                 read_buffer_init_size=READ_BUFFER_BYTES,
                 extra_headers=DEFLATE if deflated else None,
+                proxy=proxy,
             )
-        if self._transport is None:
-            raise ConnectionResetError("closed during the handshake")
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         """Subscribe, or close if no instrument is subscribed any more."""

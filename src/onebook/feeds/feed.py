@@ -30,6 +30,7 @@ from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
 from onebook.feeds.subscriptions import Cadences
 from onebook.model import Health, Instrument, Reason
+from onebook.proxies import ENVIRONMENT, Proxies
 from onebook.rest import Rest, retry_after_s
 
 log = logging.getLogger("onebook.feeds")
@@ -59,6 +60,7 @@ class Feed:
         quotas: The exchange's limits, shared by its feeds.
         recorder: Records all frames and bodies.
         library: ccxt, for an exchange without a connector.
+        proxies: Which proxy its addresses are reached through.
         tls: Shared, because creating a TLS context reads every certificate of the machine.
         clock: Times the waits.
         jitter: Returns a number in [0, 1) for each wait.
@@ -76,6 +78,7 @@ class Feed:
         quotas: Quotas,
         recorder: FrameRecorder | None = None,
         library: Library | None = None,
+        proxies: Proxies = ENVIRONMENT,
         tls: ssl.SSLContext | None = None,
         clock: Clock = SYSTEM_CLOCK,
         jitter: Callable[[], float] = random.random,
@@ -90,6 +93,7 @@ class Feed:
         self.stats = stats
         self._quotas = quotas
         self._library = library
+        self._proxies = proxies
         self._tls = tls
         self._jitter = jitter
         self._cadences = Cadences()
@@ -209,6 +213,7 @@ class Feed:
             url=url,
             tls=self._tls,
             rest=self.rest,
+            proxies=self._proxies,
             limits=self._limits,
             stats=self.stats,
             recorder=self.recorder,

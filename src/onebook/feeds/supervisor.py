@@ -112,6 +112,7 @@ class Supervisor:
         self.stats = {name: _stats_of(name, settings) for name in exchanges}
         self._exchanges = dict(exchanges)
         self._ages = PriceAges()
+        self._proxies = settings.proxies
         self._books = books
         self._rest = rest
         self._catalogue = catalogue
@@ -305,6 +306,7 @@ class Supervisor:
             quotas=self._quotas[name],
             recorder=self._recorders.get(name),
             library=self._library,
+            proxies=self._proxies,
             tls=self._tls_for(exchange.ws_url),
             clock=self._clock,
             jitter=self._jitter,

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
+from pydantic import SecretStr
+
 from onebook.config import FeedSettings, StreamSettings
 from onebook.core import View
 from onebook.fill import Direction, Fill
@@ -24,11 +26,17 @@ from onebook.library.source import (
 )
 from onebook.library.update import BookUpdate
 from onebook.orderbook import Names, require_plain, sampled, symbols_of
+from onebook.proxies import proxy_setting
 from onebook.streams.fill import FILL_LEVELS_MAX
 
 DEPTH: Final = 20
 TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
+HINTS: Final = {  # for options that only a service has
+    "fill": "; use update.fill, which prices any size",
+    "fees": "; use update.route, which takes fees",
+    "net": "; use update.route, which takes fees",
+}
 NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
 
 QueueT = TypeVar("QueueT", bound=ReaderQueue)
@@ -61,6 +69,7 @@ def order_book(
     times: bool = False,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
+    proxy: str | None = None,
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
     **service: Unpack[ServiceOptions],
@@ -83,6 +92,9 @@ def order_book(
         times: Whether each update has when its prices were sent and received, by exchange.
         timeout_s: Entering fails if no book is live after this many seconds.
         record: Folder for recordings, one new file per exchange; `replay` reads them.
+        proxy: Proxy of all connections, such as socks5://USER:PASSWORD@HOST:PORT or http://...;
+            "direct" for none. None: that of the environment's variables (HTTPS_PROXY, ALL_PROXY,
+            NO_PROXY), or of `feeds`.
         feeds: Limits, waits and other addresses of feeds.
         streams: The limits of the identity guard.
 
@@ -100,7 +112,7 @@ def order_book(
         options_of(depth, interval_ms, group, split=split, within=within, on=on, times=times),
         timeout_s=timeout_s,
         record=record,
-        feeds=feeds,
+        feeds=_through(proxy, feeds),
         streams=streams,
     )
 
@@ -119,6 +131,7 @@ def order_books(
     times: bool = False,
     timeout_s: float = TIMEOUT_S,
     record: str | PathLike[str] | None = None,
+    proxy: str | None = None,
     feeds: FeedSettings | None = None,
     streams: StreamSettings | None = None,
     **service: Unpack[ServiceOptions],
@@ -142,9 +155,28 @@ def order_books(
         merged=merged,
         timeout_s=timeout_s,
         record=record,
-        feeds=feeds,
+        feeds=_through(proxy, feeds),
         streams=streams,
     )
+
+
+def _through(proxy: str | None, feeds: FeedSettings | None) -> FeedSettings | None:
+    """Return the settings of feeds with a proxy.
+
+    Raises:
+        TypeError: The proxy is not text.
+        ValueError: It is not the address of one.
+    """
+    if proxy is None:
+        return feeds
+    if not isinstance(proxy, str):
+        raise TypeError("proxy must be text such as socks5://HOST:PORT.")
+    try:
+        proxy_setting(proxy)
+    except ValueError as error:
+        raise ValueError(f"proxy {error}.") from None
+    chosen = FeedSettings() if feeds is None else feeds
+    return chosen.model_copy(update={"proxy": SecretStr(proxy)})
 
 
 def options_of(
@@ -185,7 +217,7 @@ def _require_known(service: Mapping[str, Any]) -> None:
         TypeError: There is one.
     """
     for name in service.keys() - ServiceOptions.__optional_keys__:
-        hint = "; use update.fill, which prices any size" if name == "fill" else ""
+        hint = HINTS.get(name, "")
         raise TypeError(f"An order book of the library has no option {name}{hint}.")
 
 

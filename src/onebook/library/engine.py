@@ -108,7 +108,7 @@ class BookEngine:
                 recorders = Recorders(self._record, self._exchanges, epoch_s=epoch_s)
                 stack.callback(recorders.close)
                 files = recorders.files
-            rest = await stack.enter_async_context(Rest())
+            rest = await stack.enter_async_context(Rest(proxies=self._settings.proxies))
             self.catalogue = Catalogue(
                 self._exchanges, rest=rest, settings=self._settings, limits=self._limits
             )

@@ -42,18 +42,18 @@ UNSURE_FILLS: Final = frozenset({"delivery", "liquidation", "adl", "adjustment",
 OPEN_ORDERS_MAX: Final = 100_000
 ALWAYS_UNPROVEN: Final = (
     Unproven(
-        "oldest lines of what only the ledger knows (interest, airdrops, conversions, earn), if "
-        "they are lost together",
-        "Nothing stands before them in their chain, and no other list has their events.",
+        "the oldest lines of events that are only in the ledger (interest, airdrops, conversions, "
+        "earn), if they are lost together",
+        "They are the beginning of their chain, and no other list has their events.",
     ),
-    Unproven("orders without a fill", "They leave no trace in fills or books."),
+    Unproven("orders without a fill", "They appear neither in fills nor in ledgers."),
     Unproven(
-        "what is pending, cancelled or failed",
-        "Only completed events are in the books, and only they are compared.",
+        "pending, cancelled and failed events",
+        "Only completed events are in the ledgers and compared.",
     ),
 )
-LEFT_OVER: Final = "It was lost, or the exchange books what no list has."
-OVERFLOWED: Final = "More is left over than can be held; ask for a shorter range."
+LEFT_OVER: Final = "It was lost, or the exchange books events that are in no list."
+OVERFLOWED: Final = "Too many unmatched entries; request a shorter range."
 
 # Each check and the types it compares. Checks of types that an exchange does not have are left out.
 CHECKS: Final[Mapping[CheckId, tuple[EventType, ...]]] = {
@@ -78,7 +78,7 @@ OF_EVENTS: Final = frozenset(CHECKS) - {
     CheckId.LEDGER_ARITHMETIC, CheckId.LEDGER_CHAIN, CheckId.HOLDINGS, CheckId.ORDERS, CheckId.SUMS,
     CheckId.READINGS,
 }  # fmt: skip
-NOTHING_TO_COMPARE: Final = "The exchange gives nothing that these records could be compared with."
+NOTHING_TO_COMPARE: Final = "The exchange provides no data to compare these records with."
 
 Key = tuple[str, ...]
 
@@ -455,14 +455,16 @@ class Booked:
                 if booked_difference(events, []) is None and _is_part(event):
                     continue  # of one that agreed without them
                 sure = bool(event.related)
-                yield Left(event, "no line of the ledger books it", "a line", "none", sure)
+                yield Left(event, "it has no ledger line", "a line", "none", sure)
             elif (found := booked_difference(events, lines)) is not None:
                 yield Left(event, *found, undone=undone)
             else:
-                yield Left(event, "one of its lines is missing", "a line", "none", undone=undone)
+                yield Left(
+                    event, "one of its ledger lines is missing", "a line", "none", undone=undone
+                )
         for lines in self._lines.values():
             undone = all(_takes_back(line) for line in lines)
-            what = "the event that it books is missing"
+            what = "its event is missing"
             yield Left(lines[0], what, "an event", "none", undone=undone)
 
 
@@ -607,12 +609,12 @@ class Trades:
             lines = self._lines.pop(key, None)
             if lines is None:
                 sure = fill.kind not in UNSURE_FILLS
-                yield Left(fill, "no line of the ledger books it", "1 line", "none", sure)
+                yield Left(fill, "it has no ledger line", "1 line", "none", sure)
             elif (found := difference_of(fill, lines)) is not None:
                 yield Left(fill, *found)
         for lines in self._lines.values():
             sure = lines[0].kind not in UNSURE_FILLS
-            yield Left(lines[0], "the fill that it books is missing", "a fill", "none", sure)
+            yield Left(lines[0], "its fill is missing", "a fill", "none", sure)
 
 
 def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | None:
@@ -620,15 +622,15 @@ def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | N
     if fill.kind == "funding":
         booked = show(add(*(Decimal(_funding(line) or 0) for line in lines)))
         paid = _funding(fill) or "0"
-        return None if booked == paid else ("its funding is not the ledger's", booked, paid)
+        return None if booked == paid else ("its funding differs from the ledger", booked, paid)
     for line in lines:
         if line.price is not None and line.price != fill.price:
-            return "its price is not the ledger's", line.price, fill.price or ""
+            return "its price differs from the ledger", line.price, fill.price or ""
     if fill.position is None:  # of spot, all that it moved is in the lines
         return _amounts(_changes(lines), [_moved(fill, taxes=True), _moved(fill, taxes=False)])
     quantity = lines[0].quantity
     if len(lines) == 1 and quantity is not None and quantity != fill.quantity:
-        return "its quantity is not the ledger's", quantity, fill.quantity or ""
+        return "its quantity differs from the ledger", quantity, fill.quantity or ""
     charged = _charged([fee for line in lines for fee in line.fees])
     return _amounts(charged, [_charged(fill.fees), _charged(untaxed(fill.fees))], "fee")
 
@@ -865,10 +867,10 @@ class Closings:
             if reported == closing.booked:
                 continue
             if closing.reported is None:
-                what = "the closed position that it belongs to is missing"
+                what = "its closed position is missing"
                 sure = True
             else:
-                what = "what it gained is not what the ledger booked"
+                what = "its P&L differs from the ledger"
                 # Fewer contracts in lines than were closed: the rest is before the range.
                 sure = not 0 < closing.line_size < closing.size
             yield Left(closing.newest, what, show(closing.booked), show(reported), sure)
@@ -890,7 +892,7 @@ def opening_unproven(display: str) -> Unproven:
     """Why the opening balances of an exchange are not proven."""
     return Unproven(
         "the opening balances",
-        f"{display} says what is held now, never what was; a range that begins with the account "
+        f"{display} reports only the current balances; a range that begins with the account "
         "opens with zero.",
     )
 
@@ -924,7 +926,7 @@ def _difference(left: Left) -> str:
 def check_of_breaks(name: str, checked: int, breaks: list[Break]) -> ProofCheck:
     """The check of a list of breaks."""
     if not checked:
-        reason = "There was nothing to compare."
+        reason = "There are no records to compare."
         return ProofCheck(name, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
     state = CheckState.BROKEN if breaks else CheckState.HOLDS
     return ProofCheck(name, state, checked, len(breaks), 0, tuple(breaks[:BREAKS_MAX]))

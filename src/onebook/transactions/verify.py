@@ -380,7 +380,7 @@ class Verifier:
     def _closings_check(self) -> ProofCheck:
         closings = self._closings
         left = self._checkable(closings.left())
-        reason = "The order began before the range: what it gained there is not in the ledger's."
+        reason = "The order began before the range, whose ledger lines lack a part of its P&L."
         checked = closings.checked + len(closings.wrong)
         return check_of_left(
             CheckId.CLOSED_PNL,
@@ -454,7 +454,7 @@ class Verifier:
             wallet = self._books.trading_wallet
             if self._transfers.pop_line((wallet, *key), record.timestamp) is not None:
                 continue
-            left.append(Left(record, "no book has a line of it", key[-1], "none"))
+            left.append(Left(record, "it is in no ledger", key[-1], "none"))
         refunds = {key for key, _ in self._given_up}
         for key, line in lines:
             undone = (key[0], key[-1].removeprefix("-")) in refunds
@@ -489,7 +489,9 @@ class Verifier:
             closing = Decimal(chain.closing)
             if closing not in accepted:
                 name = holding.transactionId if holding else f"{chain.wallet}:{chain.asset}"
-                what = f"{chain.asset} in {chain.wallet} is not what its book ends with"
+                what = (
+                    f"{chain.asset} in {chain.wallet} differs from the last balance of its ledger"
+                )
                 difference = show(subtract(closing, total))
                 breaks.append(Break(name, chain.closing, show(total), difference, what))
         return check_of_breaks(CheckId.HOLDINGS, checked, breaks)
@@ -514,7 +516,7 @@ class Verifier:
         """The check of the changes between two readings of the holdings."""
         why_not = self._no_sums(None)
         if why_not is None and len(self._readings.readings) < 2:
-            why_not = "The holdings of one time alone are known."
+            why_not = "The holdings are known at one time only."
         if why_not is not None:
             return ProofCheck(CheckId.READINGS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
         span = self._span(*self._moving)
@@ -543,18 +545,18 @@ class Verifier:
     def _no_holdings(self) -> str | None:
         """The reason why holdings prove nothing for this answer."""
         if self._covered.get(EventType.LEDGER) is None:
-            return "They, or the ledger, could not be read."
+            return "These records, or the ledger, could not be read."
         return self._no_snapshot()
 
     def _no_snapshot(self) -> str | None:
         """The reason why the holdings cannot be compared."""
         if self._covered.get(EventType.HOLDINGS) is None:
-            return "They, or the ledger, could not be read."
+            return "These records, or the ledger, could not be read."
         seen_ms = max((holding.timestamp for holding in self._holdings.values()), default=None)
         if seen_ms is None:
-            return "There are none in this answer."
+            return "This answer has no such records."
         if seen_ms - self._below_ms > SNAPSHOT_LAG_MS:
-            return "The range ends before now."
+            return "The range does not reach the present."
         return None
 
     def _unproven(self) -> tuple[Unproven, ...]:
@@ -590,7 +592,7 @@ def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) 
             continue
         others.remove(near[0])
         if funding_wallet in (wallet, near[0][0]):
-            left.append(Left(line, "the transfer that it books is missing", change, "none"))
+            left.append(Left(line, "its transfer is missing", change, "none"))
     single = [line for found in waiting.values() for _, line in found]
     what = "no transfer has this amount"
     return left + [Left(r, what, r.amount or "", "none", sure=False) for r in single]

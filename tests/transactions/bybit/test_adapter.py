@@ -87,4 +87,4 @@ def test_what_reading_does_not_need_is_warned_of() -> None:
         "The key can withdraw",
         "The key can move funds between accounts",
     ]
-    assert said[3] == "The key ends in 1 day; renew it at Bybit."
+    assert said[3] == "The key expires in 1 day; renew it at Bybit."

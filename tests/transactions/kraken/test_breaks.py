@@ -276,7 +276,7 @@ def test_a_word_of_the_ledger_that_is_falsified_is_named_as_unprovable() -> None
 
     proof = proof_of(Break(LEDGERS, by(*rows_of("earn reward")), renamed))
     assert proof["holds"] is True
-    assert any("what a row of the ledger is called" in each["what"] for each in proof["unproven"])
+    assert any("types of ledger rows" in each["what"] for each in proof["unproven"])
 
 
 def test_rows_that_kraken_counts_and_does_not_show_are_missed() -> None:

@@ -172,7 +172,7 @@ class ExchangeCheck:
         """Follow the books of the exchange, and return the findings."""
         exchanges = {self.exchange.name: self.observer.observed()}
         async with AsyncExitStack() as stack:
-            rest = await stack.enter_async_context(Rest())
+            rest = await stack.enter_async_context(Rest(proxies=self._settings.proxies))
             catalogue = Catalogue(exchanges, rest=rest, settings=self._settings)
             self._listed = await self._read_list(rest, catalogue)
             instruments = [] if self._listed.problem else self._chosen(catalogue)

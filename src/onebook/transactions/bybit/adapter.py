@@ -98,11 +98,11 @@ def warnings_of(key: Row) -> Iterator[str]:
             if names:
                 yield (
                     f"The key can {able} ({', '.join(sorted(names))}); "
-                    "reading needs none of it: use a read-only key."
+                    "reading does not need this: use a read-only key."
                 )
     days = days_left(key)
     if days is not None and days <= EXPIRY_WARNING_DAYS:
-        yield f"The key ends in {days} day{'' if days == 1 else 's'}; renew it at Bybit."
+        yield f"The key expires in {days} day{'' if days == 1 else 's'}; renew it at Bybit."
 
 
 class BybitReader:

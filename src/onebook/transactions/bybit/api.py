@@ -100,7 +100,7 @@ _CLOCK_OFF = Outcome(
 _NOT_JSON = Outcome(FailureReason.UNREADABLE, "Bybit's answer is not JSON.", retryable=True)
 _STOP = Outcome(
     FailureReason.CIRCUIT_OPEN,
-    "Bybit has had enough requests from this address; nothing is asked for ten minutes.",
+    "Bybit refuses this address after too many requests; nothing is requested for ten minutes.",
     retryable=True,
 )
 

@@ -543,7 +543,7 @@ BOOKS: Final = Bookkeeping(
     held=frozenset({"UNIFIED", "FUND"}),
     unheld=Unproven(
         "the closing balance of the wallets CONTRACT, SPOT and OPTION",
-        "Their holdings are not read; only their chains are proven.",
+        "Their holdings are not read; only their ledger balances are proven.",
     ),
     unproven=(
         (
@@ -557,8 +557,8 @@ BOOKS: Final = Bookkeeping(
         (
             EventType.LEDGER,
             Unproven(
-                "events before the ledger's coverage begins",
-                "Bybit no longer shows the books of wallets that an upgrade closed.",
+                "events before the start of the ledger's coverage",
+                "Bybit no longer shows the ledgers of wallets that an upgrade closed.",
             ),
         ),
     ),

@@ -212,7 +212,7 @@ class KrakenReader:
             if recent:
                 return []
             alone = unbooked(trade, self._context)
-            what = "the ledger does not have it"
+            what = "it is not in the ledger"
             self.compared.add(CheckId.SPOT_FILLS, Left(alone, what, "2 rows", "none", sure=False))
             return [alone]
         first = entries[0]
@@ -235,7 +235,7 @@ class KrakenReader:
     def _compare_trade(self, record: Record) -> None:
         """Compare a trade of the ledger with the list of trades."""
         if "price" in record.incomplete:
-            what = "the list of trades does not have it"
+            what = "it is not in the list of trades"
             absent = Left(record, what, "a trade", "none", sure=False)
             return self.compared.add(CheckId.SPOT_FILLS, absent)
         difference = next(differences(record), None)
@@ -248,7 +248,7 @@ class KrakenReader:
         said = digits(row, "amount")
         left = None
         if said is not None and said != record.amount:
-            what = "the amount of the list is another"
+            what = "its amount differs in the list"
             left = Left(record, what, record.amount or "0", said, sure=False)
         self.compared.add(check, left)
 

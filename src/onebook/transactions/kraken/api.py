@@ -127,7 +127,7 @@ _BAD_SIGNATURE = Outcome(
 _BAD_NONCE = Outcome(
     FailureReason.AUTHENTICATION_FAILED,
     "Kraken did not accept the nonce: another program uses this API key, or one with a faster "
-    "clock has used it. Make a key for Onebook alone.",
+    "clock has used it. Make a key that only Onebook uses.",
     fatal=True,
 )
 _DENIED = Outcome(FailureReason.PERMISSION_DENIED, "The API key has no permission for this.")

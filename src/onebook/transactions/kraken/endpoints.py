@@ -155,7 +155,9 @@ WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
     "balances": _of(HOLDINGS),
 }
 
-_SHORT_LIST: Final = "Kraken's own lists can differ: only its ledger decides what moved."
+_SHORT_LIST: Final = (
+    "Kraken's own lists may differ from each other; only its ledger decides what moved."
+)
 COMPARED: Final = frozenset({CheckId.SPOT_FILLS, CheckId.DEPOSITS, CheckId.WITHDRAWALS})
 BOOKS: Final = Bookkeeping(
     trades=TRADES,
@@ -167,16 +169,15 @@ BOOKS: Final = Bookkeeping(
         (
             EventType.LEDGER,
             Unproven(
-                "what a row of the ledger is called, and which rows are one event",
-                "The balances chain whatever its type and `refid` are; of trades, the list of "
-                "trades is compared.",
+                "types of ledger rows, and which rows form one event",
+                "The chain of balances proves neither; for trades, the list of trades is compared.",
             ),
         ),
         (
             EventType.DEPOSITS,
             Unproven(
                 "transactions, networks and addresses of deposits and withdrawals",
-                "Only one list has them, and it need not have all.",
+                "Only one list has them, and it may be incomplete.",
             ),
         ),
     ),
@@ -211,10 +212,10 @@ ENTRY: Final = AdapterEntry(
     types=TYPES,
     words=WORDS,
     advice=(
-        "At Kraken, under Settings > API, make a key for Onebook alone with the permissions Query "
-        "funds, Query closed orders & trades, Query ledger entries and, for live transactions, "
-        "WebSocket interface, without dates. For futures, "
-        "make another at Kraken Futures: General API read only, Withdrawal API no access."
+        "At Kraken, under Settings > API, make a key that only Onebook uses, with the permissions "
+        "Query funds, Query closed orders & trades, Query ledger entries and, for live "
+        "transactions, WebSocket interface, without dates. For futures, make another at Kraken "
+        "Futures: General API read only, Withdrawal API no access."
     ),
     default=(
         DEPOSITS, WITHDRAWALS, TRADES, CONVERSIONS, MARGIN, FUTURES, TRANSFERS, EARN, FEES, OTHERS,

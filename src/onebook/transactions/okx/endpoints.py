@@ -227,9 +227,9 @@ ENTRY: Final = AdapterEntry(
     types=TYPES,
     words=WORDS,
     advice=(
-        "At OKX, under Profile > API, make a key for Onebook alone with the permission Read, not "
-        "Trade and not Withdraw, bound to the address of this server; it asks for a passphrase. "
-        "A key of demo trading is made in demo trading."
+        "At OKX, under Profile > API, make a key that only Onebook uses, with the permission Read, "
+        "not Trade and not Withdraw, bound to the address of this server; it asks for a "
+        "passphrase. A key of demo trading is made in demo trading."
     ),
     default=(
         DEPOSITS,

@@ -125,7 +125,9 @@ function dataOf(reply) {
   return reply.data;
 }
 
-const isPart = (part) => Array.isArray(part) && part.length === 2 && isText(part[0]) && isNumber(part[1]);
+/** The exchange, its amount, and with `net` its price before the fee. */
+const isPart = (part) =>
+  Array.isArray(part) && [2, 3].includes(part.length) && isText(part[0]) && part.slice(1).every(isNumber);
 
 /** The shape of a level: as an object or an array, with the amount of each exchange if `split` is requested. */
 const levelShape = (split) => (raw) => {
@@ -134,8 +136,9 @@ const levelShape = (split) => (raw) => {
     return parted && isNumber(raw[0]) && isNumber(raw[1]) ? "" : " is not a level";
   }
   if (!isObject(raw)) return " is not a level";
-  const { price, amount, exchanges, amounts } = levelOf(raw);
-  const right = isNumber(price) && isNumber(amount) && !list(faults.text)(exchanges) && !list(faults.number)(amounts);
+  const { price, amount, exchanges, amounts, gross = [] } = levelOf(raw);
+  const right =
+    isNumber(price) && isNumber(amount) && !list(faults.text)(exchanges) && ![amounts, gross].some(list(faults.number));
   if (!right) return " is not a level";
   return amounts.length === exchanges.length || (!split && !amounts.length) ? "" : " does not have one amount per exchange";
 };
@@ -143,8 +146,10 @@ const levelShape = (split) => (raw) => {
 const DATA = object({ data: object({}) });
 const FILLS = list(object({
   by: faults.text, size: faults.number, amount: faults.number, notional: faults.number, average: faults.numberOrNull,
-  worst: faults.numberOrNull, levels: faults.whole, complete: faults.flag, uncovered: list(faults.text),
-  split: list(object({ exchange: faults.text, amount: faults.number, notional: faults.number })),
+  worst: faults.numberOrNull, "levels?": faults.whole, complete: faults.flag, uncovered: list(faults.text),
+  split: list(object({ exchange: faults.text, amount: faults.number, notional: faults.number, "fee?": faults.number, "limit?": faults.number })),
+  ...Object.fromEntries(["fees?", "net?", "extra?", "unplaced?"].map((name) => [name, faults.number])),
+  "net_average?": faults.numberOrNull, "exact?": faults.flag, "oldest_ms?": faults.numberOrNull, "unknown_rules?": list(faults.text),
 }));
 const STATS = object({
   ...Object.fromEntries(
@@ -278,10 +283,12 @@ export function compareDecimals(left, right) {
 
 function levelOf(raw) {
   if (!Array.isArray(raw)) {
-    return { price: raw.price, amount: raw.amount, exchanges: raw.exchanges, amounts: raw.amounts ?? [] };
+    const level = { price: raw.price, amount: raw.amount, exchanges: raw.exchanges, amounts: raw.amounts ?? [] };
+    return raw.gross ? { ...level, gross: raw.gross } : level;
   }
   const [price, amount, parts = []] = raw;
-  return { price, amount, exchanges: parts.map(([name]) => name), amounts: parts.map(([, part]) => part) };
+  const level = { price, amount, exchanges: parts.map(([name]) => name), amounts: parts.map(([, part]) => part) };
+  return parts[0]?.length === 3 ? { ...level, gross: parts.map(([, , before]) => before) } : level;
 }
 
 /**

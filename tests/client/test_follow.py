@@ -1,0 +1,98 @@
+"""The Python clients and the command follow an account of a real node, across lost connections."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from client.place import place
+from gateway.test_live_transactions import FAST
+from onebook.client import AsyncOnebook, Onebook, Refused
+from onebook.transactions.live import LiveLimits
+from steady import PATIENCE_S
+
+TYPES = ["trades", "transfers"]
+
+
+@pytest.fixture
+async def rig(tmp_path):
+    async with asyncio.timeout(PATIENCE_S * 3), place(tmp_path) as found:
+        found.node.transactions.live.limits = LiveLimits(**FAST)
+        yield found
+
+
+async def fetched(client, **options):
+    found = client.transactions("bybit", TYPES, **options)
+    return {record["transactionId"] async for record in found}
+
+
+async def test_each_record_comes_once_across_lost_connections(rig):
+    start = datetime.now(UTC) - timedelta(days=5)
+    async with (
+        AsyncOnebook(rig.url, rig.key) as client,
+        aclosing(client.follow_transactions("bybit", TYPES, start=start)) as events,
+    ):
+        before = await fetched(client, start=start)
+        seen, states, lost = {}, [], False
+        async for event in events:
+            if event.change == "status":
+                states.append(event.status["state"])
+                if not lost:
+                    (connection,) = rig.node.gateway.connections
+                    connection.output.abort()
+                    rig.bybit.act("transfer")
+                    lost = True
+                rig.bybit.act("spot")
+                rig.bybit.act("transfer")
+                continue
+            seen.setdefault(event.record["transactionId"], []).append(event.change)
+            assert event.account == "bybit"
+            if lost and len(states) > 1 and seen.keys() == await fetched(client, start=start):
+                break
+    assert all(changes[0] in ("history", "new") for changes in seen.values())
+    assert all(set(changes[1:]) <= {"updated"} for changes in seen.values())
+    assert {name for name, changes in seen.items() if changes[0] == "history"} == before
+    assert len(seen) > len(before)
+
+
+async def test_without_a_start_only_what_happens_from_now_on_and_without_asyncio(rig):
+    def followed():
+        with Onebook(rig.url, rig.key) as client:
+            for event in client.follow_transactions("bybit", TYPES):
+                if event.record is not None:
+                    return event
+        return None
+
+    waiting = asyncio.create_task(asyncio.to_thread(followed))
+    while not waiting.done():
+        rig.bybit.act("transfer")
+        await asyncio.sleep(0.2)
+    assert waiting.result().change == "new"
+    async with (
+        AsyncOnebook(rig.url, rig.key) as client,
+        aclosing(client.follow_transactions("nowhere")) as events,
+    ):
+        with pytest.raises(Refused, match="nowhere"):
+            await anext(events)
+
+
+async def test_the_command_prints_lines(rig):
+    command = (
+        sys.executable, "-m", "onebook", "transactions", "follow", "--types", ",".join(TYPES),
+        "--url", rig.url, "--key", rig.key, "--count", "2",
+    )  # fmt: skip
+    running = asyncio.create_task(
+        asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    )
+    while not running.done():
+        rig.bybit.act("transfer")
+        await asyncio.sleep(0.2)
+    done = running.result()
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, len(lines)) == (0, 2)
+    assert {line["change"] for line in lines} == {"new"}
+    assert all(line["transaction"]["type"] == "transfers" for line in lines)
