@@ -360,6 +360,61 @@ MUTATIONS: Final = {
         "if False:",
         "test_a_change_that_never_ends_is_not_waited_for_for_ever",
     ),
+    # Fast best prices: no defects of the past, but the ways in which the rule can be wrong
+    "top_of_the_number_of_the_depth": Mutation(
+        "064a685",
+        "top.sequence <= self._top or top.sequence <= self.depth:",
+        "top.sequence <= self._top or top.sequence < self.depth:",
+        "test_the_newest_received_state_is_shown_whatever_happens_on_either_channel",
+    ),
+    "tops_in_order_of_arrival": Mutation(
+        "064a685",
+        "if self.off or top.sequence <= self._top or top.sequence <= self.depth:",
+        "if self.off:",
+        "test_the_newest_received_state_is_shown_whatever_happens_on_either_channel",
+    ),
+    "top_older_than_the_depth": Mutation(
+        "064a685",
+        "top.sequence <= self._top or top.sequence <= self.depth:",
+        "top.sequence <= self._top:",
+        "test_the_newest_received_state_is_shown_whatever_happens_on_either_channel",
+    ),
+    "top_that_is_not_dropped": Mutation(
+        "064a685",
+        "                    self._compare(book)\n                book.uncover()\n",
+        "                    self._compare(book)\n",
+        "test_the_newest_received_state_is_shown_whatever_happens_on_either_channel",
+    ),
+    "top_that_the_depth_passed_stays": Mutation(
+        "064a685",
+        "            if sequence < self._top:\n",
+        "            if sequence <= self._top + 1:\n",
+        "test_the_newest_received_state_is_shown_whatever_happens_on_either_channel",
+    ),
+    "top_written_into_the_depth": Mutation(
+        "064a685",
+        "refused = book.overlay(top.bids, top.asks, top.shape)",
+        "refused = book.apply(top.bids, top.asks, top.shape)",
+        "test_the_newest_received_state_is_shown_whatever_happens_on_either_channel",
+    ),
+    "top_of_an_unproven_counter": Mutation(
+        "064a685",
+        "        if not self._proven:\n            counts.unproven",
+        "        if False:\n            counts.unproven",
+        "test_the_newest_received_state_is_shown_whatever_happens_on_either_channel",
+    ),
+    "top_of_before_a_restart": Mutation(
+        "064a685",
+        "            self._proven = False\n            book.uncover()",
+        "            book.uncover()",
+        "test_the_newest_received_state_is_shown_whatever_happens_on_either_channel",
+    ),
+    "tops_that_are_not_compared": Mutation(
+        "064a685",
+        "        if book.overlay_agrees():",
+        "        if True:",
+        "test_two_disagreements_at_equal_numbers_end_it",
+    ),
     # Numbers
     "levels_sent_twice": Mutation(
         "84b4cfc",

@@ -118,9 +118,13 @@ class Fusing:
 
     def _outlived(self, book: Book) -> None:
         self._ahead += 1
-        if self._ahead >= AHEAD_MAX:
-            self._counts.ahead += 1
-            self._end(book, OTHER_COUNTER)
+        if self._ahead < AHEAD_MAX:
+            return
+        if not self._proven:  # it was not shown, and may be of before a restart
+            self._top = self._ahead = 0
+            return
+        self._counts.ahead += 1
+        self._end(book, OTHER_COUNTER)
 
     def _compare(self, book: Book) -> None:
         """Check the rule itself: both channels must agree at the same number."""

@@ -38,7 +38,7 @@ def delta(first: int, final: int, native: str = "SOL_USDC") -> bytes:
     data = {"E": AT_US, "T": AT_US - 3_328, "U": first, "a": [["2766.95", "6.9498"]]}
     data |= {"b": [["2754.43", "45.0537"], ["2755.33", "0.0000"]], "e": "depth"}
     data |= {"s": native, "u": final}
-    return json.dumps({"data": data, "stream": f"depth.200ms.{native}"}).encode()
+    return json.dumps({"data": data, "stream": f"depth.{native}"}).encode()
 
 
 def body(sequence: int) -> bytes:
@@ -56,7 +56,7 @@ def joined() -> Connector:
 
 
 def test_the_body_is_asked_for_with_the_stream_because_nothing_is_acknowledged() -> None:
-    asked = b'{"method":"SUBSCRIBE","params":["depth.200ms.SOL_USDC"]}'
+    asked = b'{"method":"SUBSCRIBE","params":["depth.SOL_USDC"]}'
     assert EXCHANGE.connector([SOL]).opened() == (Sent(asked), Acknowledged(SOL), FETCH_SOL)
 
 

@@ -32,11 +32,12 @@ from simulator.pure import Desk
 
 BTC = Instrument("mexc", "BTC/USDT", "BTCUSDT")
 PAID = Instrument("mexc", "PAID/USDT", "PAIDUSDT")
-CHANNEL = "spot@public.aggre.depth.v3.api.pb@100ms@"
+CHANNEL = "spot@public.aggre.depth.v3.api.pb@10ms@"
 FETCH_BTC = Fetch(BTC, "/api/v3/depth?symbol=BTCUSDT&limit=1000")
-ACK = b'{"id":1,"code":0,"msg":"spot@public.aggre.depth.v3.api.pb@100ms@BTCUSDT"}'
+ACK = b'{"id":1,"code":0,"msg":"spot@public.aggre.depth.v3.api.pb@10ms@BTCUSDT"}'
 
-# What the exchange sent on 2026-10-09, byte for byte: eight bids, two of them gone, and no asks.
+# What the exchange sent on 2026-10-09, byte for byte: eight bids, two of them gone, no asks. Its
+# channel was that of every 100 ms, which has the same messages: its name alone is replaced.
 RECORDED_LEVELS = (
     b"\x12\x0d\x0a\x080.004822\x12\x010\x12\x14\x0a\x080.004818\x12\x0813118.14"
     b"\x12\x13\x0a\x080.004814\x12\x072908.68\x12\x13\x0a\x080.004813\x12\x077957.14"
@@ -45,10 +46,20 @@ RECORDED_LEVELS = (
     b"\x1a\x27spot@public.aggre.depth.v3.api.pb@100ms"
     b"\x22\x09281293249\x2a\x09281293259\x30\xed\x88\xa1\x8f\x924"
 )
-RECORDED = (
+RECORDED_AT_100MS = (
     b"\x0a\x30spot@public.aggre.depth.v3.api.pb@100ms@PAIDUSDT\x1a\x08PAIDUSDT"
     b"\x30\xcc\x89\xa1\x8f\x924\xca\x13\xe3\x01" + RECORDED_LEVELS
 )
+
+
+def at_10ms(frame: bytes) -> bytes:
+    """The same push of the channel of every 10 ms."""
+    push = Push.FromString(frame)
+    push.channel = push.channel.replace("@100ms@", "@10ms@")
+    return push.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+
+
+RECORDED = at_10ms(RECORDED_AT_100MS)
 
 # Messages of other channels (a best bid and ask of 2026-09-25), and what changes no book.
 UNKNOWN_FRAMES = (
@@ -153,7 +164,7 @@ def test_the_answer_to_an_unsubscription_confirms_nothing() -> None:
 
 @pytest.mark.parametrize("core", EACH)
 def test_a_recorded_delta_is_read_without_an_object_for_a_level(core: Any) -> None:
-    assert len(RECORDED) == 298
+    assert len(RECORDED_AT_100MS) == 298
     connector = acknowledged(PAID)
     book = core.Book(1_000)
     seed = b'{"lastUpdateId":281293250,"bids":[["0.004822","5"],["0.00473","7.00"]],"asks":[]}'
@@ -224,12 +235,12 @@ def test_a_push_without_a_body_changes_nothing(tail: bytes) -> None:
 
 def test_a_push_cut_between_its_fields_is_one_without_a_body() -> None:
     connector = acknowledged(PAID)
-    assert connector.received(RECORDED[:60]) == EXPECTED
+    assert connector.received(RECORDED[:59]) == EXPECTED
 
 
 @pytest.mark.parametrize(
     "frame",
-    [RECORDED[:-1], RECORDED[:55], b"\x0a\xff\xff\xff\xff\x0f", b"PONG", b'{"id":', b"{"],
+    [RECORDED[:-1], RECORDED[:54], b"\x0a\xff\xff\xff\xff\x0f", b"PONG", b'{"id":', b"{"],
     ids=["cut", "head", "length", "text", "json", "brace"],
 )
 def test_what_is_no_message_may_be_of_any_book(frame: bytes) -> None:

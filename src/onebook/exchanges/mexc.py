@@ -1,4 +1,4 @@
-"""MEXC spot (v3): the whole book as protobuf diffs every 100 ms, seeded by REST.
+"""MEXC spot (v3): the whole book as protobuf diffs every 10 ms, seeded by REST.
 
 Page: https://www.mexc.com/api-docs/spot-v3/websocket-market-streams (how to keep a local book:
 section "How to Properly Maintain a Local Copy of the Order Book"); field numbers:
@@ -10,7 +10,7 @@ Confirmed:
     channel, verbs, ping, depth: 2026-10-23, third-party: ccxt 4.5.90
     sequence, levels: 2026-08-22, third-party: tardis-node 18.2.0
     levels: 2026-06-17, page: websocket-proto
-    limits: 2025-08-08, page: spot_v3_en
+    limits, channel: 2025-08-08, page: spot_v3_en, aggre.depth at 10ms or 100ms
 
 Sequencing: deltas are buffered from the acknowledgement until the REST body arrives, those with
 `toVersion <= lastUpdateId` are dropped, the first one kept contains `lastUpdateId + 1`, and from
@@ -25,7 +25,7 @@ next push reveals the gap.
 
 Text messages are JSON; a refusal also has code 0, and an unknown pair is "blocked":
 
-    {"id":1,"code":0,"msg":"spot@public.aggre.depth.v3.api.pb@100ms@BTCUSDT"}
+    {"id":1,"code":0,"msg":"spot@public.aggre.depth.v3.api.pb@10ms@BTCUSDT"}
     {"id":1,"code":0,"msg":"Not Subscribed successfully! [spot@...@NONO].  Reason: Blocked! "}
     {"id":0,"code":0,"msg":"PONG"}
 
@@ -87,7 +87,7 @@ from onebook.exchanges.kit import (
 )
 from onebook.model import Instrument
 
-CHANNEL: Final = "spot@public.aggre.depth.v3.api.pb@100ms@"
+CHANNEL: Final = "spot@public.aggre.depth.v3.api.pb@10ms@"
 REFUSED: Final = "Not Subscribed"
 LEVELS: Final = LevelShape.protobuf(price=1, amount=2, bids=2, asks=1)
 SEED_LEVELS: Final = 1_000
@@ -179,7 +179,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
-    interval_ms=100,
+    interval_ms=10,
     limits=ExchangeLimits(
         topics=30,  # the maximum
         messages=(Limit(50, 1.0),),  # of 100; beyond it we are disconnected, repeatedly banned

@@ -8,6 +8,7 @@ https://docs.backpack.exchange/#tag/Streams/Public/Depth
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from onebook.simulator.kit import (
@@ -75,12 +76,14 @@ class Backpack(Dialect):
             return [_error(*INVALID_STREAM)]
         if match["pace"] not in PACES:
             return [_error(*INVALID_WINDOW)]
+        if match["pace"] is not None:
+            session.form = partial(_paced, pace=match["pace"])
         if self._board.lists(match["native"]):
             self._board.subscribe(session, stream, ChannelKey(match["native"], DEPTH))
         return []
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
-        """Encode the changes of 200 ms, bids worst first."""
+        """Encode the changes in real time, bids worst first."""
         native = channel.listing.native
         data = {
             "E": now.ms * 1_000,
@@ -92,7 +95,7 @@ class Backpack(Dialect):
             "s": native,
             "u": channel.sequence,
         }
-        return dumped({"data": data, "stream": f"depth.200ms.{native}"})
+        return dumped({"data": data, "stream": f"depth.{native}"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Send nothing: the socket sends protocol pings."""
@@ -153,6 +156,11 @@ def _plain(number: str) -> str:
 
 def _error(code: int, message: str) -> str:
     return dumped({"id": None, "error": {"code": code, "message": message}})
+
+
+def _paced(frame: str, *, pace: str) -> str:
+    """Name the stream of a client that follows a slower one."""
+    return frame.replace('"stream":"depth.', f'"stream":"depth.{pace}ms.')
 
 
 DIALECT: Final[type[Dialect]] = Backpack

@@ -9,6 +9,7 @@ https://www.mexc.com/api-docs/spot-v3/websocket-market-streams
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from google.protobuf.descriptor_pb2 import (
@@ -147,18 +148,20 @@ class Mexc(Dialect):
         full = len(session.topics) >= CHANNELS_MAX and channel not in session.topics
         if not known or full:
             return False
+        if pace != PACES[0]:
+            session.form = partial(_paced, pace=pace)
         self._board.subscribe(session, channel, ChannelKey(native, DEPTH))
         return True
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> bytes:
-        """Encode a push of `aggre.depth` at 100 ms."""
+        """Encode a push of `aggre.depth` at 10 ms."""
         native = channel.listing.native
-        push = Push(channel=f"{EVENT}100ms@{native}", symbol=native, sendTime=now.ms)
+        push = Push(channel=f"{EVENT}10ms@{native}", symbol=native, sendTime=now.ms)
         depths = push.publicAggreDepths
         for side, levels in ((depths.asks, changes.asks), (depths.bids, changes.bids)):
             for price, quantity in levels:
                 side.add(price=price, quantity=quantity)
-        depths.eventType = f"{EVENT}100ms"
+        depths.eventType = f"{EVENT}10ms"
         depths.fromVersion = str(channel.previous + 1)
         depths.toVersion = str(channel.sequence)
         depths.lastOrderCreateTime = now.ms
@@ -241,6 +244,15 @@ def _padded(listing: ListedSymbol, levels: Iterable[tuple[str, str]]) -> TextLev
 def _filled(number: str, places: int) -> str:
     whole, _, fraction = number.partition(".")
     return f"{whole}.{fraction.ljust(places, '0')}" if places else whole
+
+
+def _paced(frame: bytes, *, pace: str) -> bytes:
+    """Name the channel of a client that follows a slower one."""
+    push = Push.FromString(frame)
+    push.channel = push.channel.replace(f"@{PACES[0]}@", f"@{pace}@")
+    push.publicAggreDepths.eventType = f"{EVENT}{pace}"
+    paced: bytes = push.SerializeToString(deterministic=True)
+    return paced
 
 
 DIALECT: Final[type[Dialect]] = Mexc

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
-from onebook.simulator.accounts import bybit, kraken
+from onebook.simulator.accounts import bybit, kraken, okx
 
 
 class ServedAccount(Protocol):
@@ -32,4 +32,5 @@ class ServedAccount(Protocol):
 DEMO_ACCOUNTS: Final[dict[str, Callable[[], AbstractAsyncContextManager[ServedAccount]]]] = {
     "bybit": bybit.demo,
     "kraken": kraken.demo,
+    "okx": okx.demo,
 }

@@ -235,7 +235,9 @@ def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], li
     base = next((bill for bill in bills if bill.currency == market.base), None)
     quoted = any(bill.currency == market.quote for bill in bills)
     if market.base is not None and base is not None and not quoted:
-        pair |= {bill.currency for bill in bills if bill.incoming != base.incoming}
+        given = base.gross[0] == "-"
+        others = (bill for bill in bills if bill.gross != "0" and (bill.gross[0] == "-") != given)
+        pair |= {bill.currency for bill in others}
     traded = [bill for bill in bills if market.base is None or bill.currency in pair]
     return traded, [bill for bill in bills if bill not in traded]
 

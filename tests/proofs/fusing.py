@@ -1,0 +1,242 @@
+"""One seed, one life of a fused book: chaos on both channels of a market whose states are known.
+
+    PYTHONPATH=tests python tests/proofs/fusing.py 10000    # seeds 0 to 9,999, by hand
+
+The exchange sends its depth several states at a time and its best prices at most of them. On the
+way, messages of the depth are lost (the book is then resynced, some messages later), and best
+prices are lost, thinned, doubled, late or out of order. Now and then the exchange restarts its
+counter at a low number while best prices of before are still on the way; a channel keeps the order
+of the two lives of the counter, as one socket does. After each message, a live book must show the
+newest state that it received, and never one of another life.
+"""
+
+import json
+import sys
+from random import Random
+from typing import NamedTuple
+
+from onebook.books import Books, LiveBook
+from onebook.core import View
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
+from onebook.fusing import TopCounts
+from onebook.model import Health, Instrument, Reason
+
+BTC = Instrument("binance", "BTC/USDT", "BTCUSDT")
+MESSAGES = 60
+RESTARTS_FROM = 100_000  # the numbers of two lives are apart by more than a life has
+Side = dict[int, int]
+Level = tuple[int, int]
+
+
+class Numbered(NamedTuple):
+    """The market at one number of one life of the counter."""
+
+    life: int
+    number: int
+    bids: Side
+    asks: Side
+
+    @property
+    def top(self) -> tuple[Level | None, Level | None]:
+        return max(self.bids.items(), default=None), min(self.asks.items(), default=None)
+
+
+def text(levels: Side | list[Level]) -> bytes:
+    pairs = levels.items() if isinstance(levels, dict) else levels
+    return json.dumps([[str(price), str(amount)] for price, amount in pairs]).encode()
+
+
+def changed(before: Side, after: Side) -> Side:
+    gone = dict.fromkeys(before.keys() - after.keys(), 0)
+    return gone | {price: each for price, each in after.items() if before.get(price) != each}
+
+
+class FusedLife:
+    """A book, its exchange and what happens between them."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.counts = TopCounts()
+        self.books = Books()
+        self.book: LiveBook = self.books.open(BTC, tops=self.counts)
+        self.view = View(["binance"], depth=500, arrays=True)
+        self.now = Numbered(0, self.rng.randint(1, 10**9), {50: 1}, {52: 1})
+        self.sent = self.now  # the state of the last message of the depth
+        self.lost = False
+        self.underway: list[Numbered] = []  # best prices that arrive late
+        self.depth = self.now  # as the client knows it
+        self.best = self.now
+        self.sharing = False  # the depth has passed a received top of this life
+        self.shown = 0  # states in which a top was ahead of the depth
+
+    def run(self) -> None:
+        self.fill()
+        for _ in range(MESSAGES):
+            self.rng.choice(
+                (self.move,) * 8
+                + (self.send,) * 6
+                + (self.top,) * 8
+                + (self.late,) * 3
+                + (self.lose, self.restart)
+            )()
+            self.check()
+
+    # The exchange
+
+    def move(self) -> None:
+        """A change of the market; some have no message of best prices."""
+        bids, asks = dict(self.now.bids), dict(self.now.asks)
+        mid = self.rng.randint(45, 57)
+        bids = {price: each for price, each in bids.items() if price < mid}
+        asks = {price: each for price, each in asks.items() if price > mid}
+        for side, low, high in ((bids, 40, mid - 1), (asks, mid + 1, 62)):
+            for _ in range(self.rng.randint(0, 2)):
+                side[self.rng.randint(low, high)] = self.rng.randint(1, 9)
+        step = self.rng.choice((1, 1, 1, 7))
+        self.now = Numbered(self.now.life, self.now.number + step, bids, asks)
+
+    def restart(self) -> None:
+        """The counter begins again, far below; its first message of the depth tells."""
+        if self.now.number < RESTARTS_FROM:
+            return
+        self.move()
+        while self.underway:  # a channel has an order
+            self.deliver_top(self.underway.pop(0))
+            self.check()
+        number = self.rng.randint(1, self.now.number // 1_000)
+        before = self.sent
+        self.now = self.now._replace(life=self.now.life + 1, number=number)
+        self.sent = self.now
+        change = Delta(
+            BTC,
+            text(changed(before.bids, self.now.bids)),
+            text(changed(before.asks, self.now.asks)),
+            sequence=number,
+        )
+        late = [before._replace(number=before.number + each) for each in (1, 2)]
+        if self.lost or self.book.health is not Health.LIVE:
+            self.fill()
+        else:
+            assert self.books.change(change, 1.0) is None
+            self.pass_to(self.now)
+        self.check()
+        for top in late[: self.rng.randint(0, 2)]:  # of before, behind the restart of the depth
+            self.deliver_top(top)
+            self.check()
+
+    def send(self) -> None:
+        """A message of the depth, with all changes since the last one."""
+        before, self.sent = self.sent, self.now
+        if before == self.now:
+            return
+        if self.lost:
+            if self.rng.random() < 0.5:
+                self.fill()
+            return
+        if self.rng.random() < 0.05:
+            self.fill()  # the exchange sends a whole book in between
+            return
+        change = Delta(
+            BTC,
+            text(changed(before.bids, self.now.bids)),
+            text(changed(before.asks, self.now.asks)),
+            sequence=self.now.number,
+        )
+        assert self.books.change(change, 1.0) is None
+        self.pass_to(self.now)
+
+    def lose(self) -> None:
+        """A message of the depth is lost: the connector reports a gap."""
+        self.move()
+        self.sent = self.now
+        self.lost = True
+        self.books.set_health(BTC, Health.STALE, Reason.GAP, 2.0)
+
+    def top(self) -> None:
+        """Best prices at this state: at once, late, twice or lost."""
+        match self.rng.choice(("now", "now", "now", "late", "twice", "lost")):
+            case "now":
+                self.deliver_top(self.now)
+            case "late":
+                self.underway.append(self.now)
+            case "twice":
+                self.deliver_top(self.now)
+                self.check()
+                self.deliver_top(self.now)
+
+    def late(self) -> None:
+        """Best prices that were sent before others arrive behind them."""
+        if self.underway:
+            self.deliver_top(self.underway.pop(self.rng.randrange(len(self.underway))))
+
+    # The client, and what it must show
+
+    def fill(self) -> None:
+        self.lost = False
+        self.sent = self.now
+        state = self.now
+        whole = Snapshot(BTC, text(state.bids), text(state.asks), sequence=state.number)
+        assert self.books.fill(whole, 1.0) is None
+        self.pass_to(state)
+
+    def pass_to(self, state: Numbered) -> None:
+        before, self.depth = self.depth, state
+        if state.life != before.life:
+            self.best, self.sharing = state, False
+        elif self.best.number <= state.number:
+            self.sharing |= before.number < self.best.number
+            self.best = state
+
+    def deliver_top(self, state: Numbered) -> None:
+        bid, ask = state.top
+        sides = text([bid] if bid else []), text([ask] if ask else [])
+        self.books.top(TopOfBook(BTC, state.number, *sides))
+        live = self.book.health is Health.LIVE
+        if live and state.life == self.depth.life and state.number > self.best.number:
+            self.best = state
+
+    def check(self) -> None:
+        """A live book shows levels of the depth below best prices of one state of this life."""
+        self.view.merge([self.book.core])
+        document = json.loads(self.view.full(b"{", b"}"))
+        shown = document["bids"], document["asks"]
+        if self.book.health is not Health.LIVE:
+            assert shown == ([], []), "a book that is not live is shown"
+            return
+        fused = self.book.core.overlaid
+        best = self.best if fused else self.depth
+        assert shown == expected(self.depth, best), f"{self.depth}\n{best}\n{shown}"
+        assert not fused or self.sharing
+        assert not fused or best.number > self.depth.number
+        self.shown += fused
+
+
+def expected(depth: Numbered, best: Numbered) -> tuple[list[list[int]], list[list[int]]]:
+    """The best levels of one state, and what is strictly worse in an older one."""
+    bid, ask = best.top
+    bids = [
+        [*each] for each in sorted(depth.bids.items(), reverse=True) if bid and each[0] < bid[0]
+    ]
+    asks = [[*each] for each in sorted(depth.asks.items()) if ask and each[0] > ask[0]]
+    return ([[*bid], *bids] if bid else []), ([[*ask], *asks] if ask else [])
+
+
+def lives(seeds: range) -> tuple[int, int, int]:
+    """Live them all; return the shown tops, agreements and books that ended ignoring tops."""
+    shown = agreed = off = 0
+    for seed in seeds:
+        life = FusedLife(seed)
+        try:
+            life.run()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from None
+        assert life.counts.disagreed == 0, seed
+        shown += life.shown
+        agreed += life.counts.agreed
+        off += life.counts.off
+    return shown, agreed, off
+
+
+if __name__ == "__main__":
+    seeds = range(int(sys.argv[1]))
+    print(f"{len(seeds)} seeds: shown, agreed, off: {lives(seeds)}")

@@ -1,0 +1,13 @@
+"""A fused book shows the newest state that it received, or is not live: many lives by seed.
+
+`python tests/proofs/fusing.py 10000` lives more of them.
+"""
+
+from proofs.fusing import lives
+
+
+def test_the_newest_received_state_is_shown_whatever_happens_on_either_channel():
+    shown, agreed, off = lives(range(150))
+    assert shown > 400
+    assert agreed > 30
+    assert off == 0

@@ -1,0 +1,128 @@
+"""`onebook credentials set okx`: fields, region, and keys that can do more than reading."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from onebook.cli.credentials import credentials_app
+from onebook.cli.transactions import transactions_app
+from onebook.model import DAY_MS
+from onebook.simulator.accounts.okx import OkxAccount, OkxHistory, SimulatedOkx, SimulatedOkxKey
+from onebook.store import Store
+from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from transactions.bybit_support import Served
+from transactions.okx_support import KEY
+
+Command = Callable[..., Result]
+KEYS = {
+    "reads": KEY,
+    "withdraws": SimulatedOkxKey(
+        KEY.api_key.replace("0a", "1a"), KEY.secret, KEY.passphrase,
+        permissions=("read_only", "withdraw"),
+    ),
+    "trades": SimulatedOkxKey(
+        KEY.api_key.replace("0a", "2a"), KEY.secret, KEY.passphrase,
+        permissions=("read_only", "trade"),
+    ),
+    "european": SimulatedOkxKey(
+        KEY.api_key.replace("0a", "3a"), KEY.secret, KEY.passphrase, region="eea"
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[dict[str, str]]:
+    now_ms = time.time_ns() // 1_000_000
+    account = OkxAccount(OkxHistory(now_ms - 20 * DAY_MS, now_ms - 1_000, rows=60))
+    sites = [SimulatedOkx(account, KEYS.values(), region=region) for region in ("global", "eea")]
+    with Served(sites[0]) as world, Served(sites[1]) as europe:
+        yield {"global": world, "eea": europe, "us": world}
+
+
+@pytest.fixture
+def command(urls: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    app = typer.Typer()
+    app.add_typer(credentials_app, name="credentials")
+    app.add_typer(transactions_app, name="transactions")
+    settings = {
+        "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
+        "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
+        "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
+    } | {
+        f"TRANSACTIONS__OVERRIDES__OKX__HOSTS__{region.upper()}": url
+        for region, url in urls.items()
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"ONEBOOK_{name}", value)
+    return lambda *words, typed="": CliRunner().invoke(app, words, input=typed)
+
+
+def typed(name: str, host: str = "") -> str:
+    key = KEYS[name]
+    return f"{key.api_key}\n{key.secret}\n{key.passphrase}\n{host}\n"
+
+
+def stored(tmp_path: Path) -> Credentials:
+    async def story() -> Credentials | None:
+        async with Store(f"sqlite+aiosqlite:///{tmp_path}/onebook.db") as store:
+            return await Vault(store.credentials, MasterKeys(tmp_path / "master_key")).get(
+                "okx", "mainnet"
+            )
+
+    found = asyncio.run(story())
+    assert found is not None
+    return found
+
+
+def test_a_key_has_three_parts_and_shows_the_account(command: Command, tmp_path: Path) -> None:
+    done = command("credentials", "set", "okx", typed=typed("reads"))
+    assert done.exit_code == 0, done.output
+    assert KEY.secret not in done.output
+    assert KEY.passphrase not in done.output
+    assert stored(tmp_path).fields == {
+        "api_key": KEY.api_key, "secret": KEY.secret, "passphrase": KEY.passphrase,
+    }  # fmt: skip
+    assert command("credentials", "check", "okx").exit_code == 0
+
+
+def test_the_region_is_found_and_kept(command: Command, tmp_path: Path) -> None:
+    done = command("credentials", "set", "okx", typed=typed("european"))
+    assert done.exit_code == 0, done.output
+    assert stored(tmp_path).fields["host"] == "eea"
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "option"),
+    [
+        ("withdraws", "withdraw funds", "--may-withdraw"),
+        ("trades", "place or cancel orders", "--may-trade"),
+    ],
+)
+def test_a_key_that_can_do_more_is_stored_only_if_told(
+    command: Command, tmp_path: Path, name: str, what: str, option: str
+) -> None:
+    refused = command("credentials", "set", "okx", typed=typed(name))
+    assert refused.exit_code == 2
+    assert f"The key can {what}" in refused.stderr
+    assert command("credentials", "set", "okx", option, typed=typed(name)).exit_code == 0
+    assert stored(tmp_path).api_key == KEYS[name].api_key
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (typed("reads").replace(KEY.passphrase, "another"), "passphrase"),
+        (typed("european", "global"), "site of another region"),
+        (typed("reads", "mars"), "Invalid Region"),
+    ],
+)
+def test_what_is_wrong_is_said(command: Command, lines: str, message: str) -> None:
+    refused = command("credentials", "set", "okx", typed=lines)
+    assert refused.exit_code == 2
+    assert message in refused.stderr

@@ -1,0 +1,4 @@
+"""An oracle of random OKX accounts.
+
+It shares no code with the adapter, and states what each bill must become.
+"""
