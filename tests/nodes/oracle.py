@@ -20,31 +20,39 @@ class Published:
         self.states = {book: {} for book in self.books}  # levels: the numbers of all times
         self.counts = dict.fromkeys(self.books, 0)
         self.last = {}
+        self.depth = {}  # the last message of each book's depth
         for name in simulated.urls:
             self._watch(simulated[name])
 
     def _watch(self, exchange):
         """Note each book after each of its steps, followed or not: a snapshot may be of any."""
-        publish = exchange.publish
+        publish_state = exchange.publish_state
 
         def publish_and_note():
-            publish()
+            publish_state()
             for book in self.books:
                 if book[0] == exchange.name:
                     self.now(book)
 
         exchange.on_published = lambda symbol: self._note(exchange.name, symbol)
-        exchange.publish = publish_and_note
+        exchange.publish_state = publish_and_note
         exchange.publish()
 
     def _note(self, name, symbol):
         book = name, symbol
         if book in self.states:
-            levels = best(self.simulated[name].book(symbol))
-            if self.last.get(book) != levels:
-                self.last[book] = levels
-                self.counts[book] += 1
-                self.states[book].setdefault(levels, []).append(self.counts[book])
+            exchange = self.simulated[name]
+            if book in self.depth:  # best prices ahead of the depth
+                self._add(book, fused(self.depth[book], exchange.newest(symbol)))
+            self.depth[book] = exchange.book(symbol)
+            self._add(book, best(self.depth[book]))
+            self._add(book, fused(self.depth[book], exchange.newest(symbol)))
+
+    def _add(self, book, levels):
+        if self.last.get(book) != levels:
+            self.last[book] = levels
+            self.counts[book] += 1
+            self.states[book].setdefault(levels, []).append(self.counts[book])
 
     def now(self, book):
         """Take in the book as it is, published or not yet."""
@@ -57,6 +65,17 @@ def best(truth):
         tuple((Decimal(price), Decimal(amount)) for price, amount in list(side.items())[:DEPTH])
         for side in truth
     )
+
+
+def fused(depth, newest):
+    """The best levels of the newest state over those of the depth that are strictly worse."""
+    sides = []
+    for side, newer, sign in zip(depth, newest, (1, -1), strict=True):
+        top = dict(list(newer.items())[:1])
+        price = next(map(Decimal, top), None)
+        worse = {p: a for p, a in side.items() if price and sign * Decimal(p) < sign * price}
+        sides.append(top | worse)
+    return best(sides)
 
 
 def shown(data):
