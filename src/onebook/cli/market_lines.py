@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from rich.text import Text
 
-from onebook.cli.ladder import text_of
+from onebook.cli.ladder import age_text, text_of
 from onebook.client import BookLevel, BookView, Fill
 from onebook.files import read_toml
 
@@ -178,7 +178,7 @@ def _age(view: BookView, exchange: str) -> str:
     age_ms = view.ages.get(exchange)
     if age_ms is None:
         return "age unknown"
-    return f"{age_ms} ms" if age_ms < 1_000 else f"{age_ms / 1_000:.1f} s"
+    return age_text(age_ms)
 
 
 def _fitted(head: str, parts: Sequence[str], width: int | None) -> str:
