@@ -253,6 +253,31 @@ export interface TransactionOptions {
   verify?: boolean;
 }
 
+export interface FollowOptions extends Pick<SessionOptions, "attemptsMax" | "silenceMaxS" | "pingTimeoutS"> {
+  /** Begin with the history since then; from now on by default. */
+  start?: Date | number;
+  testnet?: boolean;
+  demo?: boolean;
+  /** Add the exchange's own row to each record, as `raw`. */
+  includeRaw?: boolean;
+}
+
+/** A record that was received, or a state of the subscription. */
+export interface LiveTransaction {
+  /** "updated": a record that was received before has changed. */
+  change: "history" | "new" | "updated" | "status";
+  account: string;
+  /** Null for a status. */
+  record: TransactionRecord | null;
+  /** Whether the exchange can be read, and how new records are found; null for a record. */
+  status: {
+    state: "live" | "interrupted";
+    reason: string | null;
+    completeTo: number;
+    types: { transactionType: string; source: "stream" | "polling"; delayS: number }[];
+  } | null;
+}
+
 /** An amount of a currency; `amountStr` has every digit. */
 export interface Money {
   currency: string;
@@ -347,6 +372,8 @@ export interface Coverage {
   reason: string | null;
   /** Unix ms before which the exchange keeps nothing; null where no end is known. */
   floor: number | null;
+  /** The part that was answered from the service's own collection, Unix ms. */
+  collected?: { from: number; to: number };
 }
 
 export interface TransactionPage {
@@ -500,6 +527,12 @@ export class Onebook {
     types?: string[] | string,
     options?: TransactionOptions,
   ): AsyncGenerator<TransactionPage, void, void>;
+  /** What happens, for ever and across reconnects: each record once, and again when it changes. */
+  followTransactions(
+    exchange: string | string[],
+    types?: string[] | string,
+    options?: FollowOptions,
+  ): AsyncGenerator<LiveTransaction, void, void>;
 }
 
 export function crc32(text: string): number;

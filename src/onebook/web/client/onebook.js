@@ -25,6 +25,9 @@ const STABLE_S = 10; // a connection that was live for this long resets the back
 const SILENCE_MAX_S = 10; // a ping is sent after half of this time
 const PING_TIMEOUT_S = 10;
 const REQUEST_TIMEOUT_S = 90;
+const FOLLOW_MARGIN_MS = 60_000; // before now, from which following begins
+const FOLLOW_AGAIN_MS = 7 * 86_400_000; // that is read again after a lost connection
+const FOLLOWED_IDS_MAX = 20_000;
 const RETRY_AFTER_MAX_S = 3600;
 const RETRY_WAIT_MAX_S = 60; // a longer Retry-After raises an error instead
 const ATTEMPTS_MAX = 5;
@@ -1155,6 +1158,67 @@ export class Onebook {
       if (idle) await sleep(pauseS(NO_CLOSE_FRAME, idle, null, this.random));
       request.cursor = page.nextCursor;
       before = page;
+    }
+  }
+
+  /**
+   * Yield what happens in an account indefinitely, across reconnects: each record once, and again when it changes.
+   * With `start` it begins with the history; leaving the loop closes.
+   */
+  async *followTransactions(exchange, types = [], { start, attemptsMax, silenceMaxS, pingTimeoutS, ...options } = {}) {
+    const request = { action: "subscribe_transactions", exchange, limit: PAGE_RECORDS, ...asSent(options) };
+    if (types.length) request.transaction_types = typeof types === "string" ? [types] : types;
+    const firstMs = start == null ? Date.now() - FOLLOW_MARGIN_MS : millisecondsOf(start);
+    const [seen, events] = [new Map(), []];
+    let [asking, begun, startMs, ended, wake] = [false, false, firstMs, null, nothing];
+
+    const ask = (fields) => {
+      asking = true;
+      session.ask({ ...request, start_time: startMs, ...fields }).then(received, failed).finally(() => (asking = false));
+    };
+    const received = (message) => {
+      if (message.type === "transaction_response") {
+        for (const record of message.transactions.toReversed()) put(record, begun ? "new" : start == null ? null : "history");
+      } else if (message.type === "transaction_complete") {
+        if (message.next_cursor !== null) ask({ cursor: message.next_cursor, live: false });
+        else begun = true;
+      } else if (message.type === "transaction") put(message.transaction, "new", message.exchange);
+      else if (message.type === "transaction_status") {
+        events.push({ change: "status", account: message.exchange, record: null, status: camelCasedThrough(message) });
+      }
+      wake();
+    };
+    const put = (record, change, account = record.account?.name ?? record.exchange) => {
+      const { raw, ...told } = record;
+      if (record.incomplete.includes("timestamp")) Object.assign(told, { timestamp: 0, datetime: "" }); // of the read
+      const [id, content] = [record.transactionId, JSON.stringify(told)];
+      const before = seen.get(id);
+      seen.delete(id);
+      seen.set(id, content);
+      if (seen.size > FOLLOWED_IDS_MAX) seen.delete(seen.keys().next().value);
+      if (before === content || (before === undefined && change === null)) return;
+      const named = before === undefined ? change : "updated";
+      events.push({ change: named, account, record: camelCasedThrough(record), status: null });
+    };
+    const failed = (error) => {
+      ended ??= error;
+      wake();
+    };
+    const state = ({ name }) => {
+      if (name !== "live" || asking) return; // an unanswered request is sent again by the session
+      if (begun) startMs = Math.max(firstMs, Date.now() - FOLLOW_AGAIN_MS);
+      ask({});
+    };
+    const session = new Session(this, { attemptsMax, silenceMaxS, pingTimeoutS, state, notice: received });
+    session.run().catch(failed);
+    try {
+      while (true) {
+        while (events.length) yield events.shift();
+        if (ended) throw ended;
+        await new Promise((resolve) => (wake = resolve));
+      }
+    } finally {
+      session.stop();
     }
   }
 
