@@ -51,6 +51,8 @@ export interface Level {
   exchanges: string[];
   /** Parallel to `exchanges`; empty without the option `split`. */
   amounts: string[];
+  /** With the option `net`: the price of each exchange before its fee; absent with `group`. */
+  gross?: string[];
 }
 
 /** What buying or selling one size would cost. */
@@ -65,14 +67,29 @@ export interface Filled {
   average: string | null;
   /** The worst price in the fill. */
   worst: string | null;
-  /** How many prices are needed. */
-  levels: string;
+  /** How many prices are needed; only without the option `fees`. */
+  levels?: string;
   /** Whether these books hold the size. */
   complete: boolean;
   /** Exchanges whose book is not known as far as `worst`: the real cost may be lower. */
   uncovered: string[];
   /** By exchange, the largest amount first. */
-  split: { exchange: string; amount: string; notional: string }[];
+  split: { exchange: string; amount: string; notional: string; fee?: string; limit?: string }[];
+  /** With the option `fees` all of these: the split is the best after fees, within lots and minimums. */
+  fees?: string;
+  /** What is paid or received after fees. */
+  net?: string;
+  net_average?: string | null;
+  /** How much worse `net` is because of lots, minimums and `max_exchanges`. */
+  extra?: string;
+  /** What the books hold, but lots or minimums do not allow. */
+  unplaced?: string;
+  /** Whether no split within the rules is better. */
+  exact?: boolean;
+  /** Age of the oldest data in the split, in milliseconds. */
+  oldest_ms?: string | null;
+  /** Exchanges of the split whose lot or minimums are not known. */
+  unknown_rules?: string[];
 }
 
 /** When the prices of one channel were sent and received, in microseconds since 1970. */
@@ -165,7 +182,15 @@ export interface BookOptions {
   /** Up to which price the book of each exchange is known. */
   coverage?: boolean;
   /** What buying and selling these sizes would cost, as decimal text: amounts of the base, notionals of the quote. */
-  fill?: { amounts?: string[]; notionals?: string[] } | null;
+  fill?: {
+    amounts?: string[]; notionals?: string[];
+    /** With `fees`: the worst price before fees, exchanges that take no part, the most exchanges of a split. */
+    limit?: string; exclude?: string[]; max_exchanges?: number;
+  } | null;
+  /** Taker fees in percent by exchange as decimal text, "*" for all others; or "key", the table of the key. */
+  fees?: Record<string, string> | "key" | null;
+  /** Levels by the price after the fee; needs `fees`. */
+  net?: boolean;
   /** Only levels within so many basis points of the mid, as decimal text. */
   within?: string | null;
   /** When the prices of each exchange were sent and received, and the update was merged and sent. */
@@ -226,6 +251,31 @@ export interface TransactionOptions {
   includeRaw?: boolean;
   /** Check the records against the account's balances. */
   verify?: boolean;
+}
+
+export interface FollowOptions extends Pick<SessionOptions, "attemptsMax" | "silenceMaxS" | "pingTimeoutS"> {
+  /** Begin with the history since then; from now on by default. */
+  start?: Date | number;
+  testnet?: boolean;
+  demo?: boolean;
+  /** Add the exchange's own row to each record, as `raw`. */
+  includeRaw?: boolean;
+}
+
+/** A record that was received, or a state of the subscription. */
+export interface LiveTransaction {
+  /** "updated": a record that was received before has changed. */
+  change: "history" | "new" | "updated" | "status";
+  account: string;
+  /** Null for a status. */
+  record: TransactionRecord | null;
+  /** Whether the exchange can be read, and how new records are found; null for a record. */
+  status: {
+    state: "live" | "interrupted";
+    reason: string | null;
+    completeTo: number;
+    types: { transactionType: string; source: "stream" | "polling"; delayS: number }[];
+  } | null;
 }
 
 /** An amount of a currency; `amountStr` has every digit. */
@@ -322,6 +372,8 @@ export interface Coverage {
   reason: string | null;
   /** Unix ms before which the exchange keeps nothing; null where no end is known. */
   floor: number | null;
+  /** The part that was answered from the service's own collection, Unix ms. */
+  collected?: { from: number; to: number };
 }
 
 export interface TransactionPage {
@@ -475,6 +527,12 @@ export class Onebook {
     types?: string[] | string,
     options?: TransactionOptions,
   ): AsyncGenerator<TransactionPage, void, void>;
+  /** What happens, for ever and across reconnects: each record once, and again when it changes. */
+  followTransactions(
+    exchange: string | string[],
+    types?: string[] | string,
+    options?: FollowOptions,
+  ): AsyncGenerator<LiveTransaction, void, void>;
 }
 
 export function crc32(text: string): number;

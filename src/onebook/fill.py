@@ -275,7 +275,7 @@ class _Walk:
         """The levels with the parts of their members."""
         amounts = iter(self._parts)
         for price, _, members in self._each():
-            yield price, list(zip(_bits(members), amounts, strict=False))
+            yield price, list(zip(bits(members), amounts, strict=False))
 
     def _priced(self, order: _Order, whole: _Taken, levels: Sequence[_Level]) -> Fill:
         """The fill of a size for which the levels before its last are taken."""
@@ -323,7 +323,7 @@ class _Walk:
 
 
 @lru_cache(maxsize=SETS_KEPT)
-def _bits(members: int) -> tuple[int, ...]:
+def bits(members: int) -> tuple[int, ...]:
     """The numbers of the bits that are set, ascending."""
     return tuple(bit for bit in range(members.bit_length()) if members >> bit & 1)
 

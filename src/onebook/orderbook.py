@@ -15,8 +15,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onebook.clock import iso_ms
-from onebook.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, FillSide, fills, size_texts
+from onebook.fees import fee_table, fees_of
+from onebook.fill import (
+    AMOUNT,
+    NOTIONAL,
+    BookEnds,
+    Direction,
+    Fill,
+    FillSide,
+    fills,
+    size_of,
+    size_texts,
+)
 from onebook.health import Health, Reason
+from onebook.routes import Route, Rules, gross_side, routes
 
 # Wider than any sum of levels, so that results are exact whatever the caller's context.
 EXACT: Final = Context(prec=100)
@@ -24,6 +36,8 @@ HALF: Final = Decimal("0.5")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 POLARS_DIGITS_MAX: Final = 38  # of polars' Decimal: 128 bits
 NEEDS_SPLIT: Final = "A fill needs the amount of each exchange: open the book with split."
+
+NEEDS_GROSS: Final = "This needs prices before fees: open the book without net."
 
 
 class MissingPackage(ImportError):
@@ -39,6 +53,15 @@ class BookLevel(NamedTuple):
     amount: Decimal
     exchanges: tuple[str, ...] = ()
     amounts: tuple[Decimal, ...] = ()
+
+
+class NetLevel(BookLevel):
+    """A level whose price is after fees; `gross` has the price of each exchange before its fee.
+
+    Equal to a `BookLevel` of the same values.
+    """
+
+    gross: tuple[Decimal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,15 +310,56 @@ class OrderBookState:
         Raises:
             ValueError: The size is not a positive decimal number, or the book has no `split`.
         """
-        if direction not in ("buy", "sell"):
-            raise ValueError(f'direction must be "buy" or "sell", not {direction!r}.')
-        if (amount is None) == (notional is None):
-            raise ValueError("Give either amount or notional.")
-        amounts = () if amount is None else size_texts(AMOUNT, [_size_text(amount)])
-        notionals = () if notional is None else size_texts(NOTIONAL, [_size_text(notional)])
+        amounts, notionals = _sizes(direction, amount, notional)
         names, side = self._fill_side(direction)
         ends = sorted(self._fill_ends())
         return fills(side, direction, amounts, notionals, names, ends)[0]
+
+    def route(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+        fees: Mapping[str, str],
+        limit: Decimal | str | int | None = None,
+        exclude: Iterable[str] = (),
+        max_exchanges: int | None = None,
+        rules: Mapping[str, Rules] | None = None,
+    ) -> Route:
+        """Return the best split of an order over the exchanges of these levels, after fees.
+
+        The book must have `split` and no `group`. Where it ends before the size is filled, more
+        `depth` helps.
+
+        Args:
+            direction: "buy" takes the asks, "sell" the bids.
+            amount: The size in the base currency.
+            notional: What is paid or received after fees, instead of `amount`.
+            fees: Taker fees in percent as text, by exchange; "*" for all others. Exchanges
+                without a fee take no part.
+            limit: The worst price, before fees, that any order may take.
+            exclude: Exchanges that take no part.
+            max_exchanges: The most exchanges of the split.
+            rules: Lots and minimums by exchange; those not given are unknown.
+
+        Raises:
+            ValueError: A size, a fee or the limit is invalid, or the book has no `split`.
+        """
+        amounts, notionals = _sizes(direction, amount, notional)
+        names, side = self._fill_side(direction)
+        known = fees_of(fee_table(fees), set(names).difference(exclude)).known
+        price = None if limit is None else size_of("limit", _size_text(limit))
+        return routes(
+            gross_side(side, direction, names, known, price),
+            direction,
+            amounts,
+            notionals,
+            names,
+            [end for end in sorted(self._fill_ends()) if end.exchange in known],
+            rules or {},
+            max_exchanges,
+        )[0]
 
     def to_ccxt(self) -> dict[str, Any]:
         """Return the dict that ccxt's `fetch_order_book` returns; numbers are floats."""
@@ -359,6 +423,25 @@ class OrderBookState:
             columns.amount.extend(amount for _, amount in pairs)
             columns.exchanges.extend(map(list, side.attributions()))
         return columns
+
+
+Size = Decimal | str | int | None
+
+
+def _sizes(
+    direction: Direction, amount: Size, notional: Size
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the amounts and notionals of one size.
+
+    Raises:
+        ValueError: Not exactly one size, or an invalid one, or no direction.
+    """
+    if direction not in ("buy", "sell"):
+        raise ValueError(f'direction must be "buy" or "sell", not {direction!r}.')
+    if (amount is None) == (notional is None):
+        raise ValueError("Give either amount or notional.")
+    amounts = () if amount is None else size_texts(AMOUNT, [_size_text(amount)])
+    return amounts, () if notional is None else size_texts(NOTIONAL, [_size_text(notional)])
 
 
 def only_exchange(names: Sequence[str]) -> str:

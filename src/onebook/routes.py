@@ -5,6 +5,9 @@ route keeps the lot, the least amount and the least notional of each exchange wh
 It fills as much of the size as these allow, and of all such splits it is the one with the lowest
 cost (the highest proceeds) after fees, as `exact` says.
 
+The levels that are searched first hold the size and, of each exchange, one largest lot more; all
+are where the size cannot be placed in these.
+
 Where nothing is violated, that is the walk through the levels in the order of net prices. Else
 lots are taken as a chain in which each divides the next: what the size has beyond a multiple of
 the next lot is taken from the cheapest lots of this one, and the others are grouped to lots of the
@@ -18,6 +21,7 @@ from math import lcm
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from onebook.fees import fee_factors
 from onebook.fill import (
     AMOUNT,
     AVERAGE,
@@ -27,6 +31,8 @@ from onebook.fill import (
     NOTIONAL,
     BookEnds,
     Direction,
+    FillSide,
+    bits,
     decimal_of,
     units_of,
 )
@@ -87,7 +93,8 @@ class Route(NamedTuple):
     `net` is, for the same amount, than without those. `exact` is False if the search for the best
     split ended early, or lots do not divide each other. `unknown_rules` are the exchanges of the
     split whose lot or minimums are not known. `uncovered` is as of a `Fill`. `split` is by
-    exchange, the largest amount first.
+    exchange, the largest amount first. `oldest_ms` is the age of the oldest data among these, where
+    a service states it.
     """
 
     direction: Direction
@@ -107,6 +114,7 @@ class Route(NamedTuple):
     unknown_rules: tuple[str, ...]
     uncovered: tuple[str, ...]
     split: dict[str, RoutePart]
+    oldest_ms: int | None = None
 
 
 def routes(
@@ -139,6 +147,36 @@ def routes(
         *(router.route(AMOUNT, size) for size in amounts),
         *(router.route(NOTIONAL, size) for size in notionals),
     ]
+
+
+def gross_side(
+    side: FillSide,
+    direction: Direction,
+    names: Sequence[str],
+    fees: Mapping[str, str],
+    limit: Decimal | None = None,
+) -> RouteSide:
+    """Put one side of a book in the order of net prices.
+
+    Args:
+        side: Levels by prices before fees, with the amount of each exchange.
+        direction: "buy" or "sell".
+        names: The exchanges by bit.
+        fees: In percent; exchanges without one are left out.
+        limit: The worst price before fees.
+    """
+    buys = direction == BUY
+    scale, pairs = fee_factors(fees.get(name, "0") for name in names)
+    factors = [pair[buys] for pair in pairs]
+    end = None if limit is None else limit.scaleb(side.price_scale)
+    amounts, orders = iter(side.parts), []
+    for price, _, members in side.rows():
+        for member in bits(members):
+            amount = next(amounts)
+            if names[member] in fees and (end is None or (price <= end if buys else price >= end)):
+                orders.append((price * factors[member], amount, member))
+    orders.sort(key=lambda order: (order[0] if buys else -order[0], -order[1], order[2]))
+    return RouteSide(orders, factors, scale, side.price_scale + scale, side.amount_scale)
 
 
 _Parts = tuple[tuple[int, int], ...]  # members and amounts
@@ -218,6 +256,7 @@ class _Router:
         self._factor = 10 ** (DECIMALS_MAX - side.amount_scale)
         self._unread = iter(side.orders)
         self._orders: list[Order] = []
+        self._amount_read = 0
         self._exchanges_max = exchanges_max or len(names)
         self._given = [rules.get(name, UNKNOWN) for name in names]
         self._rules = [self._rule_of(each) for each in self._given]
@@ -227,7 +266,7 @@ class _Router:
         for lot in self._lots:
             chained = self._chained[lot] = lcm(chained, lot)
         self._divides = all(lot == chain for lot, chain in self._chained.items())
-        self._runs: dict[int, list[_Run]] = {}
+        self._runs: dict[int, tuple[int, list[_Run]]] = {}  # and the number of their orders
         self._books = [_MemberBook() for _ in names]
 
     def route(self, by: str, size: str) -> Route:
@@ -246,6 +285,7 @@ class _Router:
         for price, amount, member in self._unread:
             order = price, amount * self._factor, member
             self._orders.append(order)
+            self._amount_read += order[1]
             self._books[member].add(price, order[1], price // self._factors[member])
             yield order
 
@@ -294,6 +334,12 @@ class _Router:
 
     def _search(self, wanted: int) -> tuple[_Found, bool]:
         """Return the best split of an amount within the rules, and whether it is proven."""
+        self._read_to(wanted + len(self._names) * self._chained[self._lots[-1]])
+        near = self._split(wanted, frozenset(), {})
+        assert near is not None  # nothing is forced
+        if near.amount == wanted and self._violator(near.parts, {}) is None:
+            return near, self._divides
+        self._read_to(None)
         best: _Found | None = None
         nodes: list[tuple[frozenset[int], dict[int, int]]] = [(frozenset(), {})]
         for _ in range(NODES_MAX):
@@ -330,7 +376,7 @@ class _Router:
 
     def _least(self, member: int) -> int | None:
         """Return the least amount that a member accepts; None if its book has less."""
-        rule, lot, book = self._rules[member], self._lot(member), self._whole(member)
+        rule, lot, book = self._rules[member], self._lot(member), self._books[member]
         least = max(rule.least, 1)
         if rule.least_notional:
             at = bisect_left(book.grosses, rule.least_notional)
@@ -390,24 +436,26 @@ class _Router:
     def _lot(self, member: int) -> int:
         return self._chained[self._rules[member].lot]
 
-    def _whole(self, member: int) -> _MemberBook:
-        """The book of a member with all of its orders."""
-        for _ in self._read():
-            pass
-        return self._books[member]
+    def _read_to(self, amount: int | None) -> None:
+        """Read the orders that hold an amount, or all."""
+        if amount is None or self._amount_read < amount:
+            for _ in self._read():
+                if amount is not None and self._amount_read >= amount:
+                    return
 
     def _lots_of(self, member: int) -> list[_Run]:
         """The book of a member as lots, the best first; what remains of a lot is left out."""
-        runs = self._runs.get(member)
-        if runs is None:
-            runs = self._runs[member] = [*self._made_lots(member)]
+        count, runs = self._runs.get(member, (0, []))
+        if count != len(self._books[member].orders):
+            runs = [*self._made_lots(member)]
+            self._runs[member] = len(self._books[member].orders), runs
         return runs
 
     def _made_lots(self, member: int) -> Iterator[_Run]:
         lot = self._lot(member)
         parts = ((member, lot),)
         begun = cost = 0  # of a lot that goes over several levels
-        for price, held in self._whole(member).orders:
+        for price, held in self._books[member].orders:
             amount, signed = held, self._sign * price
             if begun:
                 taken = min(lot - begun, amount)

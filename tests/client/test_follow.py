@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from client.place import place
+from client.test_js import needs_node, run
 from gateway.test_live_transactions import FAST
 from onebook.client import AsyncOnebook, Onebook, Refused
 from onebook.transactions.live import LiveLimits
@@ -96,3 +97,42 @@ async def test_the_command_prints_lines(rig):
     assert (done.returncode, len(lines)) == (0, 2)
     assert {line["change"] for line in lines} == {"new"}
     assert all(line["transaction"]["type"] == "transfers" for line in lines)
+
+
+JAVASCRIPT = """
+import { Onebook } from "MODULE";
+const client = new Onebook(process.env.ONEBOOK_URL, process.env.ONEBOOK_KEY, { random: () => 0 });
+const seen = [];
+for await (const event of client.followTransactions("bybit", ["transfers"])) {
+  const { change, account, record, status } = event;
+  if (change === "status") {
+    process.stdout.write("status\\n");
+    if (seen.length) continue;
+  }
+  seen.push([change, account, change === "status" ? status.state : record.transactionId]);
+  process.stdout.write("seen\\n");
+  if (seen.length === 4) break;
+}
+const refused = await client.followTransactions("nowhere").next().catch((error) => error.code);
+console.log(JSON.stringify([seen, refused]));
+"""
+
+
+@needs_node
+async def test_the_javascript_client_follows_across_lost_connections(rig):
+    statuses = []
+
+    def on_line(line):
+        rig.bybit.act("transfer")
+        if line.strip() == b"status":
+            statuses.append(line)
+            if len(statuses) == 1:
+                for connection in rig.node.gateway.connections:
+                    connection.output.abort()
+
+    seen, refused = await run(JAVASCRIPT, on_line=on_line, ONEBOOK_URL=rig.url, ONEBOOK_KEY=rig.key)
+    assert seen[0] == ["status", "bybit", "live"]
+    assert [(change, account) for change, account, _ in seen[1:]] == [("new", "bybit")] * 3
+    ids = {each[2] for each in seen[1:]}
+    assert len(ids) == 3
+    assert refused == "invalid_exchange"

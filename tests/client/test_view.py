@@ -4,7 +4,10 @@ import json
 import zlib
 from decimal import Decimal
 
+import pytest
+
 from onebook.client import BookLevel, BookProblem, BookView
+from onebook.routes import Rules
 
 
 def message(kind, number, bids, asks, **more):
@@ -167,3 +170,50 @@ def test_times_are_those_of_the_last_update():
     assert view.times == (10, 11, {"okx": ((5, 9), (None, 8), 3, None)})
     view.apply(message("aggregated_orderbook_update", 3, [[99, 4]], []))
     assert view.times is None
+
+
+def test_a_view_by_net_prices_has_gross_prices_and_routes():
+    view = opened()
+    route = {
+        "by": "amount",
+        "size": 1,
+        "amount": 1,
+        "notional": 100,
+        "average": 100,
+        "fees": 1,
+        "net": 101,
+        "net_average": 101,
+        "worst": 101,
+        "extra": 0,
+        "unplaced": 0,
+        "complete": True,
+        "exact": True,
+        "oldest_ms": 12,
+        "unknown_rules": ["okx"],
+        "uncovered": [],
+        "split": [{"exchange": "okx", "amount": 1, "notional": 100, "fee": 1, "limit": 100}],
+    }
+    level = [101, 1, [["okx", 1, 100]]]
+    update = message("aggregated_orderbook_update", 1, [], [level])
+    update["data"]["fill"] = {"buy": [route], "sell": []}
+    assert view.apply(update)
+    assert view.asks[0].gross == (Decimal(100),)
+    (found,) = view.fills["buy"]
+    assert (found.net, found.oldest_ms) == (Decimal(101), 12)
+    assert found.split["okx"].limit == 100
+    with pytest.raises(ValueError, match="open the book without net"):
+        view.fill("buy", amount=1)
+
+
+def test_a_book_routes_an_order_after_fees():
+    view = opened()
+    asks = [[100, 1, [["okx", 1]]], [101, 3, [["kraken", 2], ["okx", 1]]]]
+    assert view.apply(message("aggregated_orderbook_update", 1, [], asks))
+    route = view.route("buy", amount=2, fees={"okx": "2", "*": "0.1"})
+    assert {name: part.amount for name, part in route.split.items()} == {"kraken": 2}
+    assert route.net == Decimal("202.202")
+    alone = view.route("buy", amount=2, fees={"okx": "2"}, max_exchanges=1)
+    assert {*alone.split} == {"okx"}
+    lots = {"kraken": Rules(Decimal(2)), "okx": Rules(Decimal("0.5"))}
+    cut = view.route("buy", amount="2.6", fees={"*": "0"}, rules=lots, limit=100)
+    assert (cut.amount, cut.complete) == (1, False)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gateway.conversation import AWAY, SUPPORTED, Conversation, Listed, assert_error
 from onebook.core import MEMBERS_MAX, View
+from onebook.fees import fee_table
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import FetchBook
 from onebook.gateway.processor import NONE_SUBSCRIBED
@@ -417,3 +418,64 @@ def test_ids_and_replies_of_options_are_the_same_bytes_in_every_release(
         b'"expected_gb_per_30_days":null}],"total":1},'
         b'"timestamp":"2025-11-20T10:00:00.000000Z"}' % (stream_id, replied)
     )
+
+
+FEES = {"okx": "0.080", "*": "0.1"}
+
+
+def subscribed(alice, **options):
+    reply = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", **options)[0]
+    return reply, alice.client.subscriptions.get(("BTC/USDT", None))
+
+
+def test_fees_become_those_of_the_exchanges_of_the_view(alice):
+    reply, first = subscribed(alice, exchanges=["okx", "kraken"], fees=FEES, net=True)
+    assert reply["success"]
+    assert reply["options"]["fees"] == {"kraken": "0.1", "okx": "0.08"}
+    assert reply["options"]["net"] is reply["options"]["split"] is True
+    assert reply["unknown_fee"] == reply["rejected"] == []
+    same = {"OKEX": "0.08", "kraken": "0.10", "binance": "0"}
+    _, second = subscribed(alice, exchanges=["okx", "kraken"], fees=same, net=True)
+    assert first == second
+
+
+def test_an_exchange_without_a_fee_is_named_and_not_in_the_view(alice):
+    reply, key = subscribed(alice, exchanges=["okx", "kraken"], fees={"okx": "-0.01"})
+    assert reply["unknown_fee"] == ["kraken"]
+    assert reply["rejected"] == [{"exchange": "kraken", "reason": "unknown_fee"}]
+    assert key.exchanges == ("okx",)
+
+
+def test_a_view_without_fees_says_nothing_of_them(alice):
+    reply, _ = subscribed(alice, exchanges=["okx"])
+    assert "unknown_fee" not in reply
+    assert not {"fees", "net"} & reply["options"].keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fees": {"okx": "x"}}, "fees: A fee is a decimal number of percent"),
+        ({"fees": {"binanse": "0.1"}}, 'fees: Unknown exchange "binanse".'),
+        ({"fees": {"binance": "0.1"}}, "fees: has no fee of any exchange of this view"),
+        ({"fees": "published"}, 'fees: there is no table "published".'),
+        ({"fees": "key"}, 'fees: there is no table "key".'),
+        ({"fees": 1}, "fees: must be an object of exchange names"),
+        ({"net": True}, "net: needs fees."),
+        ({"fill": {"amounts": ["1"], "max_exchanges": 2}}, "max_exchanges need fees"),
+        ({"fees": FEES, "fill": {"amounts": ["1"], "exclude": ["mtgox"]}}, "fill: exclude:"),
+        ({"fees": FEES, "fill": {"amounts": ["1"], "limit": "0"}}, "must be more than 0"),
+    ],
+)
+def test_fees_that_are_none_are_refused(alice, options, words):
+    reply, key = subscribed(alice, exchanges=["okx"], **options)
+    assert reply["error"] == "invalid_parameters"
+    assert words in reply["message"]
+    assert key is None
+
+
+def test_the_table_of_a_key_is_used_by_its_name(alice):
+    alice.client.key = replace(alice.client.key, fees=fee_table({"okx": "0.05"}))
+    reply, key = subscribed(alice, exchanges=["okx"], fees="key", net=True)
+    assert reply["options"]["fees"] == {"okx": "0.05"}
+    assert key.options.fees == {"okx": "0.05"}

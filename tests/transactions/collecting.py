@@ -17,7 +17,7 @@ from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.store import Store
-from onebook.transactions.adapter import Source
+from onebook.transactions.adapter import AdapterEntry, Source
 from onebook.transactions.collected import Collection
 from onebook.transactions.collector import Collected, CollectedAccount, Collector
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
@@ -89,6 +89,7 @@ class FennecHome:
         sealed: bool = False,
         master_key: str = MASTER_KEY,
         sources: Mapping[str, Source] | None = None,
+        entry: AdapterEntry = FENNEC.entry,
         exchange: SimulatedFennec | None = None,
         time: Passing | None = None,
         settings: TransactionSettings = SETTINGS,
@@ -100,7 +101,7 @@ class FennecHome:
         )
         self.vault = Vault(store.credentials, MasterKeys(None, value=master_key))
         self.adapter = ExchangeAdapter(
-            replace(FENNEC, sources=sources or SOURCES),
+            replace(FENNEC, sources=sources or SOURCES, entry=entry),
             clock=self.time.clock,
             transport=SimulatedTransport(self.exchange),
             random=Random(7),

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from clocks import made_of
 from databases import migrated
@@ -96,13 +97,16 @@ async def test_a_random_bybit_account(seed: int, tmp_path: Path) -> None:
     account.fill(150)
     exchange = RandomExchange(account, seed, now_ms=lambda: NOW_MS)
     key = Credentials(KEY.api_key, KEY.secret)
+    begins_ms = FROM_MS - 20 * DAY_MS  # no empty windows before
+    sources = {name: replace(one, begins_ms=begins_ms) for name, one in BYBIT.sources.items()}
+    definition = replace(BYBIT, sources=sources)
     async with (
         bybit_listening(exchange) as url,
         service(
-            BYBIT, dict.fromkeys(BYBIT.entry.hosts[Environment.MAINNET], url), key, tmp_path
+            definition, dict.fromkeys(BYBIT.entry.hosts[Environment.MAINNET], url), key, tmp_path
         ) as (made, collector),
     ):
-        await check(made, collector, BYBIT, "trades", "ledger", "deposits")
+        await check(made, collector, definition, "trades", "ledger", "deposits")
 
 
 async def test_what_okx_forgets_of_one_of_its_two_ledgers(tmp_path: Path) -> None:

@@ -2,25 +2,35 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
 from sqlalchemy import Row, select
 
+from clocks import made_of
 from databases import KINDS, database
 from onebook.errors import ExchangeFailed, InvalidRequest
 from onebook.model import DAY_MS
+from onebook.simulator.accounts.history import UNIT
 from onebook.store import Store
 from onebook.store.collected import Lease, LeaseLost
 from onebook.store.tables import collected_ranges, collected_records, leases, metadata
+from onebook.transactions.adapter import Bookkeeping
 from onebook.transactions.collected import REREAD_MS
-from onebook.transactions.collector import CollectionBusy, CollectionFull
+from onebook.transactions.collector import (
+    RENEW_S,
+    TICK_S,
+    CollectionBusy,
+    CollectionFull,
+    Collector,
+)
 from onebook.transactions.credentials import MasterKeys, Vault
 from together import upgraded
 from transactions.bybit_support import MASTER_KEY, NOW_MS
 from transactions.collecting import SETTINGS, SOURCES, FennecHome, Passing, coverage_of, killed
 from transactions.fennec.account import FennecAccount, SimulatedFennec
+from transactions.fennec.adapter import FENNEC
 
 ALL = ("deposits", "withdrawals", "trades", "ledger")
 OTHER_KEY = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -332,3 +342,73 @@ async def test_nothing_collected_is_said(store: Store) -> None:
         home.service.collection = None
         with pytest.raises(InvalidRequest, match="nothing is collected"):
             await home.ask(source="collected")
+
+
+async def test_a_service_collects_when_it_is_due(store: Store) -> None:
+    settings = SETTINGS.model_copy(update={"collect_every": 3_600.0})
+    async with FennecHome(store, settings=settings) as home:
+        looks = 0
+
+        async def sleep(seconds: float) -> None:
+            nonlocal looks
+            assert seconds <= TICK_S
+            looks += 1
+            home.time.passed_s += 900
+            if looks > 9:
+                raise asyncio.CancelledError
+
+        clock = made_of(wall_ms=home.time.now_ms, sleep=_unless_renewing(sleep))
+        collector = Collector(home.service, store.facts, settings=settings, clock=clock)
+        with pytest.raises(asyncio.CancelledError):
+            await collector.run()
+        readings = await store.collected.readings(
+            "fennec", "mainnet", from_ms=0, to_ms=home.time.now_ms(), limit=99
+        )
+        # At once, and after each hour.
+        assert [(each.at_ms - NOW_MS) // 60_000 for each in readings] == [120, 60, 0]
+
+
+def _unless_renewing(sleep: Callable[[float], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    async def sleeping(seconds: float) -> None:
+        await (asyncio.sleep(seconds) if seconds == RENEW_S else sleep(seconds))
+
+    return sleeping
+
+
+class GrowingFennec(FennecAccount):
+    """An account whose history goes on."""
+
+    def deposit(self, at_ms: int, amount: int) -> None:
+        self._deposit(at_ms, "USDT", amount)
+
+
+async def test_own_readings_prove_what_lies_between_them(store: Store) -> None:
+    """Where an exchange has no ledger, holdings of two collections are compared."""
+    kinds = tuple(kind for kind in FENNEC.entry.types if kind != "ledger")
+    books = Bookkeeping(trades="trades", held=frozenset({"MAIN"}), readings=True)
+    words = {kind: FENNEC.entry.words[kind] for kind in kinds}
+    entry = replace(FENNEC.entry, types=kinds, words=words, books=books)
+    time = Passing()
+    account = GrowingFennec(NOW_MS - DAY_MS, days=5, orders_a_day=4)
+    exchange = SimulatedFennec(account, now_ms=time.now_ms)
+    async with FennecHome(store, exchange=exchange, time=time, entry=entry) as home:
+        for _ in range(3):
+            await home.collect()
+            time.passed_s += 86_400
+            account.deposit(time.now_ms() - 7_200_000, 5 * UNIT)
+        await home.collect()
+
+        async def readings() -> tuple[str, int]:
+            _, told = await home.ask(*kinds, verify=True)
+            checks = {each["name"]: each for each in told["verification"]["checks"]}
+            return checks["readings"]["state"], checks["readings"]["checked"]
+
+        assert await readings() == ("holds", 6)  # two coins between each two of four
+        lost = account.tables["deposits"].entries[-2].facts["id"]
+        exchange.lost.add(lost)
+        native = (await home.ask("deposits", source="collected"))[0][1]
+        assert native["ids"]["native"] == lost
+        async with store.database.writing() as connection:
+            gone = collected_records.c.record_id == native["transactionId"]
+            await connection.execute(collected_records.delete().where(gone))
+        assert await readings() == ("broken", 6)

@@ -13,6 +13,9 @@ class FillRequest(TypedDict, total=False):
 
     amounts: list[str]  # in the base currency
     notionals: list[str]  # in the quote currency
+    limit: str  # with fees: the worst price before fees
+    exclude: list[str]  # with fees: exchanges that take no part
+    max_exchanges: int  # with fees: the most exchanges of a split
 
 
 class SubscribeOptions(TypedDict, total=False):
@@ -27,6 +30,8 @@ class SubscribeOptions(TypedDict, total=False):
     ages: bool  # how old the data of each exchange is
     coverage: bool  # up to which price the book of each exchange is known
     fill: FillRequest  # the cost of sizes, over the best 500 levels
+    fees: Mapping[str, str] | Literal["key"]  # taker fees in percent; "*": all others
+    net: bool  # levels by the price after the fee
     within: str  # only levels within so many basis points of the mid, as decimal text
     times: bool  # when the prices of each exchange were sent and received
     on: Literal["best"]  # an update only when the best price of a side or its amount changes

@@ -109,18 +109,27 @@ _STATS = {
     "participating_exchanges": int,
     "crossed": bool,
 }
-_FILLS = [
+_FILL = {
+    "by": str,
+    "size": NUMBER,
+    "amount": NUMBER,
+    "notional": NUMBER,
+    "average": MAYBE,
+    "worst": MAYBE,
+    "complete": bool,
+    "uncovered": [str],
+}
+_PART = {"exchange": str, "amount": NUMBER, "notional": NUMBER}
+_FILLS = [{**_FILL, "levels": int, "split": [_PART]}]
+_ROUTES = [
     {
-        "by": str,
-        "size": NUMBER,
-        "amount": NUMBER,
-        "notional": NUMBER,
-        "average": MAYBE,
-        "worst": MAYBE,
-        "levels": int,
-        "complete": bool,
-        "uncovered": [str],
-        "split": [{"exchange": str, "amount": NUMBER, "notional": NUMBER}],
+        **_FILL,
+        **dict.fromkeys(("fees", "net", "extra", "unplaced"), NUMBER),
+        "net_average": MAYBE,
+        "exact": bool,
+        "oldest_ms": (int, NoneType),
+        "unknown_rules": [str],
+        "split": [{**_PART, "fee": NUMBER, "limit": NUMBER}],
     }
 ]
 _MAYBE_INT = (int, NoneType)
@@ -135,10 +144,11 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Parts that the client does not read may have any shape.
     """
+    fills = _ROUTES if options.get("fees") else _FILLS
     extras = {
         "ages": {EVERY: int},
         "coverage": {EVERY: {"bids": MAYBE, "asks": MAYBE}},
-        "fill": {"buy": _FILLS, "sell": _FILLS},
+        "fill": {"buy": fills, "sell": fills},
         "times": {"merged": int, "sent": int, "exchanges": {EVERY: _TIMES}},
     }
     levels = [_level_of(split=bool(options.get("split")))]

@@ -17,6 +17,7 @@ from onebook.health import Health, Reason
 from onebook.orderbook import (
     EPOCH,
     EXACT,
+    NEEDS_GROSS,
     NEEDS_SPLIT,
     BookLevel,
     BookLevels,
@@ -26,10 +27,12 @@ from onebook.orderbook import (
     ExchangeTimes,
     Horizon,
     LayerTimes,
+    NetLevel,
     OrderBookState,
     decimals_of,
     only_exchange,
 )
+from onebook.routes import Route, RoutePart
 
 CHECKSUM_LEVELS = 25
 LAYERS = ("top", "depth")
@@ -101,7 +104,8 @@ class BookView(OrderBookState):
     lists the exchanges that are not live, `rejected` the requested exchanges that are not served,
     with the reason. `ages` (milliseconds) and `coverage` ({"bids": price, "asks": price}, None for
     a completely known side) are by exchange, and empty unless requested; `fills` ({"buy": [...],
-    "sell": [...]}) is the cost of each size requested with the option `fill`. `timestamp` is the
+    "sell": [...]}) is the cost of each size requested with the option `fill`:
+    a `Fill`, or with the option `fees` a `Route`. `timestamp` is the
     service's time of the update; of a lost view, this machine's time of the loss. `view` is the
     client's name of a second view of the symbol. `members` are the exchanges that are merged.
     `skipped` is the number of states that the service had between this update and the one before,
@@ -120,7 +124,7 @@ class BookView(OrderBookState):
     states: dict[str, str] = field(default_factory=dict)
     ages: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, dict[str, Decimal | None]] = field(default_factory=dict)
-    fills: dict[str, list[Fill]] = field(default_factory=dict)
+    fills: dict[str, list[Any]] = field(default_factory=dict)
     timestamp: str = ""
     update_number: int = 0
     view: str = ""
@@ -300,6 +304,8 @@ class BookView(OrderBookState):
     def _fill_side(self, direction: Direction) -> tuple[Sequence[str], FillSide]:
         if any(not level.amounts for level in (*self.bids, *self.asks)):
             raise ValueError(NEEDS_SPLIT)
+        if any(isinstance(level, NetLevel) for level in (*self.bids, *self.asks)):
+            raise ValueError(NEEDS_GROSS)
         return _side_of(self.asks if direction == BUY else self.bids)
 
     def _fill_ends(self) -> Iterator[BookEnds]:
@@ -338,7 +344,10 @@ def _decimals(numbers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fill(direction: Any, raw: Mapping[str, Any]) -> Fill:
+def _fill(direction: Any, raw: Mapping[str, Any]) -> Fill | Route:
+    """Parse the cost of a size: a route if the view has fees."""
+    if "net" in raw:
+        return _route(direction, raw)
     parts = {
         each["exchange"]: FillPart(Decimal(each["amount"]), Decimal(each["notional"]))
         for each in raw["split"]
@@ -368,6 +377,30 @@ def _exchange_times(raw: Mapping[str, Any]) -> ExchangeTimes:
     return ExchangeTimes(top, depth, raw["offset"], raw["error"])
 
 
+def _route(direction: Any, raw: Mapping[str, Any]) -> Route:
+    found = _decimals({name: raw[name] for name in _ROUTE_NUMBERS})
+    return Route(
+        direction=direction,
+        by=raw["by"],
+        complete=raw["complete"],
+        exact=raw["exact"],
+        unknown_rules=tuple(raw["unknown_rules"]),
+        uncovered=tuple(raw["uncovered"]),
+        split={
+            each["exchange"]: RoutePart(*(Decimal(each[name]) for name in RoutePart._fields))
+            for each in raw["split"]
+        },
+        oldest_ms=raw["oldest_ms"],
+        **found,
+    )
+
+
+_ROUTE_NUMBERS = (
+    *("size", "amount", "notional", "fees", "net", "average", "net_average", "worst", "unplaced"),
+    "extra",
+)
+
+
 def _joined(old: list[BookLevel], changes: Any) -> list[BookLevel]:
     levels = {level.price: level for level in old}
     for level in changes:
@@ -383,13 +416,17 @@ def _level(raw: Any) -> BookLevel:
     if isinstance(raw, dict):
         price, amount = raw["price"], raw["amount"]
         exchanges, amounts = raw["exchanges"], raw.get("amounts", ())
+        gross = raw.get("gross", ())
     else:
         price, amount, *split = raw
         parts = split[0] if split else ()
         exchanges, amounts = [part[0] for part in parts], [part[1] for part in parts]
-    return BookLevel(
-        Decimal(price), Decimal(amount), tuple(exchanges), tuple(map(Decimal, amounts))
-    )
+        gross = [part[2] for part in parts if len(part) > 2]
+    kind = NetLevel if gross else BookLevel
+    level = kind(Decimal(price), Decimal(amount), tuple(exchanges), tuple(map(Decimal, amounts)))
+    if isinstance(level, NetLevel):
+        level.gross = tuple(map(Decimal, gross))
+    return level
 
 
 def _side_of(levels: Iterable[BookLevel]) -> tuple[Sequence[str], FillSide]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -13,6 +13,7 @@ from onebook import exchanges
 from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
+from onebook.fees import OTHERS, fee_table, fees_of
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
@@ -157,21 +158,93 @@ GROUP_DECIMALS_MAX: Final = 12
 LIST_RETRY_S: Final = 10  # a failed list is fetched again within a minute
 
 
+class Resolved(NamedTuple):
+    """The stream that options describe, and what of them could not be served."""
+
+    key: StreamKey
+    rejected: list[replies.Rejected]
+    unknown_fee: tuple[str, ...] = ()  # left out of a view with fees
+
+
+FeeTables = Callable[[str], Mapping[str, str] | None]
+
+
+def no_tables(name: str) -> Mapping[str, str] | None:
+    """Return None for every name: a service without tables of fees."""
+    return None
+
+
 def stream_key(
-    directory: Directory, symbol: str, exchanges: list[str] | str, options: ViewOptions
-) -> tuple[StreamKey, list[replies.Rejected]]:
+    directory: Directory,
+    symbol: str,
+    exchanges: list[str] | str,
+    options: ViewOptions,
+    tables: FeeTables = no_tables,
+) -> Resolved:
     """The stream that these options describe, and the exchanges that were rejected.
+
+    Args:
+        directory: Exchanges and pairs.
+        symbol: The pair.
+        exchanges: As requested.
+        options: As requested.
+        tables: The table of fees of a name, None if there is none.
 
     Raises:
         CommandRefused: No requested exchange lists the symbol, or an option is invalid.
     """
-    canonical = _canonical(options)
+    canonical = _canonical(options, directory)
     accepted, rejected = _choose(directory, symbol, exchanges)
-    return StreamKey(symbol, tuple(sorted(accepted)), canonical), rejected
+    if options.fees is None:
+        return Resolved(StreamKey(symbol, tuple(sorted(accepted)), canonical), rejected)
+    fees = fees_of(_table(directory, options.fees, tables), accepted)
+    if not fees.known:
+        raise _bad(
+            f"fees: has no fee of any exchange of this view, which are {', '.join(fees.unknown)}; "
+            f'name them, or give "{OTHERS}", the fee of all that are not named.'
+        )
+    rejected += [replies.Rejected(exchange=name, reason="unknown_fee") for name in fees.unknown]
+    with_fees = replace(canonical, fees=fees.known)
+    return Resolved(StreamKey(symbol, tuple(fees.known), with_fees), rejected, fees.unknown)
+
+
+def _table(
+    directory: Directory, fees: Mapping[str, str] | str, tables: FeeTables
+) -> Mapping[str, str]:
+    """Return the table that a client sent or named, by our names of the exchanges.
+
+    Raises:
+        CommandRefused: A fee, the name of the table or that of an exchange is unknown.
+    """
+    if isinstance(fees, str):
+        found = tables(fees)
+        if found is None:
+            raise _bad(f"fees: there is no table {shown(fees)}.")
+        return found
+    named = {name if name == OTHERS else _known(directory, name): fees[name] for name in fees}
+    try:
+        return fee_table(named)
+    except ValueError as error:
+        raise _bad(f"fees: {error}") from None
+
+
+def _known(directory: Directory, name: str) -> str:
+    """Return our name of an exchange, enabled or not, so that a table may be of several services.
+
+    Raises:
+        CommandRefused: It is unknown: its fee would silently be that of all others.
+    """
+    found = directory.resolve(name) or exchanges.resolve(name)
+    if found is None:
+        raise _bad(f"fees: {no_exchange(name)}")
+    return found
 
 
 def requested_stream(
-    directory: Directory, body: commands.GetAggregatedOrderbook, subscribed: StreamKey | None
+    directory: Directory,
+    body: commands.GetAggregatedOrderbook,
+    subscribed: StreamKey | None,
+    tables: FeeTables = no_tables,
 ) -> StreamKey:
     """Return the stream of a one-time request: missing options are the subscription's, or defaults.
 
@@ -186,10 +259,10 @@ def requested_stream(
         exchanges = body.exchanges
     sent = ((name, getattr(body, name)) for name in ViewOptions.__struct_fields__)
     options = replace(options, **{name: value for name, value in sent if value is not UNSET})
-    return stream_key(directory, body.symbol, exchanges, options)[0]
+    return stream_key(directory, body.symbol, exchanges, options, tables).key
 
 
-def _canonical(options: ViewOptions) -> ViewOptions:
+def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:
     """Return the canonical form of options, without the other fields of a command.
 
     Raises:
@@ -200,9 +273,15 @@ def _canonical(options: ViewOptions) -> ViewOptions:
     chosen = {name: getattr(options, name) for name in ViewOptions.__struct_fields__}
     exact: dict[str, Any] = {
         "group": _shortest(options.group),
-        "fill": _sizes(options.fill),
+        "fill": _sizes(options.fill, directory),
         "within": _within(options.within),
     }
+    if options.net:
+        exact["split"] = True  # a net level is read with the price and amount of each exchange
+    if options.fees is None and options.net:
+        raise _bad("net: needs fees.")
+    if options.fees is None and options.fill is not None and options.fill.of_routes:
+        raise _bad("fill: limit, exclude and max_exchanges need fees.")
     if options.on == BEST and options.mode == DELTA:
         exact["depth"] = 1  # its short updates state no other level
     return ViewOptions(**chosen | exact)
@@ -330,7 +409,7 @@ def options_of(key: StreamKey) -> replies.Options:
     return replies.Options.of(key.options)
 
 
-def _sizes(sizes: FillSizes | None) -> FillSizes | None:
+def _sizes(sizes: FillSizes | None, directory: Directory) -> FillSizes | None:
     """Check the option `fill` and convert it to canonical form.
 
     Raises:
@@ -339,9 +418,22 @@ def _sizes(sizes: FillSizes | None) -> FillSizes | None:
     if sizes is None:
         return None
     try:
-        return fill_sizes(sizes.amounts, sizes.notionals)
+        return fill_sizes(
+            sizes.amounts,
+            sizes.notionals,
+            limit=sizes.limit or None,
+            exclude=[_member(directory, name) for name in sizes.exclude or ()],
+            max_exchanges=sizes.max_exchanges or None,
+        )
     except ValueError as error:
         raise _bad(f"fill: {error}") from None
+
+
+def _member(directory: Directory, name: str) -> str:
+    found = directory.resolve(name)
+    if found is None:
+        raise _bad(f"fill: exclude: {no_exchange(name)}")
+    return found
 
 
 def _bad(message: str) -> CommandRefused:

@@ -79,7 +79,9 @@ class WelcomeSession(Struct, tag="welcome", frozen=True):
     limits: Limits
 
 
-RejectedReason = Literal["unknown_exchange", "symbol_not_traded", "exchange_unavailable"]
+RejectedReason = Literal[
+    "unknown_exchange", "symbol_not_traded", "exchange_unavailable", "unknown_fee"
+]
 
 
 class Rejected(Struct, frozen=True, omit_defaults=True):
@@ -88,7 +90,10 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
     exchange: Annotated[str, about("The name as it was sent.", "mtgox")]
     reason: Annotated[
         RejectedReason,
-        about("Why it is not served; exchange_unavailable: its instruments are not known yet."),
+        about(
+            "Why it is not served; exchange_unavailable: its instruments are not known yet; "
+            "unknown_fee: the option `fees` has none of it."
+        ),
     ]
     detail: Annotated[
         str | UnsetType,
@@ -134,6 +139,10 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
     rejected: list[Rejected]
     options: Options
     expected_gb_per_30_days: ExpectedGb
+    unknown_fee: Annotated[
+        tuple[str, ...] | UnsetType,
+        about("With fees: the exchanges without a fee, which are not in the view.", ["xt"]),
+    ] = UNSET
     view: View = UNSET
 
 
@@ -331,6 +340,10 @@ class Level(Struct, frozen=True):
     amounts: Annotated[
         list[float] | UnsetType, about("With split: the amount of each of `exchanges`.")
     ] = UNSET
+    gross: Annotated[
+        list[float] | UnsetType,
+        about("With net: the price of each of `exchanges` before its fee; not with group."),
+    ] = UNSET
 
 
 class MarketStats(Struct, frozen=True):
@@ -348,7 +361,8 @@ class MarketStats(Struct, frozen=True):
 
 
 _NUMBER: Final = {"type": "number"}
-_PART: Final = {"type": "array", "prefixItems": [{"type": "string"}, _NUMBER]}
+# With `net` the third item is the price before the fee.
+_PART: Final = {"type": "array", "prefixItems": [{"type": "string"}, _NUMBER, _NUMBER]}
 # A level in the form of the options `levels` and `split`.
 LEVEL_FORMS: Final = {
     "items": {
@@ -403,13 +417,21 @@ class FilledPart(Struct, frozen=True):
 
     exchange: str
     amount: float
-    notional: Annotated[float, about("The exact cost of that amount.")]
+    notional: Annotated[float, about("The exact cost of that amount, before fees.")]
+    fee: Annotated[
+        float | UnsetType, about("With fees: in the quote currency, negative for a rebate.")
+    ] = UNSET
+    limit: Annotated[
+        float | UnsetType, about("With fees: the worst price, before the fee, that it takes.")
+    ] = UNSET
 
 
 class Filled(Struct, frozen=True):
-    """The cost of one size, over whole books: neither `depth` nor `group` changes it. Without fees.
+    """The cost of one size, over whole books: neither `depth` nor `group` changes it.
 
     A level that is only partly needed is taken from the exchange with the largest amount first.
+    With the option `fees` it is a route, the best split after fees: as much of the size as known
+    lots and minimums allow, at the lowest cost.
     """
 
     by: Literal["amount", "notional"]
@@ -426,8 +448,9 @@ class Filled(Struct, frozen=True):
             97310.4,
         ),
     ]
-    worst: Annotated[float | None, about("The worst price in the fill.", 97312)]
-    levels: Annotated[int, about(f"Number of prices in the fill, at most {FILL_LEVELS_MAX}.", 3)]
+    worst: Annotated[
+        float | None, about("The worst price in the fill; with fees after the fee.", 97312)
+    ]
     complete: Annotated[
         bool, about("Whether these books have the whole size; if not, the fill is all they have.")
     ]
@@ -440,6 +463,40 @@ class Filled(Struct, frozen=True):
         ),
     ]
     split: Annotated[list[FilledPart], about("By exchange, the largest amount first.")]
+    levels: Annotated[
+        int | UnsetType,
+        about(f"Without fees: number of prices in the fill, at most {FILL_LEVELS_MAX}.", 3),
+    ] = UNSET
+    fees: Annotated[float | UnsetType, about("With fees: their sum in the quote currency.")] = UNSET
+    net: Annotated[
+        float | UnsetType,
+        about("With fees: paid (notional + fees) or received (notional - fees)."),
+    ] = UNSET
+    net_average: Annotated[
+        float | UnsetType | None, about(f"With fees: net / amount, {AVERAGE_DIGITS} digits.")
+    ] = UNSET
+    extra: Annotated[
+        float | UnsetType,
+        about("With fees: how much worse net is because of lots, minimums and max_exchanges."),
+    ] = UNSET
+    unplaced: Annotated[
+        float | UnsetType,
+        about("With fees: amount that the books have, but lots or minimums do not allow."),
+    ] = UNSET
+    exact: Annotated[
+        bool | UnsetType, about("With fees: whether no split within the rules is better.")
+    ] = UNSET
+    oldest_ms: Annotated[
+        int | UnsetType | None,
+        about("With fees: age of the oldest data among the exchanges of the split."),
+    ] = UNSET
+    unknown_rules: Annotated[
+        list[str] | UnsetType,
+        about(
+            "With fees: exchanges of the split whose lot, least amount or least notional is not "
+            "known, so that their order may be refused."
+        ),
+    ] = UNSET
 
 
 class Fills(Struct, frozen=True):

@@ -32,6 +32,11 @@ from onebook.streams.fill import FILL_LEVELS_MAX
 DEPTH: Final = 20
 TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
+HINTS: Final = {  # for options that only a service has
+    "fill": "; use update.fill, which prices any size",
+    "fees": "; use update.route, which takes fees",
+    "net": "; use update.route, which takes fees",
+}
 NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
 
 QueueT = TypeVar("QueueT", bound=ReaderQueue)
@@ -212,7 +217,7 @@ def _require_known(service: Mapping[str, Any]) -> None:
         TypeError: There is one.
     """
     for name in service.keys() - ServiceOptions.__optional_keys__:
-        hint = "; use update.fill, which prices any size" if name == "fill" else ""
+        hint = HINTS.get(name, "")
         raise TypeError(f"An order book of the library has no option {name}{hint}.")
 
 

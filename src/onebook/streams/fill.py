@@ -1,13 +1,19 @@
-"""Fills of a stream: the cost of sizes against its books, in each update (`onebook.fill`)."""
+"""Fills and routes of a stream: the cost of sizes against its books, in each update.
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+`onebook.fill` has the arithmetic without fees, `onebook.routes` that after fees.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache, partial
 from struct import Struct
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from onebook.core import DEPTH_MAX, LEVEL_FORM, Book, Levels, View
+from onebook.core import DEPTH_MAX, LEVEL_FORM, MEMBERS_MAX, Book, Levels, View
+from onebook.fees import fee_factors
 from onebook.fill import (
     AMOUNT,
     BUY,
@@ -17,10 +23,14 @@ from onebook.fill import (
     Direction,
     Fill,
     FillSide,
+    bits,
     decimal_text,
     fills,
+    size_of,
     size_texts,
 )
+from onebook.model import Instrument
+from onebook.routes import Order, Route, RouteSide, Rules, routes
 
 FILL_SIZES_MAX: Final = 8  # amounts and notionals of one subscription
 FILL_LEVELS_MAX: Final = DEPTH_MAX  # levels a side that a fill may use, whatever is delivered
@@ -44,15 +54,54 @@ class FillSizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[str, ...],
         msgspec.Meta(description="In the quote currency, as decimal text.", examples=[["10000"]]),
     ] = ()
+    limit: Annotated[
+        str | UnsetType | None,
+        msgspec.Meta(
+            description="With `fees`: the worst price, before fees, that any order may take.",
+            examples=["97350"],
+        ),
+    ] = UNSET
+    exclude: Annotated[
+        Annotated[tuple[str, ...], msgspec.Meta(max_length=MEMBERS_MAX)] | UnsetType,
+        msgspec.Meta(
+            description="With `fees`: exchanges that take no part.",
+            examples=[["kraken"]],
+        ),
+    ] = UNSET
+    max_exchanges: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=MEMBERS_MAX)] | UnsetType | None,
+        msgspec.Meta(
+            description="With `fees`: the most exchanges of one split.",
+            examples=[3],
+        ),
+    ] = UNSET
+
+    @property
+    def of_routes(self) -> bool:
+        """Whether options are chosen that only routes have."""
+        return bool(self.limit or self.exclude or self.max_exchanges)
 
 
-def fill_sizes(amounts: Iterable[str], notionals: Iterable[str]) -> FillSizes:
+def fill_sizes(
+    amounts: Iterable[str],
+    notionals: Iterable[str],
+    *,
+    limit: str | None = None,
+    exclude: Iterable[str] = (),
+    max_exchanges: int | None = None,
+) -> FillSizes:
     """Check sizes and convert them to canonical form.
 
     Raises:
         ValueError: No size, too many, or one that is not a positive decimal number.
     """
-    sizes = FillSizes(size_texts(AMOUNT, amounts), size_texts(NOTIONAL, notionals))
+    sizes = FillSizes(
+        size_texts(AMOUNT, amounts),
+        size_texts(NOTIONAL, notionals),
+        decimal_text(size_of("limit", limit).normalize()) if limit else UNSET,
+        tuple(sorted(set(exclude))) or UNSET,
+        max_exchanges or UNSET,
+    )
     count = len(sizes.amounts) + len(sizes.notionals)
     if not 1 <= count <= FILL_SIZES_MAX:
         raise ValueError(f"name 1 to {FILL_SIZES_MAX} amounts and notionals, not {count}.")
@@ -75,40 +124,190 @@ def fill_side(levels: Levels, direction: Direction) -> FillSide:
     )
 
 
+class FillBooks(Protocol):
+    """The books of a view, as `StreamMembers` has them."""
+
+    names: Sequence[str]
+    instruments: list[Instrument | None]
+    cores: list[Book | None]
+
+    def ends(self) -> list[BookEnds]:
+        """The horizon of each live exchange."""
+
+    def age_ms(self, exchange: str, now: float) -> int:
+        """Milliseconds since the last data of a live exchange."""
+
+
 class FillView:
     """The fills of one stream: its own merge of whole books, priced when it is read.
 
     Its levels are neither cut to the depth nor binned to the step of the stream.
     """
 
-    __slots__ = ("_json", "_names", "_sizes", "_view")
+    __slots__ = ("_found", "_names", "_sizes", "_view")
 
     def __init__(self, names: Sequence[str], sizes: FillSizes) -> None:
         self._names = names
         self._sizes = sizes
         self._view = View(names, depth=FILL_LEVELS_MAX, split=True)
-        self._json = b""
+        self._found: tuple[list[Fill], ...] = ()
 
-    @property
-    def json(self) -> bytes:
-        """The fills of the last merge, as the member `fill` of an update."""
-        return self._json
-
-    def merge(self, books: Sequence[Book | None], ends: Sequence[BookEnds]) -> bool:
+    def merge(self, books: FillBooks) -> bool:
         """Price the sizes against these books; returns whether any fill changed."""
-        self._view.merge(books)
-        levels = self._view.levels()
-        chosen = self._sizes.amounts, self._sizes.notionals
-        sides = (
-            (name, fills(fill_side(levels, name), name, *chosen, self._names, ends))
+        self._view.merge(books.cores)
+        levels, ends = self._view.levels(), books.ends()
+        sizes = self._sizes
+        found = tuple(
+            fills(fill_side(levels, name), name, sizes.amounts, sizes.notionals, self._names, ends)
             for name in (BUY, SELL)
         )
-        written = b"{%b}" % b",".join(
-            b'"%b":[%b]' % (name.encode(), b",".join(map(_fill_json, found)))
-            for name, found in sides
-        )
-        changed, self._json = written != self._json, written
+        changed, self._found = found != self._found, found
         return changed
+
+    def json(self, books: FillBooks, now: float) -> bytes:
+        """Encode the fills of the last merge, as the member `fill` of an update."""
+        return _sides_json([map(_fill_json, side) for side in self._found])
+
+
+class RouteView:
+    """The routes of one stream: a merge of whole books by net price, routed when it is read."""
+
+    __slots__ = ("_factors", "_fee_scale", "_found", "_limit", "_names", "_sizes", "_view")
+
+    def __init__(self, names: Sequence[str], sizes: FillSizes, fees: Mapping[str, str]) -> None:
+        percents = [fees[name] for name in names]
+        self._names = names
+        self._sizes = sizes
+        self._limit = Decimal(sizes.limit) if sizes.limit else None
+        self._fee_scale, self._factors = fee_factors(percents)
+        self._view = View(names, depth=FILL_LEVELS_MAX, split=True, fees=percents)
+        self._found: tuple[list[Route], ...] = ()
+
+    def merge(self, books: FillBooks) -> bool:
+        """Route the sizes through these books; returns whether any route changed."""
+        exclude, sizes = self._sizes.exclude or (), self._sizes
+        cores = books.cores
+        if exclude:
+            cores = [
+                None if name in exclude else core
+                for name, core in zip(self._names, cores, strict=True)
+            ]
+        self._view.merge(cores)
+        levels, ends = self._view.levels(), books.ends()
+        rules = {each.exchange: lot_rules(each.lot) for each in books.instruments if each}
+        found = tuple(
+            routes(
+                route_side(levels, name, self._factors, self._fee_scale, self._limit),
+                name,
+                sizes.amounts,
+                sizes.notionals,
+                self._names,
+                [end for end in ends if end.exchange not in exclude],
+                rules,
+                sizes.max_exchanges or None,
+            )
+            for name in (BUY, SELL)
+        )
+        changed, self._found = found != self._found, found
+        return changed
+
+    def json(self, books: FillBooks, now: float) -> bytes:
+        """Encode the routes of the last merge, as the member `fill` of an update."""
+        return _sides_json(
+            [(_route_json(each, books, now) for each in side) for side in self._found]
+        )
+
+
+@lru_cache(maxsize=1_024)
+def lot_rules(lot: str) -> Rules:
+    """Return the rules of an instrument by its lot, "" where it is not known."""
+    return Rules(lot=Decimal(lot)) if lot else Rules()
+
+
+def route_side(
+    levels: Levels,
+    direction: Direction,
+    factors: Sequence[tuple[int, int]],
+    fee_scale: int,
+    limit: Decimal | None = None,
+) -> RouteSide:
+    """Return the side that a direction takes, of levels merged with `split` by net prices.
+
+    Args:
+        levels: The levels of a net view.
+        direction: "buy" or "sell".
+        factors: Those of its fees, and `fee_scale`: see `fee_factors`.
+        fee_scale: Decimals that fees add.
+        limit: The worst price before fees that is taken.
+    """
+    buys = direction == BUY
+    own = [pair[buys] for pair in factors]
+    orders = _orders(fill_side(levels, direction))
+    if limit is not None:
+        end = limit.scaleb(levels.price_scale - fee_scale)
+        orders = (
+            each
+            for each in orders
+            if (each[0] // own[each[2]] <= end if buys else each[0] // own[each[2]] >= end)
+        )
+    return RouteSide(orders, own, fee_scale, levels.price_scale, levels.amount_scale)
+
+
+def _orders(side: FillSide) -> Iterator[Order]:
+    """Return the parts of levels, the largest first, as single orders."""
+    amounts = iter(side.parts)
+    for price, amount, members in side.rows():
+        if members & (members - 1):
+            parts = sorted(zip(bits(members), amounts, strict=False), key=_largest_first)
+            for member, part in parts:
+                yield price, part, member
+        else:
+            next(amounts)
+            yield price, amount, members.bit_length() - 1
+
+
+def _largest_first(part: tuple[int, int]) -> tuple[int, int]:
+    return -part[1], part[0]
+
+
+def _sides_json(sides: Sequence[Iterable[bytes]]) -> bytes:
+    return b'{"buy":[%b],"sell":[%b]}' % tuple(map(b",".join, sides)) if sides else b"{}"
+
+
+def _route_json(route: Route, books: FillBooks, now: float) -> bytes:
+    """Encode one route for updates; numbers are printed from exact decimals."""
+    split = ",".join(
+        f'{{"exchange":{_json(name).decode()},"amount":{decimal_text(part.amount)},'
+        f'"notional":{decimal_text(part.notional)},"fee":{decimal_text(part.fee)},'
+        f'"limit":{decimal_text(part.limit)}}}'
+        for name, part in route.split.items()
+    )
+    oldest = max((books.age_ms(name, now) for name in route.split), default=None)
+    figures = ",".join(
+        f'"{name}":{decimal_text(getattr(route, name))}'
+        for name in (
+            "size",
+            "amount",
+            "notional",
+            "average",
+            "fees",
+            "net",
+            "net_average",
+            "worst",
+            "extra",
+            "unplaced",
+        )
+    )
+    return (
+        f'{{"by":"{route.by}",{figures},"complete":{_bool(route.complete)},'
+        f'"exact":{_bool(route.exact)},"oldest_ms":{_json(oldest).decode()},'
+        f'"unknown_rules":{_json(route.unknown_rules).decode()},'
+        f'"uncovered":{_json(route.uncovered).decode()},"split":[{split}]}}'
+    ).encode()
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _fill_json(fill: Fill) -> bytes:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, Struct
 
 from onebook.core.types import DEPTH_MAX, WITHIN_DECIMALS_MAX, WITHIN_MAX
+from onebook.fees import FEES_MAX, OTHERS
 from onebook.streams.fill import FILL_SIZES_MAX, FillSizes
 
 MUST_BE: Final = "must_be"  # key in `Meta.extra`: what a field must be, for error messages
@@ -37,9 +38,9 @@ def about(description: str, example: Any = UNSET, must_be: str = "", **limits: A
 class ViewOptions(Struct, frozen=True, kw_only=True):
     """Options of a view.
 
-    In a stream key `depth`, `group`, `fill` and `within` are canonical, so that equal views are one
-    stream. A new option is added at the end with a false default, because ids of streams omit such
-    options.
+    In a stream key `depth`, `split`, `group`, `fill`, `within` and `fees` are canonical, so that
+    equal views are one stream: `fees` has the fee of each of its exchanges. A new option is added
+    at the end with a false default, because ids of streams omit such options.
     """
 
     depth: Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)] = 20
@@ -114,6 +115,24 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         about(
             "Add when the prices of each exchange were sent and received, the offset of its clock, "
             "and when the update was merged and sent.",
+            False,
+        ),
+    ] = False
+    fees: Annotated[
+        Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | str | None,
+        about(
+            "Taker fees in percent by exchange as decimal text, negative for a rebate, "
+            f'"{OTHERS}" for all others; or "key", the table of the key. Exchanges without a fee '
+            "are not in the view. With `fill` the sizes are routed by prices after fees.",
+            {"okx": "0.08", "*": "0.1"},
+            'an object of exchange names and percents as decimal text, or "key"',
+        ),
+    ] = None
+    net: Annotated[
+        bool,
+        about(
+            "With `fees`: levels by the price after the fee. Implies `split`; each level also has "
+            "the price of each exchange before its fee, unless it is a bin of `group`.",
             False,
         ),
     ] = False

@@ -17,7 +17,7 @@ from onebook.core import Book, View
 from onebook.fill import BookEnds
 from onebook.model import GIB_BYTES, Health, Instrument, Reason
 from onebook.orderbook import ExchangeTimes
-from onebook.streams.fill import FillView
+from onebook.streams.fill import FillView, RouteView
 from onebook.streams.identity import CONFLICT
 from onebook.streams.options import ARRAY, BEST, FULL, ViewOptions
 
@@ -30,6 +30,7 @@ RATE_KNOWN_S: Final = 1.0  # a younger stream has no useful estimate of its cost
 THIRTY_DAYS_S: Final = 30 * 86_400
 
 IN_EVERY_ID: Final = 6  # options up to `group`; ids contain later ones only if chosen
+IN_EVERY_FILL: Final = 2  # the same of the members of `fill`
 
 _json = msgspec.json.encode
 
@@ -59,7 +60,12 @@ def _named(option: object) -> object:
     """Convert an option to the form that ids are hashed from."""
     if option is None:
         return ""
-    return astuple(option) if isinstance(option, msgspec.Struct) else option
+    if not isinstance(option, msgspec.Struct):
+        return option
+    values = [*astuple(option)]
+    while len(values) > IN_EVERY_FILL and not values[-1]:
+        values.pop()
+    return values
 
 
 class StreamMembers:
@@ -114,6 +120,11 @@ class StreamMembers:
         side."""
         return b"{%b}" % b",".join(map(_coverage_json, self.books))
 
+    def age_ms(self, exchange: str, now: float) -> int:
+        """Milliseconds since the last data of a live exchange."""
+        (book,) = (each for each in self.books if each.instrument.exchange == exchange)
+        return max(0, round((now - book.updated_at) * 1_000))
+
     def ends(self) -> list[BookEnds]:
         """The horizon of each live exchange, as values."""
         return [
@@ -127,11 +138,11 @@ class StreamMembers:
         }
         return b'{"merged":%d,"exchanges":%b' % (wall_us, _json(members))
 
-    def extras(self, options: ViewOptions, now: float, fills: FillView | None) -> bytes:
+    def extras(self, options: ViewOptions, now: float, fills: FillView | RouteView | None) -> bytes:
         """The optional members of `data`: ages, coverage, fill."""
         ages = b',"ages":' + self.ages_json(now) if options.ages else b""
         coverage = b',"coverage":' + self.coverage_json() if options.coverage else b""
-        return ages + coverage + (b',"fill":' + fills.json if fills is not None else b"")
+        return ages + coverage + (b',"fill":' + fills.json(self, now) if fills is not None else b"")
 
 
 def _times(times: ExchangeTimes) -> dict[str, object]:
@@ -225,7 +236,7 @@ class Stream:
         self.interval_s = key.options.interval_ms / 1_000
         self.members = StreamMembers(key.exchanges, instruments)
         self.view: View | None = None  # created when first due: idle streams have no merged levels
-        self.fills: FillView | None = None
+        self.fills: FillView | RouteView | None = None
         self.users = 0
         self.update_number = 0
         self.timestamp = b""
@@ -282,7 +293,7 @@ class Stream:
             self.fills = _fills(self.key)
         changed = self.view.merge(self.members.cores)
         if self.fills is not None:
-            changed |= self.fills.merge(self.members.cores, self.members.ends())
+            changed |= self.fills.merge(self.members)
         if self._on_best and changed:
             before, self._top = self._top, self.view.top()
             return self._top != before
@@ -370,7 +381,7 @@ class BookRequest:
             head += b',"id":' + _json(self.message_id)
         fills = _fills(self.key)
         if fills is not None:
-            fills.merge(self.members.cores, self.members.ends())
+            fills.merge(self.members)
         extras = self.members.extras(self.key.options, now, fills)
         if self.key.options.times:
             times = self.members.times_json(wall_us, now)
@@ -397,14 +408,27 @@ def _view(key: StreamKey) -> View:
         group=options.group,
         split=options.split,
         arrays=options.levels == ARRAY,
+        fees=_percents(key) if options.net else None,
         within=options.within,
     )
+
+
+def _percents(key: StreamKey) -> list[str]:
+    """Return the fee of each exchange of a net view."""
+    fees = key.options.fees
+    assert isinstance(fees, dict)  # in a key the fees of each exchange
+    return [fees[name] for name in key.exchanges]
 
 
 def _price(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 
 
-def _fills(key: StreamKey) -> FillView | None:
-    sizes = key.options.fill
-    return FillView(key.exchanges, sizes) if sizes is not None else None
+def _fills(key: StreamKey) -> FillView | RouteView | None:
+    sizes, fees = key.options.fill, key.options.fees
+    if sizes is None:
+        return None
+    if fees is None:
+        return FillView(key.exchanges, sizes)
+    assert isinstance(fees, dict)  # in a key the fees of each exchange
+    return RouteView(key.exchanges, sizes, fees)

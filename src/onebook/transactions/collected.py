@@ -35,6 +35,7 @@ from onebook.transactions.adapter import (
     Window,
 )
 from onebook.transactions.credentials import NONCE_BYTES, Vault
+from onebook.transactions.reconciliation import HoldingsReading
 from onebook.transactions.record import Record, Status, encode
 from onebook.transactions.windows import floor_ms
 
@@ -48,6 +49,7 @@ COMPRESSION: Final = 1
 WALK: Final = "collected/"
 ALWAYS_MS: Final = 1 << 62
 HOLDINGS: Final = "holdings"
+READINGS_MAX: Final = 800  # of one verification: a month of hourly ones
 DAMAGED: Final = "A collected record is damaged, or its data key is not here."
 _decoder = json.Decoder(Record, float_hook=Decimal)
 _reading = json.Decoder(list[Record], float_hook=Decimal)
@@ -292,6 +294,23 @@ class StoredAccount:
         except MsgspecError:
             raise unreadable() from None
         return record if self._include_raw else replace(record, raw=UNSET)
+
+    async def readings(self, from_ms: int, to_ms: int) -> list[HoldingsReading]:
+        """The newest own readings of the holdings in a range, newest first.
+
+        Raises:
+            SourceFailed: They cannot be opened.
+        """
+        found = await self._store.readings(
+            str(self._account),
+            self._environment,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            limit=READINGS_MAX,
+        )
+        return [
+            HoldingsReading(each.at_ms, tuple(opened_reading(each, self._seal))) for each in found
+        ]
 
     async def _holdings(self, source: Source) -> Page:
         readings = await self._store.readings(

@@ -501,6 +501,13 @@ def _takes_back(line: Record) -> bool:
     return line.direction is ways.get(line.kind)
 
 
+class HoldingsReading(Struct, frozen=True):
+    """Holdings of all wallets as they were read at a time, Unix ms."""
+
+    at_ms: int
+    holdings: tuple[Record, ...]
+
+
 class Holdings:
     """Compares holdings at one or several times with the changes in between, newest first.
 

@@ -50,7 +50,7 @@ from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_k
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.merge import HELD_MAX, Demand, Once, Outlet, Range, merged
 from onebook.transactions.metrics import RECORDS, UNKNOWN, UNREADABLE
-from onebook.transactions.reconciliation import ComparingReader, Verification
+from onebook.transactions.reconciliation import ComparingReader, HoldingsReading, Verification
 from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.request import Query, TransactionsRequest, expand, left_out
 from onebook.transactions.verify import Verifier
@@ -276,6 +276,7 @@ class Run:
         merging: State shared by the runs of an answer of several accounts, whose records then
             name their accounts.
         stored: What is collected of the account, if the answer uses it.
+        readings: Our own readings of the holdings, for the verification.
         tap: Wraps the reader to observe what it reads; repeated reads are not counted.
     """
 
@@ -289,6 +290,7 @@ class Run:
         account_id: str,
         merging: "Merging | None" = None,
         stored: StoredAccount | None = None,
+        readings: Sequence[HoldingsReading] = (),
         tap: Callable[[PageReader], PageReader] | None = None,
     ) -> None:
         self.query = query
@@ -331,6 +333,7 @@ class Run:
                 asked=asked,
                 moving=self._moving(),
                 orders=adapter.entry.books.trades in query.words,
+                readings=readings,
             )
 
     @property

@@ -53,6 +53,7 @@ from onebook.transactions.live import (
 )
 from onebook.transactions.metrics import KEY, NODE, REFUSED, RUNNING, UNKNOWN, UNREADABLE
 from onebook.transactions.private import PrivateStream, StreamOpening
+from onebook.transactions.reconciliation import HoldingsReading
 from onebook.transactions.record import Record, encode
 from onebook.transactions.request import (
     Query,
@@ -394,7 +395,9 @@ class Transactions:
         for part in parts:
             stored = await self._stored(part.request)
             account = await self._account(part, key_id, known=stored is not None and stored.only)
-            accounts.append((self._bounded(part, stored), *account, stored))
+            bounded = self._bounded(part, stored)
+            readings = await self._own_readings(bounded, stored)
+            accounts.append((bounded, *account, stored, readings))
         self._refuse_beyond(key_id)
         self._running[key_id] += 1
         RUNNING.inc()
@@ -413,8 +416,9 @@ class Transactions:
                     account_id=account_id,
                     merging=merging,
                     stored=stored,
+                    readings=readings,
                 )
-                for part, account, account_id, stored in accounts
+                for part, account, account_id, stored, readings in accounts
             ]
             run: Run | JointRun = runs[0]
             if isinstance(query, JointQuery) and merging is not None:
@@ -428,6 +432,18 @@ class Transactions:
             RUNNING.dec()
             if not self._running[key_id]:
                 del self._running[key_id]
+
+    async def _own_readings(
+        self, query: Query, stored: StoredAccount | None
+    ) -> list[HoldingsReading]:
+        """Readings of the holdings for a verification, of an exchange that is so proven."""
+        proven = self._adapters[query.account.exchange].entry.books.readings
+        if stored is None or not query.request.verify or not proven:
+            return []
+        try:
+            return await stored.readings(query.from_ms, query.to_ms)
+        except SourceFailed:  # the records say so
+            return []
 
     def _bounded(self, query: Query, stored: StoredAccount | None) -> Query:
         """A query of a collected account that ends where the collection does, unless it says when.

@@ -8,7 +8,8 @@ can prove are listed as `unproven`, with the reason.
 Records arrive newest first. Memory: one balance per coin, and the unmatched entries.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Final, NamedTuple
@@ -31,6 +32,7 @@ from onebook.transactions.reconciliation import (
     Closings,
     Comparisons,
     Holdings,
+    HoldingsReading,
     Left,
     Moves,
     OrderReport,
@@ -85,6 +87,7 @@ class Verifier:
         asked: The types of the answer.
         moving: The types whose records add up to every change of the holdings.
         orders: Whether the state of spot orders was requested beside their fills.
+        readings: Our own readings of the holdings in the range, newest first.
     """
 
     def __init__(
@@ -95,7 +98,9 @@ class Verifier:
         asked: Iterable[str] = (),
         moving: Iterable[str] = (),
         orders: bool = True,
+        readings: Sequence[HoldingsReading] = (),
     ) -> None:
+        self._own = deque(readings)
         self._entry = entry
         self._books = entry.books
         self._below_ms = below_ms
@@ -125,6 +130,8 @@ class Verifier:
 
     def add(self, record: Record) -> None:
         """Check one record."""
+        if record.type != EventType.HOLDINGS:
+            self._take_readings(after_ms=record.timestamp)
         if record.type == EventType.LEDGER:
             self._arithmetic(record)
             self._chains.add(record)
@@ -144,6 +151,13 @@ class Verifier:
             self._holdings.setdefault(place_of(record), record)  # the newest
         elif self._both(record.type):
             self._event(record)
+
+    def _take_readings(self, *, after_ms: int) -> None:
+        """Take our own readings that are later than a time, at their place in the sequence."""
+        while self._own and self._own[0].at_ms > after_ms:
+            reading = self._own.popleft()
+            for holding in reading.holdings:  # of one time, whatever each wallet says
+                self._readings.holding(replace(holding, timestamp=reading.at_ms))
 
     def _both(self, kind: str) -> bool:
         return EventType.LEDGER in self._asked and kind in self._asked
@@ -250,6 +264,7 @@ class Verifier:
             compared: Comparisons made by the reader of the account.
         """
         self._compared = compared or self._compared
+        self._take_readings(after_ms=0)
         self._covered.update(dict.fromkeys(self._asked, 0) if covered is None else covered)
         chains = tuple(self._held(found) for found in self._chains.reports(cut=cut))
         orders = self._orders.report(cut=cut)

@@ -1,6 +1,7 @@
 """The neutral parts carry another exchange: complete, proven, over real HTTP."""
 
 import csv
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 from msgspec import json
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from onebook.cli.credentials import credentials_app
@@ -232,6 +234,27 @@ class TestCommands:
             monkeypatch.setenv(f"ONEBOOK_{name}", value)
         monkeypatch.setitem(registry.EXCHANGES, "fennec", FENNEC)
         return lambda *words, typed="": CliRunner().invoke(app, words, input=typed)
+
+    def test_a_collection_is_fetched_without_the_exchange(
+        self, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begins_ms = NOW_MS - (DAYS + 10) * DAY_MS  # no empty windows before
+        sources = {name: replace(one, begins_ms=begins_ms) for name, one in FENNEC.sources.items()}
+        monkeypatch.setitem(registry.EXCHANGES, "fennec", replace(FENNEC, sources=sources))
+        refused = run("transactions", "collect", "--exchange", "fennec")
+        assert refused.exit_code == 2
+        run("credentials", "set", "fennec", typed=f"{API_KEY}\n{SECRET}\n{PASSPHRASE}\n")
+        first = run("transactions", "collect", "--exchange", "fennec")
+        assert first.exit_code == 0, first.output
+        assert re.search(r"fennec +mainnet +[\d,]+ +[\d,]+ +yes", first.stdout)
+        run("credentials", "remove", "fennec", "--yes")
+        path = tmp_path / "kept.jsonl"
+        words = ("--exchange", "fennec", "--source", "collected", "--from", "all", "-o", str(path))
+        kept = run("transactions", "fetch", *words)
+        assert kept.exit_code == 0, kept.output
+        count = sum(ROWS[name] for name in ("fills", "orders", "deposits", "withdrawals", "ledger"))
+        # The newest events are a minute old.
+        assert count - 10 <= len(path.read_text().splitlines()) <= count
 
     def test_from_the_passphrase_to_a_proven_file(self, run: Any, tmp_path: Path) -> None:
         typed = f"{API_KEY}\n{SECRET}\n{PASSPHRASE}\n"

@@ -25,6 +25,9 @@ const STABLE_S = 10; // a connection that was live for this long resets the back
 const SILENCE_MAX_S = 10; // a ping is sent after half of this time
 const PING_TIMEOUT_S = 10;
 const REQUEST_TIMEOUT_S = 90;
+const FOLLOW_MARGIN_MS = 60_000; // before now, from which following begins
+const FOLLOW_AGAIN_MS = 7 * 86_400_000; // that is read again after a lost connection
+const FOLLOWED_IDS_MAX = 20_000;
 const RETRY_AFTER_MAX_S = 3600;
 const RETRY_WAIT_MAX_S = 60; // a longer Retry-After raises an error instead
 const ATTEMPTS_MAX = 5;
@@ -125,7 +128,9 @@ function dataOf(reply) {
   return reply.data;
 }
 
-const isPart = (part) => Array.isArray(part) && part.length === 2 && isText(part[0]) && isNumber(part[1]);
+/** The exchange, its amount, and with `net` its price before the fee. */
+const isPart = (part) =>
+  Array.isArray(part) && [2, 3].includes(part.length) && isText(part[0]) && part.slice(1).every(isNumber);
 
 /** The shape of a level: as an object or an array, with the amount of each exchange if `split` is requested. */
 const levelShape = (split) => (raw) => {
@@ -134,8 +139,9 @@ const levelShape = (split) => (raw) => {
     return parted && isNumber(raw[0]) && isNumber(raw[1]) ? "" : " is not a level";
   }
   if (!isObject(raw)) return " is not a level";
-  const { price, amount, exchanges, amounts } = levelOf(raw);
-  const right = isNumber(price) && isNumber(amount) && !list(faults.text)(exchanges) && !list(faults.number)(amounts);
+  const { price, amount, exchanges, amounts, gross = [] } = levelOf(raw);
+  const right =
+    isNumber(price) && isNumber(amount) && !list(faults.text)(exchanges) && ![amounts, gross].some(list(faults.number));
   if (!right) return " is not a level";
   return amounts.length === exchanges.length || (!split && !amounts.length) ? "" : " does not have one amount per exchange";
 };
@@ -143,8 +149,10 @@ const levelShape = (split) => (raw) => {
 const DATA = object({ data: object({}) });
 const FILLS = list(object({
   by: faults.text, size: faults.number, amount: faults.number, notional: faults.number, average: faults.numberOrNull,
-  worst: faults.numberOrNull, levels: faults.whole, complete: faults.flag, uncovered: list(faults.text),
-  split: list(object({ exchange: faults.text, amount: faults.number, notional: faults.number })),
+  worst: faults.numberOrNull, "levels?": faults.whole, complete: faults.flag, uncovered: list(faults.text),
+  split: list(object({ exchange: faults.text, amount: faults.number, notional: faults.number, "fee?": faults.number, "limit?": faults.number })),
+  ...Object.fromEntries(["fees?", "net?", "extra?", "unplaced?"].map((name) => [name, faults.number])),
+  "net_average?": faults.numberOrNull, "exact?": faults.flag, "oldest_ms?": faults.numberOrNull, "unknown_rules?": list(faults.text),
 }));
 const STATS = object({
   ...Object.fromEntries(
@@ -278,10 +286,12 @@ export function compareDecimals(left, right) {
 
 function levelOf(raw) {
   if (!Array.isArray(raw)) {
-    return { price: raw.price, amount: raw.amount, exchanges: raw.exchanges, amounts: raw.amounts ?? [] };
+    const level = { price: raw.price, amount: raw.amount, exchanges: raw.exchanges, amounts: raw.amounts ?? [] };
+    return raw.gross ? { ...level, gross: raw.gross } : level;
   }
   const [price, amount, parts = []] = raw;
-  return { price, amount, exchanges: parts.map(([name]) => name), amounts: parts.map(([, part]) => part) };
+  const level = { price, amount, exchanges: parts.map(([name]) => name), amounts: parts.map(([, part]) => part) };
+  return parts[0]?.length === 3 ? { ...level, gross: parts.map(([, , before]) => before) } : level;
 }
 
 /**
@@ -1148,6 +1158,67 @@ export class Onebook {
       if (idle) await sleep(pauseS(NO_CLOSE_FRAME, idle, null, this.random));
       request.cursor = page.nextCursor;
       before = page;
+    }
+  }
+
+  /**
+   * Yield what happens in an account indefinitely, across reconnects: each record once, and again when it changes.
+   * With `start` it begins with the history; leaving the loop closes.
+   */
+  async *followTransactions(exchange, types = [], { start, attemptsMax, silenceMaxS, pingTimeoutS, ...options } = {}) {
+    const request = { action: "subscribe_transactions", exchange, limit: PAGE_RECORDS, ...asSent(options) };
+    if (types.length) request.transaction_types = typeof types === "string" ? [types] : types;
+    const firstMs = start == null ? Date.now() - FOLLOW_MARGIN_MS : millisecondsOf(start);
+    const [seen, events] = [new Map(), []];
+    let [asking, begun, startMs, ended, wake] = [false, false, firstMs, null, nothing];
+
+    const ask = (fields) => {
+      asking = true;
+      session.ask({ ...request, start_time: startMs, ...fields }).then(received, failed).finally(() => (asking = false));
+    };
+    const received = (message) => {
+      if (message.type === "transaction_response") {
+        for (const record of message.transactions.toReversed()) put(record, begun ? "new" : start == null ? null : "history");
+      } else if (message.type === "transaction_complete") {
+        if (message.next_cursor !== null) ask({ cursor: message.next_cursor, live: false });
+        else begun = true;
+      } else if (message.type === "transaction") put(message.transaction, "new", message.exchange);
+      else if (message.type === "transaction_status") {
+        events.push({ change: "status", account: message.exchange, record: null, status: camelCasedThrough(message) });
+      }
+      wake();
+    };
+    const put = (record, change, account = record.account?.name ?? record.exchange) => {
+      const { raw, ...told } = record;
+      if (record.incomplete.includes("timestamp")) Object.assign(told, { timestamp: 0, datetime: "" }); // of the read
+      const [id, content] = [record.transactionId, JSON.stringify(told)];
+      const before = seen.get(id);
+      seen.delete(id);
+      seen.set(id, content);
+      if (seen.size > FOLLOWED_IDS_MAX) seen.delete(seen.keys().next().value);
+      if (before === content || (before === undefined && change === null)) return;
+      const named = before === undefined ? change : "updated";
+      events.push({ change: named, account, record: camelCasedThrough(record), status: null });
+    };
+    const failed = (error) => {
+      ended ??= error;
+      wake();
+    };
+    const state = ({ name }) => {
+      if (name !== "live" || asking) return; // an unanswered request is sent again by the session
+      if (begun) startMs = Math.max(firstMs, Date.now() - FOLLOW_AGAIN_MS);
+      ask({});
+    };
+    const session = new Session(this, { attemptsMax, silenceMaxS, pingTimeoutS, state, notice: received });
+    session.run().catch(failed);
+    try {
+      while (true) {
+        while (events.length) yield events.shift();
+        if (ended) throw ended;
+        await new Promise((resolve) => (wake = resolve));
+      }
+    } finally {
+      session.stop();
     }
   }
 
