@@ -157,8 +157,8 @@ def main() -> None:
         f"L{row.seq:016d}": kraken_rows.ledger(row, NOW_MS) for row in islice(booked, ROWS)
     }
     bodies = kraken_bodies(listed_rows)
-    compare("kraken row to record, ledger", kraken_ledger(bodies),
-            theirs(bodies, ccxt.kraken().parse_ledger, "result", "ledger"), len(listed_rows))  # fmt: skip
+    others = theirs(bodies, ccxt.kraken().parse_ledger, "result", "ledger")
+    compare("kraken row to record, ledger", kraken_ledger(bodies), others, len(listed_rows))
 
 
 def compare(
