@@ -151,14 +151,10 @@ def main() -> None:
         work = make(bodies, read)
         compare(f"okx row to record, {name}", work, theirs(bodies, parse, "data"), len(rows))
     booked = KrakenAccount(KrakenHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=2_000)).ledger()
-    listed_rows = {
-        f"L{row.seq:016d}": kraken_rows.ledger(row, NOW_MS) for row in islice(booked, ROWS)
-    }
-        f"L{row.seq:016d}": kraken_rows.ledger(row, NOW_MS) for row in islice(booked, ROWS)
-    }
-    bodies = kraken_bodies(listed_rows)
+    named = {f"L{row.seq:016d}": kraken_rows.ledger(row, NOW_MS) for row in islice(booked, ROWS)}
+    bodies = kraken_bodies(named)
     others = theirs(bodies, ccxt.kraken().parse_ledger, "result", "ledger")
-    compare("kraken row to record, ledger", kraken_ledger(bodies), others, len(listed_rows))
+    compare("kraken row to record, ledger", kraken_ledger(bodies), others, len(named))
 
 
 def compare(
