@@ -97,6 +97,16 @@ JOBS = (
             "macro/library.py ccxt",
         ),
     ),
+    Job(
+        "ages",
+        (
+            "macro/ages.py onebook",
+            "macro/ages.py ccxt",
+            "macro/ages.py ccxt_best",
+            "macro/ages.py cryptofeed",
+            "macro/ages.py cryptofeed_ticker",
+        ),
+    ),
 )
 
 
@@ -123,6 +133,8 @@ FLOOR = "C send()"
 LIBRARY = "frame to the caller's function, 20 books"
 ASLEEP = "the same with 7 ms of sleep between rounds"
 LIBRARY_LATENCY = "frame sent to the caller's function, 20 books"
+AGE = "age of the best price at the caller, Binance"
+WRONG = "time with a wrong best price, Binance"
 SCALE = "frame of one exchange among others"
 KINDS = (
     "spot fills", "futures fills", "ledger lines", "orders", "deposits", "withdrawals", "transfers",
@@ -226,6 +238,17 @@ GOALS = (
     Goal(
         13, "latency to a callback, p50, ccxt", (LIBRARY_LATENCY, "onebook p50"),
         (LIBRARY_LATENCY, "ccxt p50"), AT_LEAST, 2,
+    ),
+    Goal(14, "age of the best price, p50", (AGE, "onebook p50"), None, AT_MOST, 15, unit="ms"),
+    Goal(14, "time with a wrong best price", (WRONG, OURS), None, AT_MOST, 1, unit="%"),
+    *(
+        Goal(14, f"age, p50, {peer}", (AGE, "onebook p50"), (AGE, f"{peer} p50"), AT_MOST, limit)
+        for peer, limit in (
+            ("ccxt watchOrderBook", 0.333),
+            ("cryptofeed L2_BOOK", 0.333),
+            ("ccxt watchBidsAsks", 1.5),
+            ("cryptofeed TICKER", 1.5),
+        )
     ),
 )  # fmt: skip
 

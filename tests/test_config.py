@@ -75,6 +75,7 @@ def test_one_limit_of_a_tier_leaves_its_others_at_their_defaults(monkeypatch, no
         "requests_per_minute": 600,
         "connections_max": 8,
         "views_max": 500,
+        "interval_ms_min": 0,
     }
 
 
