@@ -126,7 +126,7 @@ def test_best_prices_lead_the_depth_and_agree_with_it_at_its_number(name: str) -
             if fused.counts.shown:
                 assert fused.shown == best_of(venue.newest(fused.native))
         (change,) = fused.deliver(venue.pending(fused.native))
-        assert isinstance(change, Delta)
+        assert isinstance(change, Delta | Snapshot)
         assert change.sequence == top.sequence
         assert not fused.book.core.overlaid
         assert fused.shown == best_of(venue.newest(fused.native))

@@ -13,9 +13,11 @@ from onebook.exchanges.kit import (
     Acknowledged,
     BookRefused,
     Connector,
+    Ignored,
     ProtocolError,
     SlowDown,
     Snapshot,
+    TopOfBook,
     Unnamed,
 )
 from onebook.model import Instrument
@@ -28,8 +30,6 @@ PURR = Instrument("hyperliquid", "PURR/USDC", "PURR/USDC")
 # Messages of other channels, as they were recorded, and what changes no book.
 UNKNOWN_FRAMES = (
     b'{"channel":"pong"}',
-    b'{"channel":"bbo","data":{"coin":"@107","time":1790232237145,"bbo":[{"px":"84143.0",'
-    b'"sz":"10.25923","n":36},{"px":"84144.0","sz":"50.66422","n":18}]}}',
     b'{"channel":"subscriptionResponse","data":{"method":"unsubscribe","subscription":'
     b'{"type":"l2Book","coin":"BTC","nSigFigs":5,"mantissa":null,"fast":false}}}',
     b'{"channel":"error","data":"Already unsubscribed: {\\"type\\":\\"l2Book\\",'
@@ -60,6 +60,10 @@ def asked(method: str, coin: str, *, fast: str = "true") -> Sent:
     return Sent(f'{{"method":"{method}","subscription":{subscription}}}'.encode())
 
 
+def best(method: str, coin: str) -> Sent:
+    return Sent(f'{{"method":"{method}","subscription":{{"type":"bbo","coin":"{coin}"}}}}'.encode())
+
+
 def accepted(coin: str) -> bytes:
     subscription = {"type": "l2Book", "coin": coin, "nSigFigs": None, "mantissa": None}
     data = {"method": "subscribe", "subscription": subscription | {"fast": True}}
@@ -78,7 +82,12 @@ def opened() -> Connector:
 
 def test_each_book_is_asked_for_alone_and_the_echo_accepts_it() -> None:
     connector = EXCHANGE.connector([HYPE, PURR])
-    assert connector.opened() == (asked("subscribe", "@107"), asked("subscribe", "PURR/USDC"))
+    assert connector.opened() == (
+        asked("subscribe", "@107"),
+        asked("subscribe", "PURR/USDC"),
+        best("subscribe", "@107"),
+        best("subscribe", "PURR/USDC"),
+    )
     assert connector.received(accepted("PURR/USDC")) == (Acknowledged(PURR),)
     assert connector.received(accepted("PURR/USDC")) == EXPECTED
 
@@ -114,7 +123,12 @@ def test_each_frame_replaces_the_book() -> None:
 
 
 def test_resync_unsubscribes_and_subscribes() -> None:
-    assert opened().resync([HYPE]) == (asked("unsubscribe", "@107"), asked("subscribe", "@107"))
+    assert opened().resync([HYPE]) == (
+        asked("unsubscribe", "@107"),
+        best("unsubscribe", "@107"),
+        asked("subscribe", "@107"),
+        best("subscribe", "@107"),
+    )
 
 
 def test_an_error_is_about_the_coin_that_it_names() -> None:
@@ -194,3 +208,36 @@ def test_the_simulator_refuses_what_hyperliquid_refuses() -> None:
     with pytest.raises(Dropped):
         desk.say(request | {"subscription": wanted | {"coin": "@9"}})
     assert desk.dialect.get("/info", {"type": "nope"}, desk.now).status == 422  # type: ignore[union-attr]
+
+
+# Recorded of a perpetual, here of another coin.
+BEST = (
+    b'{"channel":"bbo","data":{"coin":"@107","time":1790232237145,"bbo":[{"px":"84143.0",'
+    b'"sz":"10.25923","n":36},{"px":"84144.0","sz":"50.66422","n":18}]}}'
+)
+
+
+def test_best_prices_are_numbered_by_the_time_of_the_block_as_books_are() -> None:
+    top = opened().reader()(BEST)
+    assert isinstance(top, TopOfBook)
+    assert (top.instrument, top.sequence, top.at) == (HYPE, 1790232237145, 1790232237145)
+    assert top.bids == b'[{"px":"84143.0","sz":"10.25923","n":36}]'
+    book = Book()
+    assert book.overlay(top.bids, top.asks, top.shape) is None
+    (snapshot,) = opened().received(BOOK)
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.sequence == 1790232236546
+
+
+def test_an_empty_side_is_null() -> None:
+    empty = BEST.replace(b'{"px":"84143.0","sz":"10.25923","n":36}', b"null")
+    top = opened().reader()(empty)
+    assert isinstance(top, TopOfBook)
+    assert top.bids == b"[]"
+
+
+def test_answers_about_best_prices_decide_nothing_of_a_book() -> None:
+    echo = b'{"channel":"subscriptionResponse","data":{"method":"subscribe","subscription":'
+    assert opened().received(echo + b'{"type":"bbo","coin":"@107"}}}') == EXPECTED
+    words = 'Already subscribed: {"type":"bbo","coin":"@107"}'
+    assert opened().received(error(words)) == (Ignored(known=True, refused=words),)

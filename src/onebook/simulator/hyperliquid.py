@@ -1,4 +1,7 @@
-"""Simulated Hyperliquid: `l2Book`, whole books of 20 levels, or of 5 if `fast`.
+"""Simulated Hyperliquid: `l2Book`, whole books of 20 levels, or of 5 if `fast`, and `bbo`.
+
+`time` is that of the block: each state of a coin has its own, the same in both channels. `bbo` is
+sent after each block, not with the subscription; an empty side is null.
 
 A connection is greeted by a text that is not JSON, which the exchange's own clients expect. A
 request has one subscription, which is echoed with its defaults filled in. An unknown coin closes
@@ -15,6 +18,7 @@ from onebook.simulator.kit import (
     ChannelKey,
     Dialect,
     Dropped,
+    ExchangeBoard,
     ExchangeRules,
     ListedSymbol,
     Most,
@@ -32,6 +36,7 @@ from onebook.simulator.kit import (
 
 SLOW_DEPTH: Final = 20
 FAST_DEPTH: Final = 5
+BLOCKS_MAX: Final = 64  # whose times are remembered
 BRIDGED: Final = {"BTC": "UBTC", "ETH": "UETH", "SOL": "USOL", "USDT": "USDT0"}
 GREETING: Final = "Websocket connection established."
 NO_REQUEST: Final = "Error parsing JSON into valid websocket request: "
@@ -48,12 +53,17 @@ class Hyperliquid(Dialect):
         ListedSymbol("SOL/USDT", "@156", 2, 3),
     )
     rules = ExchangeRules(
+        states=2,
         messages=(Most(2_000, 60.0, per_address=True),),
         connects=(Most(30, 60.0),),
         fetches=(Most(1_200, 60.0),),
         silence_max_s=60.0,
         posted=("/info",),
     )
+
+    def __init__(self, board: ExchangeBoard) -> None:
+        super().__init__(board)
+        self._blocks: dict[tuple[str, int], dict[int, int]] = {}
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
         """Return 20, the weight of the list."""
@@ -88,13 +98,39 @@ class Hyperliquid(Dialect):
             return [_error(f"Already subscribed: {topic}")]
         if not self._board.lists(filled["coin"]):
             raise Dropped("")
+        if filled["type"] == "bbo":
+            self._board.follow_top(session, topic, filled["coin"], FAST_DEPTH)
+            return [echo]
         depth = FAST_DEPTH if filled["fast"] else SLOW_DEPTH
         window = self._board.subscribe(session, topic, ChannelKey(filled["coin"], depth))
-        return [echo, *([_frame(window, window.snapshot(), now)] if window else [])]
+        return [echo, *([self._frame(window, window.snapshot(), now)] if window else [])]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode the whole book after a change."""
-        return _frame(channel, channel.whole(changes), now)
+        return self._frame(channel, channel.whole(changes), now)
+
+    def top(self, channel: PublishedBook, now: Now) -> str | None:
+        """Encode a frame of `bbo`; only the book of 5 levels has one here."""
+        if channel.key.depth != FAST_DEPTH:
+            return None
+        bbo = [next(iter(_levels(side)), None) for side in channel.top(1)]
+        data = {"coin": channel.listing.native, "time": self._time(channel, now), "bbo": bbo}
+        return dumped({"channel": "bbo", "data": data})
+
+    def _frame(self, channel: PublishedBook, book: TextChanges, now: Now) -> str:
+        levels = [_levels(book.bids), _levels(book.asks)]
+        time = self._time(channel, now)
+        data = {"coin": channel.listing.native, "time": time, "levels": levels}
+        return dumped({"channel": "l2Book", "data": data})
+
+    def _time(self, channel: PublishedBook, now: Now) -> int:
+        """Return the time of the block with this state, after those of all states before."""
+        blocks = self._blocks.setdefault((channel.listing.symbol, channel.key.depth), {})
+        if channel.sequence not in blocks:
+            blocks[channel.sequence] = max(now.ms, max(blocks.values(), default=0) + 1)
+            if len(blocks) > BLOCKS_MAX:
+                del blocks[min(blocks)]
+        return blocks[channel.sequence]
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Send nothing: the client sends pings."""
@@ -132,9 +168,14 @@ class Hyperliquid(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the coin of an `l2Book` frame."""
+        """Return the coin of a frame of `l2Book` or `bbo`."""
         message = loaded(frame) or {}
-        return message["data"]["coin"] if message.get("channel") == "l2Book" else None
+        return message["data"]["coin"] if message.get("channel") in ("l2Book", "bbo") else None
+
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is of `bbo`."""
+        return frame.startswith('{"channel":"bbo"')
 
 
 def _filled(wanted: Any) -> dict[str, Any] | None:
@@ -143,13 +184,9 @@ def _filled(wanted: Any) -> dict[str, Any] | None:
         case {"type": "l2Book", "coin": str(coin)}:
             how = {"nSigFigs": None, "mantissa": None, "fast": wanted.get("fast") is True}
             return {"type": "l2Book", "coin": coin} | how
+        case {"type": "bbo", "coin": str(coin)}:
+            return {"type": "bbo", "coin": coin}
     return None
-
-
-def _frame(channel: PublishedBook, book: TextChanges, now: Now) -> str:
-    levels = [_levels(book.bids), _levels(book.asks)]
-    data = {"coin": channel.listing.native, "time": now.ms, "levels": levels}
-    return dumped({"channel": "l2Book", "data": data})
 
 
 def _levels(side: TextLevels) -> list[dict[str, object]]:

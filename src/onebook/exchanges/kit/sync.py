@@ -194,13 +194,19 @@ class WholeBooks:
             its book.
     """
 
-    __slots__ = ("_acknowledges", "_unanswered", "instrument", "shape")
+    __slots__ = ("_acknowledges", "_timed", "_unanswered", "instrument", "shape")
 
     def __init__(
-        self, instrument: Instrument, *, shape: LevelShape = PAIRS, unanswered: bool = False
+        self,
+        instrument: Instrument,
+        *,
+        shape: LevelShape = PAIRS,
+        unanswered: bool = False,
+        timed: bool = False,
     ) -> None:
         self.instrument = instrument
         self.shape = shape
+        self._timed = timed
         self._unanswered = self._acknowledges = unanswered
 
     @property
@@ -216,7 +222,8 @@ class WholeBooks:
         self, bids: bytes, asks: bytes, at: Moment = UNTIMED, *, answers: bool = False
     ) -> tuple[Output, ...]:
         """Replace the book; `answers` says whether the frame answers the subscription."""
-        snapshot = Snapshot(self.instrument, bids, asks, self.shape, at=at)
+        number = time_number(at) if self._timed else 0
+        snapshot = Snapshot(self.instrument, bids, asks, self.shape, at=at, sequence=number)
         if not (answers or self._acknowledges):
             return (snapshot,)
         self._acknowledges = False
