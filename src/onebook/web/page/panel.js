@@ -464,7 +464,7 @@ function sizes(size, by, group) {
 function priceAge({ bids, asks, ages }, sinceMs) {
   const names = [bids[0], asks[0]].flatMap((level) => level?.shares.map(([name]) => name) ?? []);
   const oldest = Math.max(...names.map((name) => ages[name] ?? NaN));
-  return Number.isFinite(oldest) ? `${quoteAge(oldest + sinceMs)} old` : "";
+  return Number.isFinite(oldest) ? `· ${quoteAge(oldest + sinceMs)} old` : "";
 }
 
 function spreadText({ spread, mid_price: mid }, price) {
