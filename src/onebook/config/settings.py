@@ -327,7 +327,7 @@ class TransactionSettings(Section):
     """Encrypt collected records with a key that is itself encrypted like exchange credentials;
     records that were collected before stay as they are."""
     collected_records_max: int = Field(10_000_000, ge=1)
-    """Maximum collected records per account, each 0.5 to 1 kB of the database."""
+    """Maximum collected records per account, each 1.2 to 1.5 kB of a SQLite database."""
 
     @field_validator("master_key")
     @classmethod
