@@ -49,6 +49,7 @@ JOBS = (
     Job("memory", ("micro/memory.py",)),
     Job("deflate", ("micro/deflate.py",), once=True),
     Job("records", ("micro/records.py",), once=True),
+    Job("ledgers", ("micro/ledgers.py",), once=True),
     Job("scale", ("macro/scale.py",), once=True),
     Job(
         "fanout",

@@ -216,3 +216,18 @@ def test_the_picture_of_the_ladder(tmp_path):
     picture = picture.replace("font-family: Fira Code, monospace", f"font-family: {MONO}")
     assert "url(http" not in picture
     Path(PICTURES or tmp_path, "watch.svg").write_text(picture)
+
+
+def test_the_age_of_the_best_prices_is_beside_them_if_every_one_is_known(view):
+    view.market_stats |= {"spread": Decimal("0.5"), "crossed": False}
+
+    def middle(width=None):
+        found = [line.plain for line in Ladder(width).lines(view, 5)]
+        return next(line for line in found if "spread" in line)
+
+    assert middle().endswith("spread 0.5  40 ms old")
+    view.bids = [level("100.5", okx="1", kraken="1")]
+    assert middle().endswith("spread 0.5  2.5 s old"), "the oldest of them"
+    assert "old" not in middle(24)
+    view.ages = {"okx": 40}
+    assert middle().endswith("spread 0.5")

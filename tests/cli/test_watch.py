@@ -288,6 +288,30 @@ def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder(tmp_path):
         assert "oldest data:  okx 5 ms" in shown
 
 
+def test_a_net_book_is_asked_for_with_its_fees_and_shows_the_route(tmp_path):
+    fees = tmp_path / "fees.toml"
+    fees.write_text("okx = -0.02\nothers = 0.1")
+    part = {"exchange": "okx", "amount": 2, "notional": 200, "fee": 1, "limit": 100}
+    route = {"by": "amount", "size": 2, "amount": 2, "notional": 200, "average": 100, "worst": 101}
+    route |= {"fees": 2, "net": 202, "net_average": 101, "extra": 1, "unplaced": 0, "exact": True}
+    route |= {"complete": True, "oldest_ms": 3, "unknown_rules": [], "uncovered": []}
+    data = UPDATE["data"] | {"fill": {"buy": [route | {"split": [part]}], "sell": []}}
+    data["fill"]["sell"] = data["fill"]["buy"]
+    words = ["--updates", "1", "--amount", "2", "--net", "--fees", str(fees)]
+    with Scripted(UPDATE | {"data": data}) as server:
+        answer = server.watch(*words)
+    assert answer.exit_code == 0, answer.output
+    assert server.heard[1]["fees"] == {"okx": "-0.02", "*": "0.1"}
+    assert server.heard[1]["net"] is True
+    assert "average 100.00  after fees 101.00  lots cost 1" in answer.stdout
+
+
+def test_a_net_book_needs_fees():
+    answer = CliRunner().invoke(app, ["watch", "BTC/USDT", "--key", "k", "--net"])
+    assert answer.exit_code == 2
+    assert "--net needs --fees." in answer.stderr
+
+
 def test_a_fee_table_that_is_none_is_one_line_and_status_2(tmp_path):
     words = ["watch", "BTC/USDT", "--key", "k", "--fees", str(tmp_path / "none.toml")]
     answer = CliRunner().invoke(app, words)

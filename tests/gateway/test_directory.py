@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from gateway.conversation import AWAY, SUPPORTED, Conversation, Listed, assert_error
 from onebook.core import MEMBERS_MAX, View
-from onebook.fees import fee_table
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import FetchBook
 from onebook.gateway.processor import NONE_SUBSCRIBED
@@ -458,8 +457,7 @@ def test_a_view_without_fees_says_nothing_of_them(alice):
         ({"fees": {"okx": "x"}}, "fees: A fee is a decimal number of percent"),
         ({"fees": {"binanse": "0.1"}}, 'fees: Unknown exchange "binanse".'),
         ({"fees": {"binance": "0.1"}}, "fees: has no fee of any exchange of this view"),
-        ({"fees": "published"}, 'fees: there is no table "published".'),
-        ({"fees": "key"}, 'fees: there is no table "key".'),
+        ({"fees": "key"}, "fees: must be an object of exchange names"),
         ({"fees": 1}, "fees: must be an object of exchange names"),
         ({"net": True}, "net: needs fees."),
         ({"fill": {"amounts": ["1"], "max_exchanges": 2}}, "max_exchanges need fees"),
@@ -472,10 +470,3 @@ def test_fees_that_are_none_are_refused(alice, options, words):
     assert reply["error"] == "invalid_parameters"
     assert words in reply["message"]
     assert key is None
-
-
-def test_the_table_of_a_key_is_used_by_its_name(alice):
-    alice.client.key = replace(alice.client.key, fees=fee_table({"okx": "0.05"}))
-    reply, key = subscribed(alice, exchanges=["okx"], fees="key", net=True)
-    assert reply["options"]["fees"] == {"okx": "0.05"}
-    assert key.options.fees == {"okx": "0.05"}

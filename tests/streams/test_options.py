@@ -172,6 +172,9 @@ def test_a_fast_top_has_its_own_times_until_the_depth_passes_it():
     instrument = Instrument("okx", "BTC/USDT", "o")
     book = rig.books.open(instrument, tops=TopCounts())
     rig.books.fill(Snapshot(instrument, levels([(100, 1)]), levels([(101, 1)]), sequence=5), 1.0)
+    first = TopOfBook(instrument, 6, levels([(100, 1)]), levels([(101, 1)]))
+    rig.books.top(first, 1.0)  # the depth passes it, which proves the common counter
+    assert rig.books.change(Delta(instrument, levels([(99, 1)]), sequence=6), 1.0) is None
     top = TopOfBook(instrument, 7, levels([(100, 2)]), levels([(101, 1)]), at=1_763_632_800_001)
     assert rig.books.top(top, 1_000.0)
     times = book.times(START_US, 1_000.0)

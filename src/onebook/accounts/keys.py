@@ -15,7 +15,6 @@ from typing import Final
 from msgspec import Struct
 
 from onebook.errors import ApiKeyDisabled, InvalidRequest
-from onebook.fees import TakerFees
 from onebook.model import KeyStatus, Tier
 from onebook.store import KeyRow
 
@@ -48,7 +47,6 @@ class Key(Struct, frozen=True):
     the first 12 characters, the only part shown in replies; `suspensions` rises each time the key
     becomes unusable, so that a key that was suspended and resumed is distinguished from one that
     was not. `allowance_bytes` is its own monthly allowance; None uses that of the settings.
-    `fees` is its table of taker fees; None if it has none.
     """
 
     key_id: str
@@ -61,7 +59,6 @@ class Key(Struct, frozen=True):
     expires_at_ms: int | None
     suspensions: int = 0
     allowance_bytes: int | None = None
-    fees: TakerFees | None = None
 
     def allowance_of(self, default_bytes: int) -> int:
         """Return the key's allowance per period: its own, or `default_bytes`."""

@@ -154,23 +154,41 @@ class Ladder:
             words += " " * (GAP + bar_cells if bar_cells else 0) + " " * GAP + "exchanges"
         return Text(words, style="dim")
 
-    def _middle_line(self, middle: tuple[str, str, bool] | None) -> Text:
+    def _middle_line(self, middle: tuple[str, str, bool, str] | None) -> Text:
         if middle is None:
             return Text()
-        mid, spread, crossed = middle
+        mid, spread, crossed, age = middle
         line = Text(self._price.cell(mid), style="bold")
         line.append(f"{' ' * GAP}spread {spread}", style="not bold")
         if crossed:
             line.append("  crossed", style="yellow not bold")
+        if age and (self.width is None or len(line) + GAP + len(age) <= self.width):
+            line.append(f"{' ' * GAP}{age}", style="dim not bold")
         return line
 
 
-def _middle(view: BookView) -> tuple[str, str, bool] | None:
+def _middle(view: BookView) -> tuple[str, str, bool, str] | None:
+    """The mid, the spread, whether the market is crossed, and the age of the best prices."""
     stats = view.market_stats
     if not stats or stats["spread"] is None:
         return None
     mid, spread = Decimal(stats["mid_price"]), Decimal(stats["spread"])
-    return f"{mid:f}", f"{spread:f}", bool(stats["crossed"])
+    return f"{mid:f}", f"{spread:f}", bool(stats["crossed"]), _price_age(view)
+
+
+def _price_age(view: BookView) -> str:
+    """How long the exchanges at the best prices have sent nothing; empty if it is not known."""
+    best = [level for level in (view.best_bid, view.best_ask) if level is not None]
+    ages = [view.ages.get(name) for level in best for name in level.exchanges]
+    known = [age for age in ages if age is not None]
+    if not known or len(known) < len(ages):
+        return ""
+    return f"{age_text(max(known))} old"
+
+
+def age_text(age_ms: int) -> str:
+    """Format an age: milliseconds, or seconds from one on."""
+    return f"{age_ms} ms" if age_ms < 1_000 else f"{age_ms / 1_000:.1f} s"
 
 
 class _Aligned:

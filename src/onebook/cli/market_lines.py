@@ -6,14 +6,17 @@ Pure.
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rich.text import Text
 
-from onebook.cli.ladder import text_of
+from onebook.cli.ladder import age_text, text_of
 from onebook.client import BookLevel, BookView, Fill
 from onebook.files import read_toml
+from onebook.orderbook import NetLevel
+from onebook.routes import Route
 
 OTHERS: Final = "others"
 GAP: Final = "  "
@@ -27,6 +30,11 @@ class FeeTable(NamedTuple):
 
     own: Mapping[str, Decimal]
     others: Decimal | None
+
+    def texts(self) -> dict[str, str]:
+        """Return the table as the option `fees` of a view."""
+        others = {} if self.others is None else {"*": f"{self.others:f}"}
+        return {name: f"{fee:f}" for name, fee in self.own.items()} | others
 
     def charged(self, notionals: Iterable[tuple[str, Decimal]]) -> Decimal | str:
         """The total fee of notionals by exchange, or the exchanges whose fee is unknown."""
@@ -90,7 +98,7 @@ def market_lines(view: BookView, fees: FeeTable | None, width: int | None) -> li
 def _fill(
     view: BookView,
     side: str,
-    fill: Fill,
+    fill: Fill | Route,
     fees: FeeTable | None,
     decimals: int,
     width: int | None,
@@ -107,7 +115,14 @@ def _fill(
     sign = 1 if side == "buy" else -1
     unit_price = Decimal(1).scaleb(-decimals - AVERAGE_DECIMALS)
     parts.append(f"average {fill.average.quantize(unit_price):f}")
-    if fees is not None:
+    if isinstance(fill, Route):
+        if fill.net_average is not None:
+            parts.append(f"after fees {fill.net_average.quantize(unit_price):f}")
+        if fill.extra:
+            parts.append(f"lots cost {fill.extra.normalize():f}")
+        if fill.unplaced:
+            parts.append(f"lots leave {text_of(fill.unplaced)}")
+    elif fees is not None:
         charged = fees.charged((name, part.notional) for name, part in fill.split.items())
         if isinstance(charged, str):
             parts.append(f"after fees unknown: no fee for {charged}")
@@ -160,11 +175,12 @@ def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
 
 
 def _quotes(levels: Iterable[BookLevel]) -> list[Quote]:
-    """The best quote of each exchange among the shown levels."""
+    """The best quote of each exchange among the shown levels, before fees."""
     best: dict[str, Quote] = {}
     for level in levels:
-        for exchange, amount in zip(level.exchanges, level.amounts, strict=True):
-            best.setdefault(exchange, Quote(exchange, level.price, amount))
+        gross = level.gross if isinstance(level, NetLevel) else repeat(level.price)
+        for exchange, amount, price in zip(level.exchanges, level.amounts, gross, strict=False):
+            best.setdefault(exchange, Quote(exchange, price, amount))
     return list(best.values())
 
 
@@ -178,7 +194,7 @@ def _age(view: BookView, exchange: str) -> str:
     age_ms = view.ages.get(exchange)
     if age_ms is None:
         return "age unknown"
-    return f"{age_ms} ms" if age_ms < 1_000 else f"{age_ms / 1_000:.1f} s"
+    return age_text(age_ms)
 
 
 def _fitted(head: str, parts: Sequence[str], width: int | None) -> str:

@@ -55,6 +55,12 @@ def watch_command(
         Path | None,
         typer.Option(help="TOML file of taker fees in percent: okx = 0.08, others = 0.1."),
     ] = None,
+    net: Annotated[
+        bool,
+        typer.Option(
+            "--net", help="Order the book by prices after --fees, and route the sizes by them."
+        ),
+    ] = False,
     url: Annotated[
         str, typer.Option(help="URL of the service or of its WebSocket.")
     ] = "http://127.0.0.1:8000",
@@ -79,6 +85,10 @@ def watch_command(
         table = None if fees is None else read_fees(fees)
     except ValueError as error:
         fail(str(error))
+    if net:
+        if table is None:
+            fail("--net needs --fees.")
+        options |= {"net": True, "fees": table.texts()}
     below = 2 * sum(map(len, sizes.values())) + 2
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)
     shown = _Screen(url, depth, table, below) if console.is_terminal else _Lines(depth, table)

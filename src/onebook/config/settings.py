@@ -327,7 +327,7 @@ class TransactionSettings(Section):
     """Encrypt collected records with a key that is itself encrypted like exchange credentials;
     records that were collected before stay as they are."""
     collected_records_max: int = Field(10_000_000, ge=1)
-    """Maximum collected records per account, each 0.5 to 1 kB of the database."""
+    """Maximum collected records per account, each 1.2 to 1.5 kB of a SQLite database."""
 
     @field_validator("master_key")
     @classmethod
@@ -460,9 +460,13 @@ def variable_of(name: str) -> str:
 
 
 def catalogue(section: BaseModel | None = None, prefix: str = "") -> list[Setting]:
-    """All settings as `table.name`, in the order of `Settings`; None means no default."""
+    """All settings as `table.name`, in the order of `Settings`; None means no default.
+
+    The tables within a table come after its own settings, as TOML needs them.
+    """
     model = Settings if section is None else type(section)
     found: list[Setting] = []
+    tables: list[Setting] = []
     for name, field in model.model_fields.items():
         default = (
             field.get_default(call_default_factory=True)
@@ -470,10 +474,10 @@ def catalogue(section: BaseModel | None = None, prefix: str = "") -> list[Settin
             else getattr(section, name)
         )
         if isinstance(default, Section):
-            found += catalogue(default, f"{prefix}{name}.")
+            tables += catalogue(default, f"{prefix}{name}.")
             continue
         least: Any = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
         most: Any = next((each.le for each in field.metadata if isinstance(each, Le)), None)
         meaning = " ".join((field.description or "").split())
         found.append(Setting(prefix + name, default, meaning, least, most))
-    return found
+    return found + tables

@@ -13,7 +13,7 @@ from onebook import exchanges
 from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import ALL, ExchangeSelection, instead_of, select
 from onebook.feeds import Catalogue
-from onebook.fees import OTHERS, fee_table, fees_of
+from onebook.fees import OTHERS, TakerFees, fee_table, fees_of
 from onebook.gateway import commands, replies
 from onebook.gateway.commands import CommandRefused, shown
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
@@ -166,29 +166,13 @@ class Resolved(NamedTuple):
     unknown_fee: tuple[str, ...] = ()  # left out of a view with fees
 
 
-FeeTables = Callable[[str], Mapping[str, str] | None]
-
-
-def no_tables(name: str) -> Mapping[str, str] | None:
-    """Return None for every name: a service without tables of fees."""
-    return None
-
-
 def stream_key(
     directory: Directory,
     symbol: str,
     exchanges: list[str] | str,
     options: ViewOptions,
-    tables: FeeTables = no_tables,
 ) -> Resolved:
     """The stream that these options describe, and the exchanges that were rejected.
-
-    Args:
-        directory: Exchanges and pairs.
-        symbol: The pair.
-        exchanges: As requested.
-        options: As requested.
-        tables: The table of fees of a name, None if there is none.
 
     Raises:
         CommandRefused: No requested exchange lists the symbol, or an option is invalid.
@@ -197,7 +181,7 @@ def stream_key(
     accepted, rejected = _choose(directory, symbol, exchanges)
     if options.fees is None:
         return Resolved(StreamKey(symbol, tuple(sorted(accepted)), canonical), rejected)
-    fees = fees_of(_table(directory, options.fees, tables), accepted)
+    fees = fees_of(_table(directory, options.fees), accepted)
     if not fees.known:
         raise _bad(
             f"fees: has no fee of any exchange of this view, which are {', '.join(fees.unknown)}; "
@@ -208,19 +192,12 @@ def stream_key(
     return Resolved(StreamKey(symbol, tuple(fees.known), with_fees), rejected, fees.unknown)
 
 
-def _table(
-    directory: Directory, fees: Mapping[str, str] | str, tables: FeeTables
-) -> Mapping[str, str]:
-    """Return the table that a client sent or named, by our names of the exchanges.
+def _table(directory: Directory, fees: Mapping[str, str]) -> TakerFees:
+    """Return the table that a client sent, by our names of the exchanges.
 
     Raises:
-        CommandRefused: A fee, the name of the table or that of an exchange is unknown.
+        CommandRefused: A fee is invalid, or the name of an exchange unknown.
     """
-    if isinstance(fees, str):
-        found = tables(fees)
-        if found is None:
-            raise _bad(f"fees: there is no table {shown(fees)}.")
-        return found
     named = {name if name == OTHERS else _known(directory, name): fees[name] for name in fees}
     try:
         return fee_table(named)
@@ -244,7 +221,6 @@ def requested_stream(
     directory: Directory,
     body: commands.GetAggregatedOrderbook,
     subscribed: StreamKey | None,
-    tables: FeeTables = no_tables,
 ) -> StreamKey:
     """Return the stream of a one-time request: missing options are the subscription's, or defaults.
 
@@ -259,7 +235,7 @@ def requested_stream(
         exchanges = body.exchanges
     sent = ((name, getattr(body, name)) for name in ViewOptions.__struct_fields__)
     options = replace(options, **{name: value for name, value in sent if value is not UNSET})
-    return stream_key(directory, body.symbol, exchanges, options, tables).key
+    return stream_key(directory, body.symbol, exchanges, options).key
 
 
 def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:

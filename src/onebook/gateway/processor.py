@@ -5,7 +5,7 @@ No I/O, no clock. A message becomes effects, such as `SendText`, `VerifyKey`, `O
 those that need no key.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -60,7 +60,6 @@ SUBSCRIPTION_ERRORS: Final = frozenset(
     ("invalid_parameters", "invalid_symbol", "exchange_unavailable")
 )
 FETCHES_MAX: Final = 8  # unanswered requests for books of a connection
-OWN_FEES: Final = "key"  # the table of fees of a key
 KEYLESS: Final = frozenset(("authenticate", "ping"))  # commands before authentication
 
 
@@ -251,9 +250,7 @@ class CommandProcessor:
         return (SendText(encode(pong, body.id)),)
 
     def _subscribe(self, body: commands.SubscribeAggregated, _: MessageTime, __: float) -> Effects:
-        key, rejected, unknown_fee = stream_key(
-            self.directory, body.symbol, body.exchanges, body, self._fees
-        )
+        key, rejected, unknown_fee = stream_key(self.directory, body.symbol, body.exchanges, body)
         previous = self.subscriptions.get((key.symbol, body.view))
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
             raise CommandRefused(
@@ -280,11 +277,6 @@ class CommandProcessor:
         reply = SendText(encode_masked(response, body.id, body.view))
         return (reply, OpenView(key, previous, body.view))
 
-    def _fees(self, table: str) -> Mapping[str, str] | None:
-        """Return a table of fees by its name."""
-        assert self.key is not None
-        return self.key.fees if table == OWN_FEES else None
-
     def _unsubscribe(
         self, body: commands.UnsubscribeAggregated, _: MessageTime, __: float
     ) -> Effects:
@@ -306,7 +298,7 @@ class CommandProcessor:
                 symbol=body.symbol,
             )
         subscribed = self.subscriptions.get((body.symbol, body.view))
-        requested = requested_stream(self.directory, body, subscribed, self._fees)
+        requested = requested_stream(self.directory, body, subscribed)
         return (FetchBook(requested, body.id, body.view),)
 
     def _resync(self, body: commands.Resync, _: MessageTime, __: float) -> Effects:

@@ -119,13 +119,13 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         ),
     ] = False
     fees: Annotated[
-        Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | str | None,
+        Annotated[dict[str, str], Meta(max_length=FEES_MAX)] | None,
         about(
             "Taker fees in percent by exchange as decimal text, negative for a rebate, "
-            f'"{OTHERS}" for all others; or "key", the table of the key. Exchanges without a fee '
-            "are not in the view. With `fill` the sizes are routed by prices after fees.",
+            f'"{OTHERS}" for all others. Exchanges without a fee are not in the view. '
+            "With `fill` the sizes are routed by prices after fees.",
             {"okx": "0.08", "*": "0.1"},
-            'an object of exchange names and percents as decimal text, or "key"',
+            "an object of exchange names and percents as decimal text",
         ),
     ] = None
     net: Annotated[

@@ -416,7 +416,7 @@ def _view(key: StreamKey) -> View:
 def _percents(key: StreamKey) -> list[str]:
     """Return the fee of each exchange of a net view."""
     fees = key.options.fees
-    assert isinstance(fees, dict)  # in a key the fees of each exchange
+    assert fees is not None  # `net` needs fees
     return [fees[name] for name in key.exchanges]
 
 
@@ -430,5 +430,4 @@ def _fills(key: StreamKey) -> FillView | RouteView | None:
         return None
     if fees is None:
         return FillView(key.exchanges, sizes)
-    assert isinstance(fees, dict)  # in a key the fees of each exchange
     return RouteView(key.exchanges, sizes, fees)

@@ -125,6 +125,8 @@ class Verifier:
         self._readings = Holdings(self._books.held or frozenset())
         self._given_up: list[tuple[tuple[str, ...], Record]] = []
         self._covered: dict[str, int | None] = {}
+        # Checks that are made elsewhere, or not at all, hold no records.
+        self._idle = self._left_out() | self._books.compared
 
     # Records --------------------------------------------------------------------------
 
@@ -145,7 +147,8 @@ class Verifier:
             self._booked_event(record)
         if record.type == self._books.trades:
             self._orders.add(record)
-            if record.kind != "order" and self._both(record.type):
+            used = CheckId.SPOT_FILLS not in self._idle
+            if used and record.kind != "order" and self._both(record.type):
                 self._spot.event(record)
         elif record.type == EventType.HOLDINGS:
             self._holdings.setdefault(place_of(record), record)  # the newest
@@ -240,10 +243,13 @@ class Verifier:
     def _contract_event(self, record: Record) -> None:
         symbol = record.instrument.symbol if record.instrument else ""
         if record.kind == "closed_pnl":
-            if record.view is RecordView.PRIMARY:
+            if record.view is RecordView.PRIMARY and CheckId.CLOSED_PNL not in self._idle:
                 self._closings.event(record)
         elif record.ids.trade_id is not None:
-            self._futures.event(record)
+            if CheckId.FUTURES_FILLS not in self._idle:
+                self._futures.event(record)
+        elif CheckId.SETTLEMENTS in self._idle:
+            return
         elif (gained := net_of(record)) or record.kind == "delivery":
             self._settlements.event((symbol, show(gained)), record)
 

@@ -150,3 +150,25 @@ def test_the_region_of_a_key_is_found() -> None:
     hosts, answer = run(fetched())
     assert answer["total_transactions"] == 10
     assert hosts == {SITES["eea"]}
+
+
+def test_a_demo_account_has_its_trading_account_alone() -> None:
+    account = OkxAccount(HISTORY)
+    key = SimulatedOkxKey(KEY.api_key, KEY.secret, KEY.passphrase, demo=True)
+    world = OkxWorld(
+        account, key=key, environment=Environment.DEMO, site={"demo_account": account}
+    )  # fmt: skip
+
+    async def fetched() -> dict[str, Any]:
+        async with world:
+            return await world.fetch(
+                *EVERYTHING, start_time=NOW_MS - 20 * DAY_MS, limit=10_000, demo=True
+            )
+
+    answer = run(fetched())
+    assert not answer["errors"]
+    assert {each["environment"] for each in answer["transactions"]} == {"demo"}
+    lines = [each for each in answer["transactions"] if each["type"] == "ledger"]
+    assert lines
+    assert {each["account"]["wallet"] for each in lines} == {"TRADING"}
+    assert not any(each["type"] == "deposits" for each in answer["transactions"])

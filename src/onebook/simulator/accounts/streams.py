@@ -106,7 +106,7 @@ class PrivateStreams(ABC):
 
 
 @asynccontextmanager
-async def living(act: Callable[[str], None], weights: Mapping[str, int]) -> AsyncIterator[None]:
+async def living(act: Callable[[str], object], weights: Mapping[str, int]) -> AsyncIterator[None]:
     """Let something happen in an account every 20 seconds or so, within the context."""
     random = Random()  # noqa: S311  # a simulation
 

@@ -240,7 +240,13 @@ def make_id(context: BillContext, source: str, native_key: str) -> str:
 
 def line_id(context: BillContext, bill: Bill) -> str:
     """The id of a bill as a line of the ledger."""
-    return make_id(context, LINE, bill.native)
+    return _line_id(context.environment, bill.native)
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _line_id(environment: str, native: str) -> str:
+    """The event of a bill names it, and then the line itself."""
+    return record_id(EXCHANGE, environment, LINE, native)
 
 
 def line_ids(context: BillContext, bills: Iterable[Bill]) -> tuple[str, ...]:

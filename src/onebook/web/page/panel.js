@@ -5,7 +5,7 @@ import { crossings, imbalance, PROBE, Rate, readBook, unknownAt } from "./book.j
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
-import { age, ago, amountDecimals, decimals, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, signed } from "./format.js";
+import { age, ago, amountDecimals, decimals, finePercent, fixed, groupSteps, listOf, Places, PRICE_DECIMALS_MAX, quoteAge, signed } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { Heat } from "./heat.js";
 import { History } from "./history.js";
@@ -409,6 +409,7 @@ export class Panel {
   showFigures(nowMs) {
     this.showAge();
     const ageMs = nowMs - this.#updatedAt + this.#lateMs;
+    this.#write(".price-age", this.#book && !this.#withdrawn ? priceAge(this.#book, ageMs) : "");
     this.#write(".rate", this.rate.perSecond(nowMs).toFixed(1));
     this.#write(".age", this.#updatedAt ? ago(ageMs, this.#live) : "—");
     this.#write(".live-count", this.#withdrawn ? "—" : this.members.live);
@@ -457,6 +458,13 @@ export class Panel {
 function sizes(size, by, group) {
   const amounts = [...(group ? [PROBE] : []), ...(by === "amount" ? [size] : [])];
   return { ...(amounts.length && { amounts }), ...(by === "notional" && { notionals: [size] }) };
+}
+
+/** How long the exchanges at the best prices have sent nothing; empty where it is not known. */
+function priceAge({ bids, asks, ages }, sinceMs) {
+  const names = [bids[0], asks[0]].flatMap((level) => level?.shares.map(([name]) => name) ?? []);
+  const oldest = Math.max(...names.map((name) => ages[name] ?? NaN));
+  return Number.isFinite(oldest) ? `· ${quoteAge(oldest + sinceMs)} old` : "";
 }
 
 function spreadText({ spread, mid_price: mid }, price) {

@@ -14,10 +14,12 @@ from onebook.simulator.accounts.okx.facts import OkxHistory
 from onebook.simulator.accounts.okx.keys import SimulatedOkxKey
 from onebook.simulator.accounts.okx.server import SimulatedOkx
 from onebook.simulator.accounts.serving import serving
+from onebook.simulator.accounts.streams import living
 
 DEMO_DAYS: Final = 1_600
 DEMO_ROWS: Final = 1_500
 DEMO_EXPORT_S: Final = 5.0
+DEMO_ACTS: Final = {"order": 6, "position": 1, "deposit": 1}
 
 
 class DemoOkx(NamedTuple):
@@ -47,5 +49,9 @@ async def demo() -> AsyncIterator[DemoOkx]:
     key = SimulatedOkxKey(str(uuid.uuid4()), secrets.token_hex(16).upper(), secrets.token_hex(8))
     files = SimulatedOkxFiles(account, making_s=DEMO_EXPORT_S)
     exchange = SimulatedOkx(account, [key], files=files, limited=False)
-    async with serving(files) as files.url, serving(exchange) as url:
+    async with (
+        serving(files) as files.url,
+        serving(exchange) as url,
+        living(lambda kind: account.happen(kind, SYSTEM_CLOCK.wall_ms()), DEMO_ACTS),
+    ):
         yield DemoOkx(url, key, exchange)
