@@ -44,7 +44,7 @@ def beat(node, role=NodeRole.FEEDS, state=NodeState.UP, sent_s=0.0, **more):
         state=state,
         sent_us=round(sent_s * 1e6),
         states={"okx": "active"},
-        **more,
+        **({"wire": wire.VERSION} | more),
     )
 
 
@@ -230,7 +230,8 @@ def test_books_are_spread_evenly():
 def test_a_symbol_is_one_token_of_a_subject_and_unlike_every_other(symbol):
     text = token(symbol) if symbol.isprintable() else token("x")
     assert not set(text) & set(". *>\r\n\t")
-    assert Subjects("c").book(BookKey("okx", "BTC/USDT")) == "c.1.book.okx.BTC%2FUSDT"
+    subject = f"c.{wire.VERSION}.book.okx.BTC%2FUSDT"
+    assert Subjects("c").book(BookKey("okx", "BTC/USDT")) == subject
     assert key_of(BookKey("okx", "BTC/USDT").text) == BookKey("okx", "BTC/USDT")
 
 

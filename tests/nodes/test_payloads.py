@@ -200,7 +200,11 @@ def test_a_clock_that_is_sent_back_stays_in_the_range_of_its_receivers():
     view = membership.Members(1, timeout_s=1.0, tick_s=0.05)
     view.received(
         membership.NodeHeartbeat(
-            node=2, name="g", role=membership.NodeRole.GATEWAY, sent_us=payloads.TIME_MAX, wire=1
+            node=2,
+            name="g",
+            role=membership.NodeRole.GATEWAY,
+            sent_us=payloads.TIME_MAX,
+            wire=wire.VERSION,
         ),
         10.0,
     )
@@ -218,7 +222,7 @@ def test_a_shape_inside_itself_is_refused():
     nested = b"\x81\xa4asks" * 9_000 + b"\xc0"
     for shape in (nested, nested[: wire.SHAPE_BYTES_MAX]):
         head = wire.HEAD.pack(wire.VERSION, wire.Kind.DELTA, 1, 1, 1)
-        frame = wire.frame_of(head + wire.DELTA_HEAD.pack(0, len(shape), 0) + shape)
+        frame = wire.frame_of(head + wire.DELTA_HEAD.pack(0, 0, len(shape), 0) + shape)
         with pytest.raises(WireError):
             wire.delta_of(frame, BTC)
 
@@ -246,9 +250,11 @@ def test_a_message_about_a_book_has_a_size_as_sent_and_inflated():
     assert len(frame.body) < 1_000_000
     with pytest.raises(WireError, match="longer than"):
         wire.snapshot_of(frame, BTC)
-    head = wire.SNAPSHOT_HEAD.pack(0, 2**32 - 1, 0, 0, 0)
+    head = wire.SNAPSHOT_HEAD.pack(0, 2**32 - 1, 0, 0, 0, 0)
     with pytest.raises(WireError, match="a snapshot with a limit of"):
-        wire.snapshot_of(wire.frame_of(wire.HEAD.pack(1, wire.Kind.SNAPSHOT, 1, 1, 1) + head), BTC)
+        wire.snapshot_of(
+            wire.frame_of(wire.HEAD.pack(wire.VERSION, wire.Kind.SNAPSHOT, 1, 1, 1) + head), BTC
+        )
 
 
 def test_names_that_are_made_up_get_a_bounded_number_of_lines():
