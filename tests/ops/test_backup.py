@@ -348,7 +348,7 @@ async def test_another_kind_of_database_is_refused(places: Places, tmp_path: Pat
     [
         (0, r"disk/\.onebook-backup-\w+/pepper cannot be written: No space left"),
         (100_000, r"onebook_\w+\.db cannot be copied to .*disk.* disk is full"),
-        (200_000, r"The backup \S+disk/onebook-\S+\.tar cannot be written: No space left"),
+        (300_000, r"The backup \S+disk/onebook-\S+\.tar cannot be written: No space left"),
     ],
 )
 async def test_a_full_disk_names_the_file_that_cannot_be_written_and_leaves_nothing(

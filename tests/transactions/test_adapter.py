@@ -42,6 +42,7 @@ def test_codes_for_machines_are_stable() -> None:
         "authentication_failed", "permission_denied", "rate_limited", "exchange_unreachable",
         "exchange_error", "unreadable_answer", "retry_budget_spent", "circuit_open",
         "no_credentials", "not_offered", "product_not_opened", "location_refused",
+        "not_collected", "collection_unreadable",
     }  # fmt: skip
 
 

@@ -253,7 +253,7 @@ async def test_a_process_that_begins_during_a_ban_requests_nothing(
 ) -> None:
     one = everything(tmp_path)
     rig.bybit.bans.ban("127.0.0.1", time.time_ns() // 1_000_000)
-    with pytest.raises(ExchangeFailed, match="enough requests from this address"):
+    with pytest.raises(ExchangeFailed, match="refuses this address after too many requests"):
         await fetch_here(one, None)
     asked = sum(rig.bybit.requests.values())
     for way in (fetch_here(one, None), fetch_there(one, rig.url, rig.key)):
