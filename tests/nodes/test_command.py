@@ -9,6 +9,7 @@ from e2e.service import pointed_at, settings_in
 from nodes.servers import nats_server
 from onebook.app import feeder
 from onebook.cli.main import app
+from onebook.nodes import wire
 from onebook.nodes.interest import Interest, encode_interest
 from onebook.nodes.membership import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator import SimulatedExchanges
@@ -37,7 +38,9 @@ async def test_it_names_nodes_states_and_books(tmp_path):
         ):
             subjects = feeds.node.presence.subjects
             wants = Interest(gateway=9, seq=1, added=["okx BTC/USDT"], whole=True)
-            gateway = NodeHeartbeat(node=9, name="g", role=NodeRole.GATEWAY, wants_seq=1)
+            gateway = NodeHeartbeat(
+                node=9, name="g", role=NodeRole.GATEWAY, wants_seq=1, wire=wire.VERSION
+            )
             feeds.bus.subscribe(
                 subjects.request(9, "wants"),
                 lambda payload, reply: feeds.bus.publish(reply, encode_interest(wants)),

@@ -97,9 +97,11 @@ async def test_messages_out_of_range_are_refused_and_change_nothing(tmp_path, ca
             of_book(feeds, wire.Kind.MARK, b"", seq=2**64 - 1),
             of_book(2**63, wire.Kind.MARK, b""),
             of_book(feeds, wire.Kind.DELTA | wire.DEFLATED, b"", seq=1),
-            of_book(feeds, wire.Kind.DELTA, wire.DELTA_HEAD.pack(0, 54_001, 0) + shape, seq=2**50),
             of_book(
-                feeds, wire.Kind.SNAPSHOT, wire.SNAPSHOT_HEAD.pack(0, 2**32 - 1, 0, 0, 0), seq=1
+                feeds, wire.Kind.DELTA, wire.DELTA_HEAD.pack(0, 0, 54_001, 0) + shape, seq=2**50
+            ),
+            of_book(
+                feeds, wire.Kind.SNAPSHOT, wire.SNAPSHOT_HEAD.pack(0, 2**32 - 1, 0, 0, 0, 0), seq=1
             ),
             of_book(feeds, wire.Kind.HEALTH, msgpack.encode([1, 2, 3]), seq=2**50),
             b"",

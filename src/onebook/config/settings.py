@@ -326,7 +326,7 @@ class TransactionSettings(Section):
     collect_encrypted: bool = False
     """Encrypt collected records with a key that is itself encrypted like exchange credentials;
     records that were collected before stay as they are."""
-    collected_records_max: int = Field(10_000_000, ge=1)
+    collected_records_max: int = Field(10_000_000, ge=1, le=1_000_000_000)
     """Maximum collected records per account, each 1.2 to 1.5 kB of a SQLite database."""
 
     @field_validator("master_key")
