@@ -63,12 +63,15 @@ from onebook.ops.preflight import tls_faults
 from onebook.rest import retry_after_s
 from onebook.simulator.kit.replay import scripts
 from onebook.transactions.adapter import SourceFailed
+from onebook.transactions.bybit import stream as bybit_stream
 from onebook.transactions.bybit.api import API, signature
 from onebook.transactions.bybit.trades import extra_fees
 from onebook.transactions.client import Call
 from onebook.transactions.credentials import MasterKeys, parse_keys
 from onebook.transactions.cursor import CHARS_MAX, Cursors
 from onebook.transactions.kraken import api as kraken
+from onebook.transactions.kraken import stream as kraken_stream
+from onebook.transactions.okx import api as okx
 from onebook.transactions.request import TransactionsRequest
 
 MIB: Final = 1 << 20
@@ -376,6 +379,29 @@ DECODERS: Final = (
         (b'{"logs":[{"id":1,"change":0.5}]}', b'{"result":"error","error":"apiLimitExceeded"}'),
     ),
     Decoder(
+        "answer of OKX",
+        ("transactions/okx/api.py",),
+        lambda content: okx.read(Call("/"), 200, {}, content),
+        *(None, 16 << 20, "BodyReader"),
+        (
+            b'{"code":"0","msg":"","data":[{"billId":"1","ts":"1700000000000"}]}',
+            b'{"code":"50011"}',
+        ),
+    ),
+    *(
+        Decoder(
+            f"private stream of {name}",
+            (f"transactions/{name}/stream.py",),
+            stream.read,
+            *(None, 1 << 20, "WebSocket"),
+            (frame,),
+        )
+        for name, stream, frame in (
+            ("bybit", bybit_stream, b'{"topic":"wallet","data":[{"coin":"BTC"}]}'),
+            ("kraken", kraken_stream, b'{"channel":"balances","type":"update","data":[{}]}'),
+        )
+    ),
+    Decoder(
         "Kraken's private key",
         ("transactions/kraken/api.py",),
         text(lambda secret: kraken.spot_signature(secret, "/", "1", b"")),
@@ -485,6 +511,8 @@ OURS: Final = {
     "transactions/address.py": "its own file of a fixed size",
     "transactions/export.py": "writes archives only",
     "transactions/bybit/instruments.py": "eight characters that a pattern matched",
+    "transactions/okx/instruments.py": "six digits that a pattern matched",
+    "transactions/collected.py": "records that this package stored, checked as they are opened",
     "client/usage.py": "checked by client/shapes.py before",
     "client/view.py": "checked by client/shapes.py before",
     "library/update.py": "levels that the core packed",
