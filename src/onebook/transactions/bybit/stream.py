@@ -71,7 +71,7 @@ def read(frame: str | bytes) -> StreamMessage:
     """What a message means."""
     try:
         message = _decoder.decode(frame)
-    except MsgspecError:
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if message.op in REQUESTS:
         return StreamAccepted() if message.success else StreamRefused()

@@ -69,7 +69,7 @@ def read(frame: str | bytes) -> StreamMessage:
     """What a message means."""
     try:
         message = _decoder.decode(frame)
-    except MsgspecError:
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if message.method == "subscribe":
         return StreamAccepted() if message.success else StreamRefused()
