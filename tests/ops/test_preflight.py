@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from e2e.test_tls import Authority
 from onebook import config
-from onebook.cli.main import app
+from onebook.cli.commands import app
 from onebook.ops import preflight
 
 NOW = datetime.now(UTC)
