@@ -27,7 +27,8 @@ from onebook.clock import Clock, Handle, iso_us
 from onebook.config import StreamSettings
 from onebook.model import Health, Instrument
 from onebook.streams.identity import IdentityGuard
-from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers, condition
+from onebook.streams.members import StreamMembers, condition
+from onebook.streams.stream import BookRequest, Stream, StreamKey
 
 FIRST_SECONDS: Final = 10.0  # a younger stream adds members without waiting for its interval ...
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
