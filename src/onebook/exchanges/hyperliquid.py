@@ -211,6 +211,11 @@ def control(frame: bytes) -> Event:
             "subscription": {"type": "l2Book", **subscription},
         }:
             return Accepted([text_in(subscription, "coin")])
+        case "subscriptionResponse", {
+            "method": "subscribe",
+            "subscription": {"type": "bbo", "coin": str(coin)},
+        }:
+            return Accepted([coin], top=True)
         case "subscriptionResponse" | "pong", _:
             return Ignored(known=True)
         case "error", words if str(words).startswith(LEFT):

@@ -20,7 +20,8 @@ from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Na
 from onebook.model import Health, Instrument, Reason
 from onebook.orderbook import BookTimes
 from onebook.streams.guard import IdentityGuard
-from onebook.streams.stream import Opening, StreamMembers, condition
+from onebook.streams.members import StreamMembers, condition
+from onebook.streams.stream import Opening
 
 # A book that is offline for one of these reasons will not return soon.
 SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)

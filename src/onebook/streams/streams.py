@@ -27,8 +27,9 @@ from onebook.config import StreamSettings
 from onebook.model import Health, Instrument
 from onebook.streams.fair import FairQueue
 from onebook.streams.guard import IdentityGuard
+from onebook.streams.members import StreamMembers, condition
 from onebook.streams.ports import BookSupervisor, InstrumentLookup, Publisher
-from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers, condition
+from onebook.streams.stream import BookRequest, Stream, StreamKey
 
 FIRST_SECONDS: Final = 10.0  # a younger stream adds members without waiting for its interval ...
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
