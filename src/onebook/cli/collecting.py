@@ -10,7 +10,7 @@ from onebook.cli.fetching import WAIT_SHOWN_S, doing, progress_bar
 if TYPE_CHECKING:  # it needs the server's packages
     from rich.progress import Progress, TaskID
 
-    from onebook.transactions.collector import Collected, Step
+    from onebook.transactions.collector import Collected, Forgotten, Step
 
 ALL = "all"
 
@@ -40,6 +40,24 @@ async def collect_here(
         finally:
             await service.close()
     return done
+
+
+async def forget_here(
+    account: str, before_ms: int | None, *, testnet: bool, demo: bool, config: Path | None
+) -> "Forgotten":
+    """Delete what was collected of an account."""
+    with require_server("transactions forget"):
+        from onebook.cli.credentials import exchange_service, safe
+        from onebook.transactions.collector import CollectedAccount, Collector
+        from onebook.transactions.request import environment_of
+    wanted = CollectedAccount.of(account, environment_of(testnet=testnet, demo=demo))
+    async with safe(config) as opened:
+        service = exchange_service(opened)
+        try:
+            collector = Collector(service, opened.store.facts, settings=opened.settings)
+            return await collector.forget(wanted, before_ms)
+        finally:
+            await service.close()
 
 
 def _show(bar: "Progress", task: "TaskID", step: "Step") -> None:

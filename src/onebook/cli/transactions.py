@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from onebook.cli.collecting import collect_here
+from onebook.cli.collecting import collect_here, forget_here
 from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
 from onebook.cli.fetching import FetchOutcome, Wanted, fetch_here, fetch_there
@@ -24,7 +24,7 @@ EXIT_INCOMPLETE: Final = 1
 
 transactions_app = typer.Typer(
     no_args_is_help=True,
-    help="Transaction history of exchange accounts: fetch, verify, collect, follow.",
+    help="Transaction history of exchange accounts: fetch, verify, collect, forget, follow.",
 )
 
 
@@ -220,6 +220,40 @@ def collect_command(
         fail("There are no credentials of such an account.")
     if not all(each.complete for each in done):
         raise typer.Exit(EXIT_INCOMPLETE)
+
+
+@transactions_app.command("forget")
+@reported
+def forget_command(
+    account: Annotated[str, typer.Argument(help="Account, such as kraken or bybit:treasury.")],
+    before: Annotated[
+        str | None,
+        typer.Option(
+            help="Only what is older than a day, a time, or a span back such as 3650d.",
+            show_default="everything",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without confirmation.")] = False,
+    testnet: Testnet = False,
+    demo: Demo = False,
+    config: ConfigFile = None,
+) -> None:
+    """Delete collected records of an account from the database.
+
+    What is deleted by --before is not collected again, and answers say so. Without it, everything
+    is deleted, and the next collection is a first one. Copies in backups stay.
+
+    Example: onebook transactions forget kraken --before 2020-01-01
+    """
+    before_ms = None if before is None else past_ms(before, now_ms(), UTC)
+    if not yes:
+        what = "all collected records" if before is None else f"collected records before {before}"
+        typer.confirm(f"Delete {what} of {account}?", abort=True)
+    gone = run(forget_here(account, before_ms, testnet=testnet, demo=demo, config=config))
+    typer.echo(
+        f"Deleted {_counted(gone.records, 'record')} and {_counted(gone.readings, 'reading')} of "
+        f"the holdings of {account}."
+    )
 
 
 @transactions_app.command("follow")
