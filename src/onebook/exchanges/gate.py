@@ -243,6 +243,8 @@ INSTRUMENTS: Final = ListReader(
     halted={"trade_status": ("untradable",)},
     tick_decimals="precision",
     lot_decimals="amount_precision",
+    least_amount="min_base_amount",
+    least_notional="min_quote_amount",
 )
 
 BOOKS: Final = BookChannel(

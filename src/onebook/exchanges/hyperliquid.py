@@ -103,6 +103,7 @@ LEVELS: Final = LevelShape.objects("px", "sz")
 REPEATED: Final = "Already subscribed"
 LEFT: Final = "Already unsubscribed"
 GREETING: Final = b"Websocket connection established."  # not JSON
+LEAST_NOTIONAL: Final = "10"  # in the quote; the page of error responses, `MinTradeSpotNtl`
 DECIMALS: Final = 8  # of a price, minus those of the amounts of its coin
 
 
@@ -272,6 +273,7 @@ def _listed(tokens: dict[int, Token], row: Listing) -> Instrument | None:
         trading=True,
         tick=step_of(DECIMALS - base.sz_decimals),
         lot=step_of(base.sz_decimals),
+        least_notional=LEAST_NOTIONAL,
     )
 
 
