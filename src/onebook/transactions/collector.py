@@ -19,8 +19,8 @@ from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import TransactionSettings
 from onebook.errors import DatabaseUnavailable, OnebookError
 from onebook.model import MINUTE_MS, SECOND_MS
-from onebook.store.collected import Lease
 from onebook.store.database import FactStore
+from onebook.store.leases import Lease, LeaseStore
 from onebook.store.rows import RangeRow
 from onebook.transactions.accounts import AccountName, account_name
 from onebook.transactions.adapter import Coverage, Environment, ErrorEntry, Source
@@ -189,6 +189,7 @@ class Collector:
         assert service.collection is not None
         self._service = service
         self._collection = service.collection
+        self._leases = LeaseStore(self._collection.store.database)
         self._facts = facts
         self._settings = settings or TransactionSettings()
         self._clock = clock
@@ -337,8 +338,7 @@ class Collector:
 
     @asynccontextmanager
     async def _leased(self, account: CollectedAccount) -> AsyncIterator[Callable[[], Lease]]:
-        store = self._collection.store
-        if not await store.acquire(self.lease(account), self._clock.wall_ms()):
+        if not await self._leases.acquire(self.lease(account), self._clock.wall_ms()):
             raise CollectionBusy(str(account.name))
         renewing = asyncio.create_task(self._renew(account), name=f"lease {account.name}")
         try:
@@ -347,14 +347,14 @@ class Collector:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             with suppress(DatabaseUnavailable):  # then it ends by itself
-                await store.release(self.lease(account))
+                await self._leases.release(self.lease(account))
 
     async def _renew(self, account: CollectedAccount) -> None:
         """Keep the lease while the exchange's limits let nothing be read."""
         while True:
             await self._clock.sleep(RENEW_S)
             with suppress(DatabaseUnavailable):
-                await self._collection.store.acquire(self.lease(account), self._clock.wall_ms())
+                await self._leases.acquire(self.lease(account), self._clock.wall_ms())
 
 
 class AccountCollection:
