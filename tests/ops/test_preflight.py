@@ -169,7 +169,8 @@ def test_addresses_of_accounts_name_a_known_exchange(files):
     )
     (found,) = preflight.faults(settings)
     assert found.endswith(
-        "transactions.overrides: unknown exchange 'bibyt'; known: bybit, kraken, okx."
+        "transactions.overrides: unknown exchange 'bibyt'; known: bybit, kraken, okx. "
+        "Did you mean bybit?"
     )
 
 

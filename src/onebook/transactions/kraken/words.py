@@ -8,7 +8,9 @@ clients recorded. The sign of the amount can decide the meaning: a transfer with
 airdrop or the removal of a delisted coin. An unknown type becomes kind `other` and is counted.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from onebook.transactions.mapping import Meaning
 
 DEPOSITS, WITHDRAWALS, TRADES = "deposits", "withdrawals", "trades"
 CONVERSIONS, MARGIN, FUTURES = "conversions", "margin", "futures"
@@ -40,15 +42,6 @@ TITLES: Final = {
     HOLDINGS: "Kraken Balance",
     LEDGER: "Kraken Ledger Entry",
 }
-
-
-class Meaning(NamedTuple):
-    """The meaning of a type: our type, kind and label, and the kind of its fee."""
-
-    type: str
-    kind: str
-    label: str
-    fee: str = "trading"
 
 
 DEPOSIT: Final = Meaning(DEPOSITS, "deposit", "Deposit", "network")

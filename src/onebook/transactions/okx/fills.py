@@ -21,9 +21,11 @@ from onebook.core import canonicals, iso, show
 from onebook.transactions.decimals import add, negated, subtract, unsigned
 from onebook.transactions.mapping import (
     PATTERNS_MAX,
+    Meaning,
     Row,
     direction_of,
     first_fee,
+    holder_of,
     require,
     text,
     text_or_empty,
@@ -37,7 +39,6 @@ from onebook.transactions.okx.rows import (
     coin,
     fees_of,
     first_of,
-    holder_of,
     line_ids,
     make_id,
     pattern_of,
@@ -52,7 +53,6 @@ from onebook.transactions.okx.words import (
     SELLS,
     TITLES,
     TRADE,
-    BillMeaning,
 )
 from onebook.transactions.record import (
     Description,
@@ -245,7 +245,7 @@ def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], li
 @lru_cache(maxsize=PATTERNS_MAX)
 def _fill_pattern(
     environment: str,
-    meaning: BillMeaning,
+    meaning: Meaning,
     market: TradedMarket,
     side: str | None,
     lacking: tuple[str, ...],
@@ -367,7 +367,7 @@ def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill 
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def _contract_pattern(
-    environment: str, meaning: BillMeaning, market: TradedMarket, side: str | None, native_type: str
+    environment: str, meaning: Meaning, market: TradedMarket, side: str | None, native_type: str
 ) -> Record:
     return replace(
         pattern_of(environment, meaning, native_type),
