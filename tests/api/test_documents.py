@@ -99,6 +99,8 @@ LABELS = [
     "GET /api/v1/",
     "POST /api/v1/transactions/validate-credentials",
     "POST /api/v1/transactions",
+    "GET /api/v1/fees",
+    "PUT /api/v1/fees",
 ]
 
 
@@ -106,7 +108,7 @@ MEANINGFUL = {"POST /api/v1/transactions", "POST /api/v1/transactions/validate-c
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 # Only a body can be wrong: any text is a key, though perhaps an unknown one.
 JUDGED = [(label, POSITIVE) for label in LABELS] + [
-    (label, NEGATIVE) for label in LABELS if label.startswith("POST")
+    (label, NEGATIVE) for label in LABELS if label.startswith(("POST", "PUT"))
 ]
 
 
