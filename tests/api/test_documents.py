@@ -104,7 +104,11 @@ LABELS = [
 ]
 
 
-MEANINGFUL = {"POST /api/v1/transactions", "POST /api/v1/transactions/validate-credentials"}
+MEANINGFUL = {
+    "POST /api/v1/transactions",
+    "POST /api/v1/transactions/validate-credentials",
+    "PUT /api/v1/fees",
+}
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 # Only a body can be wrong: any text is a key, though perhaps an unknown one.
 JUDGED = [(label, POSITIVE) for label in LABELS] + [

@@ -23,7 +23,7 @@ _EXAMPLE = {"okx": "0.08", "*": "0.1"}
 _FEES = "Taker fees in percent by exchange as decimal text, negative for a rebate; `*`: all others."
 
 
-class FeeTable(AnswerBody):
+class KeyFees(AnswerBody):
     """The taker fees of a key."""
 
     fees: Annotated[dict[str, str], Field(description=_FEES, examples=[_EXAMPLE])]
@@ -44,9 +44,9 @@ class FeesRequest(BaseModel):
     summary="Taker fees of this key",
     responses=errors(*NO_SESSION, RateLimitExceeded, InternalError, ServiceUnavailable),
 )
-async def fees(session: Caller) -> FeeTable:
+async def fees(session: Caller) -> KeyFees:
     """Return the table of the session's key; it is empty until one is set."""
-    return FeeTable(fees=session.key.fees)
+    return KeyFees(fees=session.key.fees)
 
 
 @router.put(
@@ -62,7 +62,7 @@ async def fees(session: Caller) -> FeeTable:
     ),
     openapi_extra=body_schema(FeesRequest),
 )
-async def replace_fees(request: Request, parts: Parts, session: Caller) -> FeeTable:
+async def replace_fees(request: Request, parts: Parts, session: Caller) -> KeyFees:
     """Replace the whole table; an empty one removes it.
 
     Subscriptions with `fees: "key"` that are open keep the fees that they were opened with.
@@ -73,4 +73,4 @@ async def replace_fees(request: Request, parts: Parts, session: Caller) -> FeeTa
     except ValueError as error:
         raise InvalidRequest(f"fees: {error}") from None
     now_ms = parts.clock.wall_ms()
-    return FeeTable(fees=await parts.accounts.change_fees(session.key, table, now_ms))
+    return KeyFees(fees=await parts.accounts.change_fees(session.key, table, now_ms))
