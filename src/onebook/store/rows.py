@@ -24,7 +24,8 @@ class KeyRow(Struct, frozen=True):
     """A key with the fields of its account; without the secret.
 
     `suspensions` counts how often the key or its account left the status active. `allowance_bytes`
-    is the key's own monthly allowance; None: that of the settings.
+    is the key's own monthly allowance; None: that of the settings. `fees` are its taker fees, a
+    JSON object of percentages by exchange.
     """
 
     key_id: str
@@ -42,6 +43,7 @@ class KeyRow(Struct, frozen=True):
     reason: str
     suspensions: int = 0
     allowance_bytes: int | None = None
+    fees: str = "{}"
 
 
 class SecretRow(Struct, frozen=True):
@@ -158,3 +160,24 @@ class ReadingRow(Struct, frozen=True):
     at_ms: int
     sealed: bool
     body: bytes
+
+
+class ExportJobRow(Struct, frozen=True):
+    """An export that an exchange makes on request, and its state there.
+
+    Args:
+        owner: Digest of the user at the exchange.
+        name: Identifies the export, such as a quarter.
+        requested_at_ms: When the exchange was asked to make it.
+        changed_at_ms: When its state last changed.
+        reason: A sentence, if it failed.
+    """
+
+    exchange: str
+    environment: str
+    owner: str
+    name: str
+    state: str
+    requested_at_ms: int
+    changed_at_ms: int
+    reason: str = ""

@@ -62,7 +62,8 @@ keys = Table(
     Column("changed_by", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("suspensions", BigInteger, nullable=False, server_default="0"),  # includes expiries
-    Column("allowance_bytes", BigInteger),  # null: the allowance of the settings
+    Column("allowance_bytes", BigInteger),  # null: that of the settings
+    Column("fees", Text, nullable=False, server_default="{}"),  # JSON: percent by exchange
     Index(None, "account_id"),
     Index(None, "changed_at_ms"),
 )
@@ -197,6 +198,28 @@ leases = Table(
     Column("name", Text, primary_key=True),
     Column("holder", Text, nullable=False),
     Column("until_ms", BigInteger, nullable=False),
+)
+
+# Exports that an exchange makes on request: their state there, whichever node requested them.
+export_jobs = Table(
+    "export_jobs",
+    metadata,
+    Column("exchange", Text, primary_key=True),
+    Column("environment", Text, primary_key=True),
+    Column("owner", Text, primary_key=True),  # digest of the user at the exchange
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("requested_at_ms", BigInteger, nullable=False),
+    Column("changed_at_ms", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),  # of a failure
+)
+
+# Requests that an exchange limits by the day or the month.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("uses", Text, nullable=False),  # JSON: Unix ms of each, the oldest first
 )
 
 # The audit trail: every change by an operator, written in the transaction of the change.
