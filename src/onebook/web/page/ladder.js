@@ -32,6 +32,8 @@ export class Ladder {
   #count = 0;
   #sight = [0, 0]; // visible rows: start and exclusive end
   #room = 0; // pixels for exchange names
+  #placed = false; // whether what `place` reads is as it was
+  #scale = 0; // device pixels of a CSS pixel, then
   #centred = true; // the middle stays centred until the user scrolls
   #point = null; // {side, index}: the level being read out
   #pinned = false;
@@ -49,13 +51,20 @@ export class Ladder {
     this.#shares = new Shares(this.#scroller);
     this.#pointed = pointed;
     this.#listen();
-    new ResizeObserver(() => (this.#room = 0)).observe(root.querySelector("th.who"));
+    const resized = new ResizeObserver(() => {
+      this.#room = 0;
+      this.#moved();
+    });
+    for (const each of [root.querySelector("th.who"), this.#scroller, this.#middle, this.#asks.body]) resized.observe(each);
     this.recolour();
   }
 
   /** Make room for `count` levels a side and see which rows are in sight: all that reads the layout. */
   place(count) {
     this.resize(count);
+    if (this.#placed && this.#scale === devicePixelRatio) return;
+    this.#placed = true;
+    this.#scale = devicePixelRatio;
     if (!this.#room) this.#measure();
     if (this.#centred) this.#centre();
     this.#sight = this.#inSight(count);
@@ -69,6 +78,7 @@ export class Ladder {
     this.#asks.resize(count);
     this.#bids.resize(count);
     this.#centred = true;
+    this.#placed = false;
     this.#sweptAt = -Infinity;
   }
 
@@ -84,6 +94,7 @@ export class Ladder {
   recolour() {
     mark(this.root, "data-picked", pickedCount() ? "yes" : "no");
     this.#room = 0;
+    this.#placed = false;
     this.#shares.repaint();
     for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.repaint();
   }
@@ -181,7 +192,7 @@ export class Ladder {
     const stopCentring = () => (this.#centred = false);
     for (const event of ["wheel", "touchmove"]) scroller.addEventListener(event, stopCentring, { passive: true });
     scroller.addEventListener("pointerdown", ({ target }) => target === scroller && stopCentring()); // its scrollbar
-    scroller.addEventListener("scroll", () => this.#redraw(), { passive: true });
+    scroller.addEventListener("scroll", () => this.#moved(), { passive: true });
     scroller.addEventListener("pointerover", ({ target, pointerType }) => {
       if (pointerType === "mouse" && !this.#pinned) this.#pointAt(target);
     });
@@ -244,7 +255,9 @@ export class Ladder {
     this.#pointed(level ?? null, this.#point?.side, spoken);
   }
 
-  #redraw() {
+  /** Other rows are in sight, or rows are elsewhere. */
+  #moved() {
+    this.#placed = false;
     if (this.#drawing || !this.#shown) return;
     this.#drawing = true;
     requestAnimationFrame(() => {
