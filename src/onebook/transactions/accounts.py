@@ -75,7 +75,7 @@ class NamingReader:
         return await self._reader.branches(source)
 
     def _named(self, page: Page) -> Page:
-        if not page.records:  # `NOT_ASKED` is known by its identity
+        if not page.records:  # `SKIPPED_PAGE` is known by its identity
             return page
         return replace(page, records=[named(each, self._account) for each in page.records])
 

@@ -259,11 +259,11 @@ class AdapterEntry(Struct, frozen=True):
         name: Its id, the value of `exchange` in requests.
         display: Its name for people.
         types: Its own transaction types, in the order of the documentation.
-        words: Every accepted type, its own or unified, and the sources that serve it.
+        sources_by_type: The sources of every accepted type, its own or unified.
         default: The types of a request that names none: all but `ledger`, the second view of
             events, and `holdings`, which are not events.
         hosts: The base URL of each host by its name, by environment; the first is the default.
-        books: How it books events, for proofs.
+        bookkeeping: How it books events, for reconciliation.
         singular: The documented singular name of its types, where it is not the type itself.
         fields: The fields of its credentials; `api_key` and `secret` always.
         advice: Which permissions the operator should give the key, a sentence or two.
@@ -272,10 +272,10 @@ class AdapterEntry(Struct, frozen=True):
     name: str
     display: str
     types: tuple[str, ...]
-    words: Mapping[str, tuple[str, ...]]
+    sources_by_type: Mapping[str, tuple[str, ...]]
     default: tuple[str, ...]
     hosts: Mapping[Environment, Mapping[str, str]]
-    books: Bookkeeping = Bookkeeping()
+    bookkeeping: Bookkeeping = Bookkeeping()
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
     advice: str = ""
@@ -294,11 +294,11 @@ class AdapterEntry(Struct, frozen=True):
 
     @property
     def summing(self) -> tuple[str, ...]:
-        """The words whose primary records add up to the change of every balance.
+        """The types whose primary records add up to the change of every balance.
 
         Interest, airdrops and conversions have no record but their ledger line.
         """
-        return (*self.default, *({EventType.LEDGER.value} & self.words.keys()))
+        return (*self.default, *({EventType.LEDGER.value} & self.sources_by_type.keys()))
 
     @property
     def requires_passphrase(self) -> bool:
@@ -434,7 +434,7 @@ class Page(Struct, frozen=True):
         return min(times, default=None)
 
 
-NOT_ASKED: Final = Page([], 0, "")  # for a source that this account cannot have anything in
+SKIPPED_PAGE: Final = Page([], 0, "")  # not requested: the source has nothing for this account
 
 
 class AccountInfo(Struct, frozen=True):

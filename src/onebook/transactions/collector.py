@@ -504,7 +504,7 @@ class AccountCollection:
             request=request,
             account=account,
             environment=environment,
-            words=(),
+            requested_types=(),
             sources=tuple(each.name for each in sources),
             now_ms=self._clock.wall_ms(),
             from_ms=gap.from_ms,

@@ -23,13 +23,13 @@ class JointQuery(Struct, frozen=True, kw_only=True):
 
     Args:
         parts: The query of each account.
-        words: The requested types, or the defaults of all accounts.
+        requested_types: The requested types, or the defaults of all accounts.
         digest: Identifies the query, the same for all its pages; cursors are bound to it.
     """
 
     request: TransactionsRequest
     parts: tuple[Query, ...]
-    words: tuple[str, ...]
+    requested_types: tuple[str, ...]
     limit: int | None
     digest: str
 

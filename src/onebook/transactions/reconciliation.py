@@ -15,8 +15,8 @@ records each check gets.
 
 Memory: one balance per wallet and coin, two sums per open order, and the unmatched entries.
 
-Over 800 lines, because all checks report the same results (`Left`, `Break`, `ProofCheck`), and what
-one check proves decides how others and the grades read.
+Over 800 lines, because all checks report the same results (`Unmatched`, `Break`, `ProofCheck`), and
+the result of one check decides how others and the grades read.
 """
 
 import heapq
@@ -38,7 +38,7 @@ from onebook.transactions.record import Direction, Fee, Record, RecordView, Stat
 BREAKS_MAX: Final = 100  # named in an answer; the rest is counted
 LEFT_MAX: Final = 100_000  # unmatched entries of one check that are held; more prove nothing
 TAX: Final = "tax"
-UNSURE_FILLS: Final = frozenset({"delivery", "liquidation", "adl", "adjustment", "other"})
+UNCERTAIN_FILLS: Final = frozenset({"delivery", "liquidation", "adl", "adjustment", "other"})
 OPEN_ORDERS_MAX: Final = 100_000
 ALWAYS_UNPROVEN: Final = (
     Unproven(
@@ -108,22 +108,23 @@ class ChainReport(Struct, frozen=True):
     held: str | None = None
 
 
-class Left(NamedTuple):
-    """An entry without a counterpart.
+class Unmatched(NamedTuple):
+    """A record without a counterpart in the other list.
 
     Args:
-        record: The entry; the newest of several.
+        record: The record; the newest of several.
         what: The fault, for people.
         expected, found: The figures that differ.
-        sure: Whether it is certainly a loss; if not, the exchange may have booked it differently.
-        undone: Whether its counterpart, a reversal or the reversed entry, may be a month away.
+        certain: Whether it is certainly a loss; if not, the exchange may have booked it
+        differently. undone: Whether its counterpart, a reversal or the reversed entry, may be a
+        month away.
     """
 
     record: Record
     what: str
     expected: str
     found: str
-    sure: bool = True
+    certain: bool = True
     undone: bool = False
 
 
@@ -445,7 +446,7 @@ class Booked:
             self._events.clear()
             self._lines.clear()
 
-    def left(self) -> Iterator[Left]:
+    def left(self) -> Iterator[Unmatched]:
         """What does not agree."""
         for key, events in self._events.items():
             lines = self._lines.pop(key, [])
@@ -455,17 +456,17 @@ class Booked:
                 if booked_difference(events, []) is None and _is_part(event):
                     continue  # of one that agreed without them
                 sure = bool(event.related)
-                yield Left(event, "it has no ledger line", "a line", "none", sure)
+                yield Unmatched(event, "it has no ledger line", "a line", "none", sure)
             elif (found := booked_difference(events, lines)) is not None:
-                yield Left(event, *found, undone=undone)
+                yield Unmatched(event, *found, undone=undone)
             else:
-                yield Left(
+                yield Unmatched(
                     event, "one of its ledger lines is missing", "a line", "none", undone=undone
                 )
         for lines in self._lines.values():
             undone = all(_takes_back(line) for line in lines)
             what = "its event is missing"
-            yield Left(lines[0], what, "an event", "none", undone=undone)
+            yield Unmatched(lines[0], what, "an event", "none", undone=undone)
 
 
 def _is_part(record: Record) -> bool:
@@ -603,18 +604,18 @@ class Trades:
             self._fills.clear()
             self._lines.clear()
 
-    def left(self) -> Iterator[Left]:
+    def left(self) -> Iterator[Unmatched]:
         """What does not agree."""
         for key, fill in self._fills.items():
             lines = self._lines.pop(key, None)
             if lines is None:
-                sure = fill.kind not in UNSURE_FILLS
-                yield Left(fill, "it has no ledger line", "1 line", "none", sure)
+                sure = fill.kind not in UNCERTAIN_FILLS
+                yield Unmatched(fill, "it has no ledger line", "1 line", "none", sure)
             elif (found := difference_of(fill, lines)) is not None:
-                yield Left(fill, *found)
+                yield Unmatched(fill, *found)
         for lines in self._lines.values():
-            sure = lines[0].kind not in UNSURE_FILLS
-            yield Left(lines[0], "its fill is missing", "a fill", "none", sure)
+            sure = lines[0].kind not in UNCERTAIN_FILLS
+            yield Unmatched(lines[0], "its fill is missing", "a fill", "none", sure)
 
 
 def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | None:
@@ -703,16 +704,16 @@ class Comparisons:
 
     def __init__(self) -> None:
         self.checked: Counter[CheckId] = Counter()
-        self._left: dict[CheckId, list[Left]] = defaultdict(list)
+        self._left: dict[CheckId, list[Unmatched]] = defaultdict(list)
 
-    def add(self, check: CheckId, left: Left | None) -> None:
+    def add(self, check: CheckId, left: Unmatched | None) -> None:
         """Count a comparison; `left` is the difference, if there is one."""
         if left is None:
             self.checked[check] += 1
         elif len(self._left[check]) < LEFT_MAX:
             self._left[check].append(left)
 
-    def left(self, check: CheckId) -> list[Left]:
+    def left(self, check: CheckId) -> list[Unmatched]:
         """The differences of a check."""
         return self._left[check]
 
@@ -804,7 +805,7 @@ class Closings:
     def __init__(self) -> None:
         self.checked = 0
         self.overflowed = False
-        self.wrong: list[Left] = []  # that contradict themselves
+        self.wrong: list[Unmatched] = []  # that contradict themselves
         self._orders: dict[str, _Closing] = {}
 
     def event(self, record: Record) -> None:
@@ -840,7 +841,7 @@ class Closings:
         net = show(subtract(net_of(record), fees))
         if net != position.realised_pnl:
             what = "exit less entry less fees is not its P&L"
-            self.wrong.append(Left(record, what, net, position.realised_pnl or ""))
+            self.wrong.append(Unmatched(record, what, net, position.realised_pnl or ""))
 
     def _of(self, record: Record) -> _Closing | None:
         order_id = record.ids.order_id
@@ -860,7 +861,7 @@ class Closings:
             del self._orders[record.ids.order_id or ""]
             self.checked += 1
 
-    def left(self) -> Iterator[Left]:
+    def left(self) -> Iterator[Unmatched]:
         """Orders whose figures do not agree."""
         for closing in self._orders.values():
             reported = ZERO if closing.reported is None else closing.reported
@@ -873,7 +874,7 @@ class Closings:
                 what = "its P&L differs from the ledger"
                 # Fewer contracts in lines than were closed: the rest is before the range.
                 sure = not 0 < closing.line_size < closing.size
-            yield Left(closing.newest, what, show(closing.booked), show(reported), sure)
+            yield Unmatched(closing.newest, what, show(closing.booked), show(reported), sure)
 
 
 def legs_of(transfer: Record) -> Iterator[Key]:
@@ -897,16 +898,16 @@ def opening_unproven(display: str) -> Unproven:
     )
 
 
-def check_of_left(
-    name: str, checked: int, left: list[Left], reason: str = "", *, overflowed: bool = False
+def check_of_unmatched(
+    name: str, checked: int, left: list[Unmatched], reason: str = "", *, overflowed: bool = False
 ) -> ProofCheck:
     """The check of unmatched entries."""
     if overflowed:
         return ProofCheck(name, CheckState.OPEN, checked, 0, 0, (), OVERFLOWED)
-    unsure = [one for one in left if not one.sure]
+    unsure = [one for one in left if not one.certain]
     breaks = [
         Break(o.record.transactionId, o.expected, o.found, _difference(o), o.what)
-        for o in sorted(left, key=lambda one: not one.sure)
+        for o in sorted(left, key=lambda one: not one.certain)
     ]
     found = check_of_breaks(name, checked + len(left), breaks)
     if not unsure:
@@ -916,7 +917,7 @@ def check_of_left(
     return replace(found, state=state, broken=broken, open=len(unsure), reason=reason)
 
 
-def _difference(left: Left) -> str:
+def _difference(left: Unmatched) -> str:
     try:
         return show(subtract(Decimal(left.expected), Decimal(left.found)))
     except ArithmeticError:  # one of them is no figure

@@ -117,7 +117,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
     Args:
         account: The account that is read.
-        words: The requested types, or the default.
+        requested_types: The requested types, or the default.
         sources: The sources that serve them, each once.
         now_ms: Time of the request for the first page of this query, Unix ms.
         from_ms: Oldest record time, inclusive.
@@ -131,7 +131,7 @@ class Query(Struct, frozen=True, kw_only=True):
     request: TransactionsRequest
     account: AccountName
     environment: Environment
-    words: tuple[str, ...]
+    requested_types: tuple[str, ...]
     sources: tuple[str, ...]
     now_ms: int
     from_ms: int
@@ -170,8 +170,8 @@ def plan(
     Raises:
         InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
     """
-    words = tuple(request.transaction_types) or adapter.entry.default
-    sources = expand(words, adapter)
+    types = tuple(request.transaction_types) or adapter.entry.default
+    sources = expand(types, adapter)
     digest = digest_of(request, sources)
     if request.cursor:
         state = cursors.open(request.cursor, digest=digest, key_id=key_id)
@@ -185,7 +185,7 @@ def plan(
         request=request,
         account=account_name(one_of(request)),
         environment=environment_of(testnet=request.testnet, demo=request.demo),
-        words=words,
+        requested_types=types,
         sources=sources,
         now_ms=state.now_ms if state else now_ms,
         from_ms=from_ms,
@@ -238,16 +238,16 @@ def find(adapters: dict[str, ExchangeAdapter], account: str) -> ExchangeAdapter:
     return adapter
 
 
-def expand(words: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
-    """The sources behind words, each once, in the adapter's order."""
-    known = adapter.entry.words
-    for word in words:
+def expand(types: tuple[str, ...], adapter: ExchangeAdapter) -> tuple[str, ...]:
+    """Return the sources of these types, each once, in the adapter's order."""
+    known = adapter.entry.sources_by_type
+    for word in types:
         if word not in known:
             raise InvalidTransactionTypes(
                 f"Transaction type {word[:40]!r} is not known; there are {', '.join(known)}.",
                 details={"supported_types": list(known)},
             )
-    wanted = {name for word in words for name in known[word]}
+    wanted = {name for word in types for name in known[word]}
     return tuple(name for name in adapter.sources if name in wanted)
 
 

@@ -87,7 +87,7 @@ class AnyQuery(Protocol):
         ...
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def requested_types(self) -> tuple[str, ...]:
         """The requested types, or the default."""
         ...
 
@@ -332,7 +332,7 @@ class Run:
                 below_ms=self._top_ms if query.state else query.to_ms + 1,
                 asked=asked,
                 moving=self._moving(),
-                orders=adapter.entry.books.trades in query.words,
+                orders=adapter.entry.bookkeeping.trades in query.requested_types,
                 readings=readings,
             )
 
@@ -817,7 +817,7 @@ def filters_of(query: "AnyQuery") -> dict[str, Any]:
     return {
         "start_time": query.request.start_time,
         "end_time": query.request.end_time,
-        "transaction_types": list(query.words),
+        "transaction_types": list(query.requested_types),
         "limit": query.limit,
     }
 

@@ -258,7 +258,9 @@ class Transactions:
         for name in states or await self._named(request):
             part = request.model_copy(update={"exchange": name, "cursor": None})
             adapter = find(self._adapters, name)
-            known = [word for word in part.transaction_types if word in adapter.entry.words]
+            known = [
+                word for word in part.transaction_types if word in adapter.entry.sources_by_type
+            ]
             if part.transaction_types and not known:
                 continue
             part = part.model_copy(update={"transaction_types": known})
@@ -279,7 +281,9 @@ class Transactions:
         return JointQuery(
             request=request,
             parts=tuple(parts),
-            words=tuple(dict.fromkeys(word for part in parts for word in part.words)),
+            requested_types=tuple(
+                dict.fromkeys(word for part in parts for word in part.requested_types)
+            ),
             limit=limit_of(request, streamed=streamed),
             digest=digest,
         )
@@ -338,7 +342,7 @@ class Transactions:
 
     def _refuse_unknown(self, request: TransactionsRequest, parts: list[Query]) -> None:
         """Refuse types that no account has."""
-        known = {word for part in parts for word in self._entry_of(part).words}
+        known = {word for part in parts for word in self._entry_of(part).sources_by_type}
         for word in request.transaction_types:
             if word not in known:
                 raise InvalidTransactionTypes(
@@ -446,7 +450,7 @@ class Transactions:
         self, query: Query, stored: StoredAccount | None
     ) -> list[HoldingsReading]:
         """Readings of the holdings for a verification, of an exchange that is so proven."""
-        proven = self._adapters[query.account.exchange].entry.books.readings
+        proven = self._adapters[query.account.exchange].entry.bookkeeping.readings
         if stored is None or not query.request.verify or not proven:
             return []
         try:

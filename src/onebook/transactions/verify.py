@@ -33,16 +33,16 @@ from onebook.transactions.reconciliation import (
     Comparisons,
     Holdings,
     HoldingsReading,
-    Left,
     Moves,
     OrderReport,
     Orders,
     ProofCheck,
     Trades,
+    Unmatched,
     Verification,
     WalletChains,
     check_of_breaks,
-    check_of_left,
+    check_of_unmatched,
     grades_of,
     legs_of,
     net_of,
@@ -102,7 +102,7 @@ class Verifier:
     ) -> None:
         self._own = deque(readings)
         self._entry = entry
-        self._books = entry.books
+        self._books = entry.bookkeeping
         self._below_ms = below_ms
         self._asked = frozenset(asked)
         self._moving = tuple(moving)
@@ -110,7 +110,7 @@ class Verifier:
         self._chains = WalletChains(below_ms=below_ms, disorder_ms=self._books.disorder_ms)
         self._orders = Orders(below_ms=below_ms)
         self._lines = 0
-        self._wrong_lines: list[Left] = []
+        self._wrong_lines: list[Unmatched] = []
         self._holdings: dict[tuple[str, str], Record] = {}
         self._spot = Trades()
         self._futures = Trades()
@@ -176,7 +176,7 @@ class Verifier:
         expected = subtract(add(*parts), fees)
         if expected != Decimal(balance.change) and len(self._wrong_lines) < WRONG_LINES_MAX:
             what = "its change is not its cash flow, funding and fee"
-            self._wrong_lines.append(Left(line, what, show(expected), balance.change))
+            self._wrong_lines.append(Unmatched(line, what, show(expected), balance.change))
 
     def _booked_event(self, record: Record) -> None:
         named = self._books.lines_name_events and self._both(record.type)
@@ -284,7 +284,7 @@ class Verifier:
     ) -> Iterable[ProofCheck]:
         known = frozenset(self._entry.types)
         makers: dict[str, Callable[[], ProofCheck]] = {
-            CheckId.LEDGER_ARITHMETIC: lambda: check_of_left(
+            CheckId.LEDGER_ARITHMETIC: lambda: check_of_unmatched(
                 CheckId.LEDGER_ARITHMETIC, self._lines, self._wrong_lines
             ),
             CheckId.LEDGER_CHAIN: lambda: _chain_check(chains),
@@ -337,7 +337,7 @@ class Verifier:
         whole = len(known) == len(starts)
         return Span(max(known, default=0), self._below_ms) if whole else NOWHEN
 
-    def _checkable(self, left: Iterable[Left]) -> list[Left]:
+    def _checkable(self, left: Iterable[Unmatched]) -> list[Unmatched]:
         """Entries whose counterpart must lie in the range."""
         return [o for o in left if self._span_of(o.record).holds(o.record.timestamp, EDGE_MS)]
 
@@ -357,12 +357,12 @@ class Verifier:
             return ProofCheck(CheckId.ORDERS, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
         span = self._span(*([self._books.trades] if self._asked else []))
         opened = [
-            Left(fill, "its order is not in the range", "1", "0", sure=False)
+            Unmatched(fill, "its order is not in the range", "1", "0", certain=False)
             for fill in self._orders.left
             if fill.timestamp < span.below_ms
         ]
         overflowed = self._orders.overflowed
-        found = check_of_left(
+        found = check_of_unmatched(
             CheckId.ORDERS,
             orders.checked,
             opened,
@@ -377,7 +377,7 @@ class Verifier:
     def _trades_check(self, name: CheckId, trades: Trades) -> ProofCheck:
         left = self._checkable(trades.left())
         reason = self._reason(name)
-        return check_of_left(name, trades.checked, left, reason, overflowed=trades.overflowed)
+        return check_of_unmatched(name, trades.checked, left, reason, overflowed=trades.overflowed)
 
     def _reason(self, name: CheckId) -> str:
         """The reason why an unmatched entry of a check may not be a loss."""
@@ -388,7 +388,7 @@ class Verifier:
         left = self._checkable(closings.left())
         reason = "The order began before the range, whose ledger lines lack a part of its P&L."
         checked = closings.checked + len(closings.wrong)
-        return check_of_left(
+        return check_of_unmatched(
             CheckId.CLOSED_PNL,
             checked,
             [*closings.wrong, *left],
@@ -399,14 +399,18 @@ class Verifier:
     def _settlements_check(self) -> ProofCheck:
         events, lines = self._settlements.left()
         left = [
-            Left(r, "the ledger has no line of this amount", key[-1], "none", r.kind != "delivery")
+            Unmatched(
+                r, "the ledger has no line of this amount", key[-1], "none", r.kind != "delivery"
+            )
             for key, r in events
         ] + [
-            Left(r, "no session or delivery of this amount", key[-1], "none", r.kind != "delivery")
+            Unmatched(
+                r, "no session or delivery of this amount", key[-1], "none", r.kind != "delivery"
+            )
             for key, r in lines
         ]
         left = self._checkable(left)
-        return check_of_left(
+        return check_of_unmatched(
             CheckId.SETTLEMENTS,
             self._settlements.checked,
             left,
@@ -418,14 +422,14 @@ class Verifier:
         moves, span = self._transfers, self._span(EventType.LEDGER, EventType.TRANSFERS)
         events, lines = moves.left()
         left = [
-            Left(record, f"the book of {key[0]} has no line of it", key[2], "none")
+            Unmatched(record, f"the book of {key[0]} has no line of it", key[2], "none")
             for key, record in events
             if key[0] in self._chains.wallets and span.holds(record.timestamp, TRANSFER_MS)
         ]
         unlisted = _unlisted(lines, self._books.funding_wallet)
         left += [one for one in unlisted if span.holds(one.record.timestamp, TRANSFER_MS)]
         reason = self._reason(CheckId.TRANSFERS)
-        return check_of_left(
+        return check_of_unmatched(
             CheckId.TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed
         )
 
@@ -439,7 +443,7 @@ class Verifier:
             )
         ]
         reason = self._reason(CheckId.EVENTS)
-        return check_of_left(
+        return check_of_unmatched(
             CheckId.EVENTS, booked.checked, left, reason, overflowed=booked.overflowed
         )
 
@@ -447,27 +451,27 @@ class Verifier:
         """The check of comparisons made by the reader of the account."""
         found = self._compared
         left = self._checkable(found.left(name))
-        return check_of_left(name, found.checked[name], left, self._reason(name))
+        return check_of_unmatched(name, found.checked[name], left, self._reason(name))
 
     def _funds_check(self, name: CheckId, moves: Moves) -> ProofCheck:
         """The check of deposits, withdrawals and leverage tokens against their ledger lines."""
         kind = self._books.word(CHECKS[name][1])
         span, margin_ms = self._span(EventType.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)
         events, lines = moves.left()
-        left: list[Left] = []
+        left: list[Unmatched] = []
         for key, record in events:
             # Credited to the trading wallet at once, or sent from it, it is a transfer there.
             wallet = self._books.trading_wallet
             if self._transfers.pop_line((wallet, *key), record.timestamp) is not None:
                 continue
-            left.append(Left(record, "it is in no ledger", key[-1], "none"))
+            left.append(Unmatched(record, "it is in no ledger", key[-1], "none"))
         refunds = {key for key, _ in self._given_up}
         for key, line in lines:
             undone = (key[0], key[-1].removeprefix("-")) in refunds
-            left.append(Left(line, f"none of the {kind} is this", key[-1], "none", not undone))
+            left.append(Unmatched(line, f"none of the {kind} is this", key[-1], "none", not undone))
         left = [one for one in left if span.holds(one.record.timestamp, margin_ms)]
         reason = self._reason(name)
-        return check_of_left(name, moves.checked, left, reason, overflowed=moves.overflowed)
+        return check_of_unmatched(name, moves.checked, left, reason, overflowed=moves.overflowed)
 
     # Holdings --------------------------------------------------------------------------
 
@@ -580,14 +584,14 @@ def _chain_check(chains: tuple[ChainReport, ...]) -> ProofCheck:
     return check_of_breaks(CheckId.LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
 
 
-def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) -> list[Left]:
+def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) -> list[Unmatched]:
     """Ledger lines of transfers that are in no list.
 
     A line out of one wallet and a line of the same amount into another are a transfer within the
     account. The lists have every transfer of the funding wallet, but not all between trading
     wallets.
     """
-    left: list[Left] = []
+    left: list[Unmatched] = []
     waiting: dict[tuple[str, str], list[tuple[str, Record]]] = {}
     for (wallet, coin, change), line in lines:
         opposite = change[1:] if change[0] == "-" else f"-{change}"
@@ -598,10 +602,10 @@ def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) 
             continue
         others.remove(near[0])
         if funding_wallet in (wallet, near[0][0]):
-            left.append(Left(line, "its transfer is missing", change, "none"))
+            left.append(Unmatched(line, "its transfer is missing", change, "none"))
     single = [line for found in waiting.values() for _, line in found]
     what = "no transfer has this amount"
-    return left + [Left(r, what, r.amount or "", "none", sure=False) for r in single]
+    return left + [Unmatched(r, what, r.amount or "", "none", certain=False) for r in single]
 
 
 def _near(one: Record, other: Record, tolerance_ms: int) -> bool:

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onebook.transactions.adapter import (
-    NOT_ASKED,
+    SKIPPED_PAGE,
     SNAPSHOT,
     CursorGone,
     FailureReason,
@@ -364,7 +364,7 @@ class Walker:
         cutter.filled(PAGES_LONG + 1 if stream.was_cut else stream.pages_read)
         ahead = self._long or stream.pages_read <= PAGES_SPARSE
         self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2) if ahead else 1
-        await self._accept(NOT_ASKED, self._oldest_ahead(stream.window))
+        await self._accept(SKIPPED_PAGE, self._oldest_ahead(stream.window))
         return True
 
     async def _begin(self, windows: Iterator[Window]) -> None:
@@ -436,7 +436,7 @@ class Walker:
         """Fetch one page from the reader."""
         page = await self._reader.page(self.source, window, cursor)
         self.begun = True
-        self.pages += page is not NOT_ASKED
+        self.pages += page is not SKIPPED_PAGE
         return page
 
     def cut(self, window: Window) -> Window | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onebook.model import DAY_MS
 from onebook.transactions.adapter import (
-    NOT_ASKED,
+    SKIPPED_PAGE,
     AccountInfo,
     FailureReason,
     Page,
@@ -122,9 +122,9 @@ class BybitReader:
         """Fetch one page of a source; see `PageReader`."""
         endpoint = ENDPOINTS[source.name]
         if source.name in self._absent:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         if endpoint.not_in and await self._account_mode() in endpoint.not_in:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         if endpoint.category:
             await self._load_markets(endpoint.category)
         await self._learn_uid()
@@ -139,7 +139,7 @@ class BybitReader:
             if not (endpoint.optional or of_another_mode) or failure.fatal or failure.retryable:
                 raise
             self._absent.add(source.name)
-            return NOT_ASKED
+            return SKIPPED_PAGE
 
     async def _asked(
         self,
@@ -167,8 +167,8 @@ class BybitReader:
                 self._empty.add(key)
         if endpoint.witness:
             return as_evidence(page)
-        if endpoint.sure_ms is not None and page.rows:
-            return replace(page, kept_from_ms=reply.server_ms - endpoint.sure_ms)
+        if endpoint.complete_for_ms is not None and page.rows:
+            return replace(page, kept_from_ms=reply.server_ms - endpoint.complete_for_ms)
         return page
 
     async def _with_first_instant(self, endpoint: Endpoint, window: Window, page: Page) -> Page:
@@ -252,7 +252,7 @@ class BybitReader:
             environment=self._account.environment.value,
             markets=self._account.markets,
             category="" if endpoint.category == "*" else endpoint.category,
-            asked_at_ms=window.seen_ms or self._snapshot_at(reply.server_ms),
+            fallback_time_ms=window.seen_ms or self._snapshot_at(reply.server_ms),
             uid=self._uid,
         )
         read, unreadable = read_rows(rows, endpoint, context, window)

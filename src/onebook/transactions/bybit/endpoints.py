@@ -157,7 +157,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         not_in: The account modes (`unifiedMarginStatus`) in which it has no rows.
         by_symbol: Whether it needs a query per symbol; the traded symbols are found first.
         ranged: Whether it takes a range of time; if not, its whole list is read.
-        sure_ms: If there are rows: how far back from now they are certainly complete.
+        complete_for_ms: How far back from now the rows are certainly complete, if there are any.
         id_field: The field of a row's id, if rows may lack it: equal rows of one instant are then
             separate events.
         witness: Whether its rows only prove that Bybit no longer shows others.
@@ -175,7 +175,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     not_in: frozenset[int] = frozenset()
     by_symbol: bool = False
     ranged: bool = True
-    sure_ms: int | None = None
+    complete_for_ms: int | None = None
     id_field: str = ""
     witness: bool = False
 
@@ -270,7 +270,7 @@ def _usdc_book(name: str, category: str) -> Endpoint:
         category="*",
         permission=FUTURES_PERMISSION,
         not_in=CLASSIC,
-        sure_ms=HALF_YEAR_MS,
+        complete_for_ms=HALF_YEAR_MS,
     )
 
 
@@ -303,7 +303,7 @@ FORMER: Final = (
         permission=FUTURES_PERMISSION,
         not_in=CLASSIC,
         ranged=False,
-        sure_ms=HALF_YEAR_MS,
+        complete_for_ms=HALF_YEAR_MS,
     ),
     _former_fills("former_inverse_fills", "futures_inverse", "inverse"),
     _former_closed_pnl("former_inverse_closed_pnl", "futures_inverse", "inverse"),
@@ -534,7 +534,7 @@ _MOVE_LEFT: Final = (
     "Bybit also books moves that no list has: at an upgrade, to and from bots, copy trading and "
     "other products; or the transfer between users is lost."
 )
-BOOKS: Final = Bookkeeping(
+BOOKKEEPING: Final = Bookkeeping(
     trades="spot_orders",
     contracts={"linear": "futures_linear", "inverse": "futures_inverse"},
     tokens="leverage_token_trades",
@@ -587,7 +587,7 @@ def _of(*types: str) -> tuple[str, ...]:
 
 _FILLS: Final = ("spot_fills", "former_spot_fills")  # without the state of their orders
 _FUTURES: Final = _of("futures_linear", "futures_inverse")
-WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+SOURCES_BY_TYPE: Final = {kind: _of(kind) for kind in TYPES} | {
     "trades": _FILLS,
     "spot_trades": _FILLS,
     "futures": _FUTURES,
@@ -598,12 +598,12 @@ ENTRY: Final = AdapterEntry(
     name=EXCHANGE,
     display="Bybit",
     types=TYPES,
-    words=WORDS,
+    sources_by_type=SOURCES_BY_TYPE,
     hosts={
         Environment.MAINNET: {"": "https://api.bybit.com"},
         Environment.TESTNET: {"": "https://api-testnet.bybit.com"},
     },
-    books=BOOKS,
+    bookkeeping=BOOKKEEPING,
     singular={
         "spot_orders": "trade",
         "futures_linear": "future",

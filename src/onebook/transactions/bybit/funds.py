@@ -116,7 +116,7 @@ def deposit(row: Row, context: Context) -> Record:
     `incomplete` says so.
     """
     coin, credited_ms = require(row["coin"], "coin"), ms(row, "successAt")
-    at_ms = credited_ms or context.asked_at_ms
+    at_ms = credited_ms or context.fallback_time_ms
     found, charged = canonicals(row.get("amount"), row.get("depositFee"))
     amount = require_unsigned(found)
     native, native_type, status, chain, tx_hash, tx_index, block_hash, sender, to, tag = texts(
@@ -206,7 +206,7 @@ def _chain_pattern(
 
 def internal_deposit(row: Row, context: Context) -> Record:
     """A deposit from another Bybit user: never on a chain; the sender's address is masked."""
-    at_ms = seconds(row, "createdTime") or context.asked_at_ms
+    at_ms = seconds(row, "createdTime") or context.fallback_time_ms
     coin, amount = require(row["coin"], "coin"), require_unsigned(digits(row, "amount"))
     native = require(text(row, "id"), "id")
     uid, address = text(row, "fromMemberId"), text(row, "address")
@@ -426,7 +426,7 @@ def funding_balance(row: Row, context: Context) -> Record:
 
 
 def _balance(row: Row, context: Context, *, wallet: str, balance: Balance) -> Record:
-    coin, at_ms = require(row["coin"], "coin"), context.asked_at_ms
+    coin, at_ms = require(row["coin"], "coin"), context.fallback_time_ms
     return Record(
         transactionId=make_id(context, "balance", f"{wallet}:{coin}"),
         timestamp=at_ms,

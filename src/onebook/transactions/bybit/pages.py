@@ -219,7 +219,7 @@ def unreadable_record(
     Its id is a digest of the whole row, because two queries of one type (with and without a coin)
     may return it. Equal rows become one record: only an id could tell a repeated row from two.
     """
-    at_ms = context.asked_at_ms if at_ms is None else at_ms
+    at_ms = context.fallback_time_ms if at_ms is None else at_ms
     kind = endpoint.source.type
     native = row.get(endpoint.id_field) if isinstance(row, dict) else None
     return Record(

@@ -29,14 +29,14 @@ class Context(Struct, frozen=True):
         environment: mainnet, testnet or demo: a part of every id.
         markets: Base, quote and settle coin of every symbol.
         category: spot, linear, inverse or option, where the endpoint has one.
-        asked_at_ms: Time given to a row without one: the end of its window, or now.
+        fallback_time_ms: Time of a row without one: the end of its window, or now.
         uid: The user id of the account; None if Bybit did not state it.
     """
 
     environment: str
     markets: Markets
     category: str = ""
-    asked_at_ms: int = 0
+    fallback_time_ms: int = 0
     uid: str | None = None
 
 

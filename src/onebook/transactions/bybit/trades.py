@@ -449,7 +449,7 @@ def _product(price: str | None, quantity: str | None) -> str | None:
 def closed_pnl(row: Row, context: Context) -> Record:
     """Map the realised P&L of an order that closed a position; its fills have the same order id."""
     market = context.markets.find(context.category, row["symbol"])
-    at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.asked_at_ms
+    at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.fallback_time_ms
     realised = require(digits(row, "closedPnl"), "closedPnl")
     open_fee, close_fee = canonicals(row.get("openFee"), row.get("closeFee"))
     gross = gross_pnl(row, context.category)

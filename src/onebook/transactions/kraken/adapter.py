@@ -88,7 +88,7 @@ from onebook.transactions.kraken.trades import (
 )
 from onebook.transactions.kraken.words import DEPOSITS, LEDGER, TRADES, WITHDRAWALS
 from onebook.transactions.mapping import Row, digits
-from onebook.transactions.reconciliation import Comparisons, Left
+from onebook.transactions.reconciliation import Comparisons, Unmatched
 from onebook.transactions.record import Record
 
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -213,7 +213,9 @@ class KrakenReader:
                 return []
             alone = unbooked(trade, self._context)
             what = "it is not in the ledger"
-            self.compared.add(CheckId.SPOT_FILLS, Left(alone, what, "2 rows", "none", sure=False))
+            self.compared.add(
+                CheckId.SPOT_FILLS, Unmatched(alone, what, "2 rows", "none", certain=False)
+            )
             return [alone]
         first = entries[0]
         details = NO_DETAILS
@@ -236,10 +238,10 @@ class KrakenReader:
         """Compare a trade of the ledger with the list of trades."""
         if "price" in record.incomplete:
             what = "it is not in the list of trades"
-            absent = Left(record, what, "a trade", "none", sure=False)
+            absent = Unmatched(record, what, "a trade", "none", certain=False)
             return self.compared.add(CheckId.SPOT_FILLS, absent)
         difference = next(differences(record), None)
-        left = None if difference is None else Left(record, *difference)
+        left = None if difference is None else Unmatched(record, *difference)
         return self.compared.add(CheckId.SPOT_FILLS, left)
 
     def _compare_fund(self, record: Record, row: Row) -> None:
@@ -249,7 +251,7 @@ class KrakenReader:
         left = None
         if said is not None and said != record.amount:
             what = "its amount differs in the list"
-            left = Left(record, what, record.amount or "0", said, sure=False)
+            left = Unmatched(record, what, record.amount or "0", said, certain=False)
         self.compared.add(check, left)
 
     async def _fund_details(self, source: Source, entries: list[LedgerRow]) -> GroupDetails:

@@ -149,7 +149,7 @@ def _of(*types: str) -> tuple[str, ...]:
     return tuple(name for name, source in SOURCES.items() if source.type in types)
 
 
-WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+SOURCES_BY_TYPE: Final = {kind: _of(kind) for kind in TYPES} | {
     "spot_trades": _of(TRADES),
     "derivatives": _of(FUTURES, MARGIN),
     "balances": _of(HOLDINGS),
@@ -159,7 +159,7 @@ _SHORT_LIST: Final = (
     "Kraken's own lists may differ from each other; only its ledger decides what moved."
 )
 COMPARED: Final = frozenset({CheckId.SPOT_FILLS, CheckId.DEPOSITS, CheckId.WITHDRAWALS})
-BOOKS: Final = Bookkeeping(
+BOOKKEEPING: Final = Bookkeeping(
     trades=TRADES,
     lines_name_events=True,
     compared=COMPARED,
@@ -210,7 +210,7 @@ ENTRY: Final = AdapterEntry(
     name="kraken",
     display="Kraken",
     types=TYPES,
-    words=WORDS,
+    sources_by_type=SOURCES_BY_TYPE,
     advice=(
         "At Kraken, under Settings > API, make a key that only Onebook uses, with the permissions "
         "Query funds, Query closed orders & trades, Query ledger entries and, for live "
@@ -226,7 +226,7 @@ ENTRY: Final = AdapterEntry(
             FUTURES_HOST: "https://futures.kraken.com",
         }
     },
-    books=BOOKS,
+    bookkeeping=BOOKKEEPING,
     singular={
         TRADES: "trade",
         CONVERSIONS: "conversion",

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from onebook.transactions.adapter import (
     HOST_FIELD,
-    NOT_ASKED,
+    SKIPPED_PAGE,
     AccountInfo,
     CheckId,
     EventRow,
@@ -96,7 +96,7 @@ from onebook.transactions.okx.rows import (
 )
 from onebook.transactions.okx.stream import STREAMS
 from onebook.transactions.okx.words import CONTRACT_KINDS, FUTURES, LEDGER, TRADES
-from onebook.transactions.reconciliation import Comparisons, Left
+from onebook.transactions.reconciliation import Comparisons, Unmatched
 from onebook.transactions.record import Record, Status
 
 FRESH_MS: Final = 60_000  # of the end of a range, where two lists may differ
@@ -191,7 +191,7 @@ class OkxReader:
         for row in rows:
             with suppress(*BAD_ROW):  # the walk of the list says so
                 found.append(FundRow(mapped(row, self._context), funds.charged(row)))
-        page = _timed_page(NOT_ASKED, rows, PAGE_ROWS, cursor)
+        page = _timed_page(SKIPPED_PAGE, rows, PAGE_ROWS, cursor)
         return FundRows(found, page.cursor)
 
     def _with_raw(self, records: list[Record], group: list[EventRow]) -> list[Record]:
@@ -292,7 +292,7 @@ class OkxReader:
     async def _fills_page(self, source: Source, window: Window, cursor: str) -> Page:
         kept_ms = self._account.now_ms() - ARCHIVE_MS + EDGE_MS
         if window.to_ms <= kept_ms:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         asked = {
             "instType": source.branch, "begin": str(max(window.from_ms, kept_ms) - 1),
             "end": str(window.to_ms), "limit": str(source.page_rows),
@@ -301,7 +301,7 @@ class OkxReader:
             asked["after"] = cursor
         rows = await self._decoration(FILLS_HISTORY, asked)
         if rows is None:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         self._fills_from_ms.setdefault(source.branch, kept_ms)
         page = self._parts(rows, fill_part, source, window)
         return replace(page, cursor=lowest_id(rows) if rows else "")
@@ -309,7 +309,7 @@ class OkxReader:
     async def _converts_page(self, source: Source, window: Window, cursor: str) -> Page:
         rows = await self._decoration(CONVERT_HISTORY, timed(source, window, cursor))
         if rows is None:
-            return NOT_ASKED
+            return SKIPPED_PAGE
         page = self._parts(rows, conversion_part, source, window)
         return _timed_page(page, rows, source.page_rows, cursor)
 
@@ -332,14 +332,16 @@ class OkxReader:
         bill = next((row for row in rows if isinstance(row, Bill)), None)
         left = None
         if bill is None:
-            left = Left(record, "no bill books it", "a bill", "none", sure=False)
+            left = Unmatched(record, "no bill books it", "a bill", "none", certain=False)
         elif fill is None:
             begins_ms = self._fills_from_ms.get(bill.inst_type)
             if begins_ms is None or record.timestamp < begins_ms:
                 return
-            left = Left(record, "the list of fills does not have it", "a fill", "none", sure=False)
+            left = Unmatched(
+                record, "the list of fills does not have it", "a fill", "none", certain=False
+            )
         elif (difference := fill_difference(record, bill, fill)) is not None:
-            left = Left(record, *difference)
+            left = Unmatched(record, *difference)
         self.compared.add(check, left)
 
     # Lists by time --------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def _of(*types: str) -> tuple[str, ...]:
     return tuple(name for name, source in SOURCES.items() if source.type in types)
 
 
-WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+SOURCES_BY_TYPE: Final = {kind: _of(kind) for kind in TYPES} | {
     "spot_trades": _of(TRADES),
     "derivatives": _of(FUTURES),
     "balances": _of(HOLDINGS),
@@ -175,7 +175,7 @@ WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
 
 _SHORT_LIST: Final = "OKX's list of fills can end before its bills do."
 COMPARED: Final = frozenset({CheckId.SPOT_FILLS, CheckId.FUTURES_FILLS})
-BOOKS: Final = Bookkeeping(
+BOOKKEEPING: Final = Bookkeeping(
     trades=TRADES,
     spot=SPOT,
     contracts={SWAP: FUTURES, DATED: FUTURES, OPTION: FUTURES},
@@ -225,7 +225,7 @@ ENTRY: Final = AdapterEntry(
     name="okx",
     display="OKX",
     types=TYPES,
-    words=WORDS,
+    sources_by_type=SOURCES_BY_TYPE,
     advice=(
         "At OKX, under Profile > API, make a key that only Onebook uses, with the permission Read, "
         "not Trade and not Withdraw, bound to the address of this server; it asks for a "
@@ -245,7 +245,7 @@ ENTRY: Final = AdapterEntry(
         OTHERS,
     ),
     hosts={Environment.MAINNET: HOSTS, Environment.DEMO: HOSTS},
-    books=BOOKS,
+    bookkeeping=BOOKKEEPING,
     singular={
         TRADES: "trade",
         CONVERSIONS: "conversion",
