@@ -22,6 +22,9 @@ from onebook.transactions.record import Description, Direction, Fee, Ids, Money,
 
 PATTERNS_MAX: Final = 4_096  # of one kind; a busy account needs about a hundred
 
+# Looked up once: a member of an enumeration is slow to find, and every row has a direction.
+_IN, _OUT, _NONE = Direction.IN, Direction.OUT, Direction.NONE
+
 Row = dict[str, Any]
 
 
@@ -110,6 +113,6 @@ def opposite(amount: str | None) -> str | None:
 
 def direction_of(change: str) -> Direction:
     """The direction of a signed amount."""
-    if change == "0":
-        return Direction.NONE
-    return Direction.OUT if change[0] == "-" else Direction.IN
+    if change[0] == "-":
+        return _OUT
+    return _IN if change != "0" else _NONE
