@@ -28,7 +28,7 @@ from onebook.streams.identity import (
     review,
     review_twins,
 )
-from onebook.streams.stream import StreamMembers
+from onebook.streams.members import StreamMembers
 
 LIMIT = Decimal("0.1")
 ALONE, AGREES, NEAR = PriceVerdict.ALONE, PriceVerdict.AGREES, PriceVerdict.NEAR

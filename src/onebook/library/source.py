@@ -19,8 +19,9 @@ from onebook.core import View
 from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Naming, Observed
 from onebook.model import Health, Instrument, Reason
 from onebook.orderbook import BookTimes
-from onebook.streams.guard import IdentityGuard
-from onebook.streams.stream import Opening, StreamMembers, condition
+from onebook.streams.identity import IdentityGuard
+from onebook.streams.members import StreamMembers, condition
+from onebook.streams.stream import Opening
 
 # A book that is offline for one of these reasons will not return soon.
 SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)

@@ -4,7 +4,6 @@ The rules (status transitions, session lifetimes, allowances) are in `accounts`.
 a class and a file; `database.py` has the transactions.
 """
 
-from types import TracebackType
 from typing import Self
 
 from onebook.store.accounts import AccountStore
@@ -12,6 +11,8 @@ from onebook.store.audit import AuditStore
 from onebook.store.collected import CollectedStore
 from onebook.store.credentials import CredentialsStore
 from onebook.store.database import Database, FactStore, whole
+from onebook.store.exports import ExportStore
+from onebook.store.leases import LeaseStore
 from onebook.store.sessions import SessionStore, forget_sessions
 from onebook.store.usage import UsageStore, forget_batches
 
@@ -30,18 +31,15 @@ class Store:
         self.usage = UsageStore(self.database)
         self.credentials = CredentialsStore(self.database)
         self.collected = CollectedStore(self.database)
+        self.exports = ExportStore(self.database)
+        self.leases = LeaseStore(self.database)
         self.audit = AuditStore(self.database)
         self.facts = FactStore(self.database)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.database.close()
 
     @whole

@@ -4,22 +4,21 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from struct import Struct
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onebook.core import DEPTH_MAX, LEVEL_FORM, MEMBERS_MAX, Book, Levels, View
+from onebook.core import DEPTH_MAX, LEVEL_FORM, MEMBERS_MAX, Levels, View
 from onebook.fees import fee_factors
 from onebook.fill import (
     AMOUNT,
     BUY,
     NOTIONAL,
     SELL,
-    BookEnds,
     Direction,
     Fill,
     FillSide,
@@ -29,8 +28,8 @@ from onebook.fill import (
     size_of,
     size_texts,
 )
-from onebook.model import Instrument
 from onebook.routes import Order, Route, RouteSide, Rules, routes
+from onebook.streams.members import StreamMembers
 
 FILL_SIZES_MAX: Final = 8  # amounts and notionals of one subscription
 FILL_LEVELS_MAX: Final = DEPTH_MAX  # levels a side that a fill may use, whatever is delivered
@@ -124,20 +123,6 @@ def fill_side(levels: Levels, direction: Direction) -> FillSide:
     )
 
 
-class FillBooks(Protocol):
-    """The books of a view, as `StreamMembers` has them."""
-
-    names: Sequence[str]
-    instruments: list[Instrument | None]
-    cores: list[Book | None]
-
-    def ends(self) -> list[BookEnds]:
-        """The horizon of each live exchange."""
-
-    def age_ms(self, exchange: str, now: float) -> int:
-        """Milliseconds since the last data of a live exchange."""
-
-
 class FillView:
     """The fills of one stream: its own merge of whole books, priced when it is read.
 
@@ -152,10 +137,10 @@ class FillView:
         self._view = View(names, depth=FILL_LEVELS_MAX, split=True)
         self._found: tuple[list[Fill], ...] = ()
 
-    def merge(self, books: FillBooks) -> bool:
+    def merge(self, members: StreamMembers) -> bool:
         """Price the sizes against these books; returns whether any fill changed."""
-        self._view.merge(books.cores)
-        levels, ends = self._view.levels(), books.ends()
+        self._view.merge(members.cores)
+        levels, ends = self._view.levels(), members.ends()
         sizes = self._sizes
         found = tuple(
             fills(fill_side(levels, name), name, sizes.amounts, sizes.notionals, self._names, ends)
@@ -164,7 +149,7 @@ class FillView:
         changed, self._found = found != self._found, found
         return changed
 
-    def json(self, books: FillBooks, now: float) -> bytes:
+    def json(self, members: StreamMembers, now: float) -> bytes:
         """Encode the fills of the last merge, as the member `fill` of an update."""
         return _sides_json([map(_fill_json, side) for side in self._found])
 
@@ -183,18 +168,22 @@ class RouteView:
         self._view = View(names, depth=FILL_LEVELS_MAX, split=True, fees=percents)
         self._found: tuple[list[Route], ...] = ()
 
-    def merge(self, books: FillBooks) -> bool:
+    def merge(self, members: StreamMembers) -> bool:
         """Route the sizes through these books; returns whether any route changed."""
         exclude, sizes = self._sizes.exclude or (), self._sizes
-        cores = books.cores
+        cores = members.cores
         if exclude:
             cores = [
                 None if name in exclude else core
                 for name, core in zip(self._names, cores, strict=True)
             ]
         self._view.merge(cores)
-        levels, ends = self._view.levels(), books.ends()
-        rules = {each.exchange: lot_rules(each.lot) for each in books.instruments if each}
+        levels, ends = self._view.levels(), members.ends()
+        rules = {
+            each.exchange: order_rules(each.lot, each.least_amount, each.least_notional)
+            for each in members.instruments
+            if each
+        }
         found = tuple(
             routes(
                 route_side(levels, name, self._factors, self._fee_scale, self._limit),
@@ -211,17 +200,25 @@ class RouteView:
         changed, self._found = found != self._found, found
         return changed
 
-    def json(self, books: FillBooks, now: float) -> bytes:
+    def json(self, members: StreamMembers, now: float) -> bytes:
         """Encode the routes of the last merge, as the member `fill` of an update."""
         return _sides_json(
-            [(_route_json(each, books, now) for each in side) for side in self._found]
+            [(_route_json(each, members, now) for each in side) for side in self._found]
         )
 
 
 @lru_cache(maxsize=1_024)
-def lot_rules(lot: str) -> Rules:
-    """Return the rules of an instrument by its lot, "" where it is not known."""
-    return Rules(lot=Decimal(lot)) if lot else Rules()
+def order_rules(lot: str, least_amount: str, least_notional: str) -> Rules:
+    """Return the rules of an instrument from the texts of its list; "" is not known."""
+    return Rules(*map(_number, (lot, least_amount, least_notional)))
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:  # "" too
+        return None
+    return number if number.is_finite() and number >= 0 else None
 
 
 def route_side(
@@ -274,7 +271,7 @@ def _sides_json(sides: Sequence[Iterable[bytes]]) -> bytes:
     return b'{"buy":[%b],"sell":[%b]}' % tuple(map(b",".join, sides)) if sides else b"{}"
 
 
-def _route_json(route: Route, books: FillBooks, now: float) -> bytes:
+def _route_json(route: Route, members: StreamMembers, now: float) -> bytes:
     """Encode one route for updates; numbers are printed from exact decimals."""
     split = ",".join(
         f'{{"exchange":{_json(name).decode()},"amount":{decimal_text(part.amount)},'
@@ -282,7 +279,7 @@ def _route_json(route: Route, books: FillBooks, now: float) -> bytes:
         f'"limit":{decimal_text(part.limit)}}}'
         for name, part in route.split.items()
     )
-    oldest = max((books.age_ms(name, now) for name in route.split), default=None)
+    oldest = max((members.age_ms(name, now) for name in route.split), default=None)
     figures = ",".join(
         f'"{name}":{decimal_text(getattr(route, name))}'
         for name in (

@@ -1,24 +1,20 @@
 """One stream: a view of the live books of one symbol, and its updates as JSON.
 
-Only books that are live and not quarantined are merged, and every update names those left out.
+Every update names the exchanges whose books are left out.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from decimal import Decimal
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import astuple
 
-from onebook.books import Books, LiveBook
 from onebook.clock import SYSTEM_CLOCK, Clock, iso_us
-from onebook.core import Book, View
-from onebook.fill import BookEnds
-from onebook.model import GIB_BYTES, Health, Instrument, Reason
-from onebook.orderbook import ExchangeTimes
+from onebook.core import View
+from onebook.model import GIB_BYTES, Instrument
 from onebook.streams.fill import FillView, RouteView
-from onebook.streams.identity import CONFLICT
+from onebook.streams.members import StreamMembers
 from onebook.streams.options import ARRAY, BEST, FULL, ViewOptions
 
 # A late update shortens the wait for the next one by its delay, at most by this share of the
@@ -66,101 +62,6 @@ def _named(option: object) -> object:
     while len(values) > IN_EVERY_FILL and not values[-1]:
         values.pop()
     return values
-
-
-class StreamMembers:
-    """The instruments of a view, and their books that may be shown now."""
-
-    __slots__ = ("awaited", "books", "cores", "instruments", "live", "names", "stale_json")
-
-    def __init__(self, names: Sequence[str], instruments: list[Instrument | None]) -> None:
-        self.names = names
-        self.instruments = instruments
-        self.books: list[LiveBook] = []
-        self.cores: list[Book | None] = []
-        self.live = False
-        self.awaited = False  # the first snapshot of one of them is pending
-        self.stale_json = b"[]"
-
-    def refresh(self, books: Books) -> None:
-        """Refresh which books are live; needed whenever a health changed."""
-        found = [books.get(each) if each is not None else None for each in self.instruments]
-        shown = [book if book is not None and self.shows(book) else None for book in found]
-        self.books = [book for book in shown if book is not None]
-        self.cores = [book.core if book is not None else None for book in shown]
-        self.live = bool(self.books)
-        self.awaited = any(book is not None and book.health is Health.SYNCING for book in found)
-        self.stale_json = _json(
-            [name for name, book in zip(self.names, shown, strict=True) if book is None]
-        )
-
-    def shows(self, book: LiveBook) -> bool:
-        """Return whether a book is shown: it is live, and of the same coin as the others.
-
-        A view of one exchange shows its book whatever the coin. Of equal books only the first is
-        merged.
-        """
-        if book.health is not Health.LIVE or book.mark is None or len(self.names) == 1:
-            return book.health is Health.LIVE
-        return book.mark.reason is not CONFLICT and not any(
-            twin.instrument in self.instruments and self.shows(twin) for twin in book.twins
-        )
-
-    def ages_json(self, now: float) -> bytes:
-        """Return the milliseconds since the last data of each live exchange."""
-        return _json(
-            {
-                book.instrument.exchange: max(0, round((now - book.updated_at) * 1_000))
-                for book in self.books
-            }
-        )
-
-    def coverage_json(self) -> bytes:
-        """The horizon of each live exchange: its outermost known bid and ask, null for a complete
-        side."""
-        return b"{%b}" % b",".join(map(_coverage_json, self.books))
-
-    def age_ms(self, exchange: str, now: float) -> int:
-        """Milliseconds since the last data of a live exchange."""
-        (book,) = (each for each in self.books if each.instrument.exchange == exchange)
-        return max(0, round((now - book.updated_at) * 1_000))
-
-    def ends(self) -> list[BookEnds]:
-        """The horizon of each live exchange, as values."""
-        return [
-            BookEnds(book.instrument.exchange, *map(_price, book.horizon())) for book in self.books
-        ]
-
-    def times_json(self, wall_us: int, now: float) -> bytes:
-        """The times of each live exchange, and of the merge; the object is left open."""
-        members = {
-            book.instrument.exchange: _times(book.times(wall_us, now)) for book in self.books
-        }
-        return b'{"merged":%d,"exchanges":%b' % (wall_us, _json(members))
-
-    def extras(self, options: ViewOptions, now: float, fills: FillView | RouteView | None) -> bytes:
-        """The optional members of `data`: ages, coverage, fill."""
-        ages = b',"ages":' + self.ages_json(now) if options.ages else b""
-        coverage = b',"coverage":' + self.coverage_json() if options.coverage else b""
-        return ages + coverage + (b',"fill":' + fills.json(self, now) if fills is not None else b"")
-
-
-def _times(times: ExchangeTimes) -> dict[str, object]:
-    top, depth = (
-        {"exchange": layer.exchange_us, "received": layer.received_us}
-        for layer in (times.top, times.depth)
-    )
-    return {"top": top, "depth": depth, "offset": times.offset_us, "error": times.error_us}
-
-
-def condition(book: LiveBook, *, shown: bool) -> tuple[Health, Reason | None, str]:
-    """State, reason and detail of a book as a view reports them, given `StreamMembers.shows`.
-
-    A live book with the identity guard's mark has the mark's reason, and is stale unless shown.
-    """
-    if book.health is not Health.LIVE or book.mark is None:
-        return book.health, book.reason, book.detail
-    return Health.LIVE if shown else Health.STALE, *book.mark
 
 
 class Opening:
@@ -304,7 +205,7 @@ class Stream:
         # Levels and stale names must match: a slow client may get this update later.
         same_members = self._stale_json == self.members.stale_json
         self._stale_json = self.members.stale_json
-        self._extras = self.members.extras(self.key.options, now, self.fills)
+        self._extras = _extras(self.members, self.key.options, now, self.fills)
         if self.key.options.times:
             moment = self._clock.wall_us(), self._clock.monotonic()
             self._times = b',"times":' + self.members.times_json(*moment)
@@ -382,7 +283,7 @@ class BookRequest:
         fills = _fills(self.key)
         if fills is not None:
             fills.merge(self.members)
-        extras = self.members.extras(self.key.options, now, fills)
+        extras = _extras(self.members, self.key.options, now, fills)
         if self.key.options.times:
             times = self.members.times_json(wall_us, now)
             extras += b',"times":%b,"sent":%d}' % (times, wall_us)
@@ -390,14 +291,14 @@ class BookRequest:
         return view.full(head + b',"data":{', tail)
 
 
-def _coverage_json(book: LiveBook) -> bytes:
-    """The horizon of one book; the core prints its exact prices."""
-    bid, ask = (each or "null" for each in book.horizon())
-    return b'%b:{"bids":%b,"asks":%b}' % (
-        _json(book.instrument.exchange),
-        bid.encode(),
-        ask.encode(),
-    )
+def _extras(
+    members: StreamMembers, options: ViewOptions, now: float, fills: FillView | RouteView | None
+) -> bytes:
+    """The optional members of `data`: ages, coverage, fill."""
+    ages = b',"ages":' + members.ages_json(now) if options.ages else b""
+    coverage = b',"coverage":' + members.coverage_json() if options.coverage else b""
+    fill = b',"fill":' + fills.json(members, now) if fills is not None else b""
+    return ages + coverage + fill
 
 
 def _view(key: StreamKey) -> View:
@@ -418,10 +319,6 @@ def _percents(key: StreamKey) -> list[str]:
     fees = key.options.fees
     assert fees is not None  # `net` needs fees
     return [fees[name] for name in key.exchanges]
-
-
-def _price(text: str | None) -> Decimal | None:
-    return None if text is None else Decimal(text)
 
 
 def _fills(key: StreamKey) -> FillView | RouteView | None:

@@ -14,18 +14,41 @@ row is the pattern with the row's own fields replaced. Two rules:
   `Record(...)` in full, which is fast enough for them.
 """
 
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from onebook.core import canonical, texts
 from onebook.transactions.decimals import negated
-from onebook.transactions.record import Description, Direction, Fee, Ids, Money, Record, money
+from onebook.transactions.record import (
+    Description,
+    Direction,
+    Fee,
+    Holder,
+    Ids,
+    Money,
+    Record,
+    money,
+)
 
 PATTERNS_MAX: Final = 4_096  # of one kind; a busy account needs about a hundred
+LINE: Final = "ledger"  # the type of ledger entries; a part of ids: never changes
 
 # Looked up once: a member of an enumeration is slow to find, and every row has a direction.
 _IN, _OUT, _NONE = Direction.IN, Direction.OUT, Direction.NONE
 
 Row = dict[str, Any]
+
+
+class Meaning(NamedTuple):
+    """The meaning of an exchange's type: our type, kind and label, and the kind of its fee."""
+
+    type: str
+    kind: str
+    label: str
+    fee: str = "trading"
 
 
 def blank_record(exchange: str) -> Record:
@@ -42,6 +65,59 @@ def blank_record(exchange: str) -> Record:
         kind="other",
         ids=Ids(),
     )
+
+
+def event_patterns(
+    blank: Record, titles: Mapping[str, str], other: str, unified: Mapping[str, str]
+) -> Callable[[str, Meaning, str], Record]:
+    """Return the function that makes the patterns of an exchange's events.
+
+    Its arguments are the environment, the meaning, and the exchange's own type.
+
+    Args:
+        blank: The exchange's `blank_record`.
+        titles: Titles by our types.
+        other: The title of all other types.
+        unified: Unified names by our types.
+    """
+
+    @lru_cache(maxsize=PATTERNS_MAX)
+    def pattern_of(environment: str, meaning: Meaning, native_type: str) -> Record:
+        return replace(
+            blank,
+            label=meaning.label,
+            description=Description(titles.get(meaning.type, other), ""),
+            environment=environment,
+            type=meaning.type,
+            unified_type=unified.get(meaning.type),
+            kind=meaning.kind,
+            native_type=native_type,
+            related_type=LINE,
+        )
+
+    return pattern_of
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def holder_of(wallet: str) -> Holder:
+    """Return the `account` of a wallet."""
+    return Holder(wallet, None)
+
+
+def change_words(pattern: Record, currency: str, change: str, amount: str) -> str:
+    """Describe one change of one currency: its route if it is a transfer, else the signed change.
+
+    Args:
+        pattern: The pattern of the event, with its label as description.
+        currency: The currency that changed.
+        change: The signed change after fees.
+        amount: The unsigned change before fees.
+    """
+    route = pattern.transfer
+    if route is None:
+        return f"{pattern.description.desc} {change} {currency}"
+    source, target = route.from_account or "elsewhere", route.to_account or "elsewhere"
+    return f"{amount} {currency} from {source} to {target}"
 
 
 def text(row: Row, name: str) -> str | None:

@@ -54,11 +54,12 @@ StreamMessage = StreamAccepted | StreamHint | StreamRefused | None
 
 
 class PrivateStream(Struct, frozen=True, kw_only=True):
-    """Facts of an exchange's private stream, and the functions that speak to it; pure.
+    """Facts of a private stream of an exchange, and the functions that speak to it; pure.
 
     Args:
         urls: The base URL of each environment that has one.
-        path: Its path.
+        regions: Those of accounts whose credentials name a host other than the first.
+        path: Its path, which no other stream of the exchange has.
         types: The exchange's types of which every new record is announced.
         opening: Returns the messages that begin the stream, each sent once the one before was
             accepted, from the credentials, the time (Unix ms) and a token.
@@ -70,6 +71,7 @@ class PrivateStream(Struct, frozen=True, kw_only=True):
     urls: Mapping[Environment, str]
     path: str
     types: frozenset[str]
+    regions: Mapping[str, Mapping[Environment, str]] = {}
     opening: Callable[[Credentials, int, str], tuple[str, ...]]
     read: Callable[[str | bytes], StreamMessage]
     ping: str

@@ -34,12 +34,10 @@ from onebook.transactions.kraken.assets import CREDITS, MONEY
 from onebook.transactions.kraken.funding import FUNDS, FundDetails, fund_id, funds
 from onebook.transactions.kraken.rows import (
     BLANK,
-    LINE,
     LedgerRow,
     RowContext,
     event_id,
     fees_of,
-    holder_of,
     line_id,
     line_ids,
     pattern_of,
@@ -53,10 +51,19 @@ from onebook.transactions.kraken.words import (
     TITLES,
     TRADE,
     TRANSFER,
-    Meaning,
     meaning_of,
 )
-from onebook.transactions.mapping import PATTERNS_MAX, Row, direction_of, first_fee, text
+from onebook.transactions.mapping import (
+    LINE,
+    PATTERNS_MAX,
+    Meaning,
+    Row,
+    change_words,
+    direction_of,
+    first_fee,
+    holder_of,
+    text,
+)
 from onebook.transactions.record import (
     Balance,
     Description,
@@ -537,7 +544,9 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
         sentCurrency=UNSET if entry.incoming else moved,
         receivedCurrency=moved if entry.incoming else UNSET,
         fee=first_fee(fees),
-        description=Description(pattern.description.title, _what(pattern, entry)),
+        description=Description(
+            pattern.description.title, change_words(pattern, entry.currency, entry.change, amount)
+        ),
         datetime=iso(entry.at_ms),
         amount=amount,
         fees=fees,
@@ -547,14 +556,6 @@ def _single(entry: LedgerRow, context: RowContext, details: GroupDetails) -> Eve
     if meaning.type == "margin":
         record = _of_position(record, entry, details.trade)
     return record, (entry,)
-
-
-def _what(pattern: Record, entry: LedgerRow) -> str:
-    ways = pattern.transfer
-    if ways is None:
-        return f"{pattern.description.desc} {entry.change} {entry.currency}"
-    source, target = ways.from_account or "elsewhere", ways.to_account or "elsewhere"
-    return f"{entry.unsigned} {entry.currency} from {source} to {target}"
 
 
 @lru_cache(maxsize=PATTERNS_MAX)

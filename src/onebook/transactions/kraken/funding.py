@@ -29,13 +29,12 @@ from onebook.transactions.kraken.rows import (
     LedgerRow,
     RowContext,
     fees_of,
-    holder_of,
     line_ids,
     make_id,
     time_ms,
 )
 from onebook.transactions.kraken.words import TITLES, UNIFIED, meaning_of
-from onebook.transactions.mapping import Row, first_fee, require, require_unsigned, text
+from onebook.transactions.mapping import Row, first_fee, holder_of, require, require_unsigned, text
 from onebook.transactions.record import (
     Description,
     Direction,

@@ -28,15 +28,7 @@ from onebook.core import canonicals, iso, show
 from onebook.exchanges.kit.currencies import currency_of
 from onebook.transactions.decimals import ZERO, add, multiply, subtract, unsigned
 from onebook.transactions.kraken.assets import futures_asset
-from onebook.transactions.kraken.rows import (
-    BLANK,
-    EXCHANGE,
-    LINE,
-    RowContext,
-    holder_of,
-    make_id,
-    pattern_of,
-)
+from onebook.transactions.kraken.rows import BLANK, EXCHANGE, RowContext, make_id, pattern_of
 from onebook.transactions.kraken.words import (
     ADJUSTMENT,
     CONVERSION,
@@ -45,9 +37,18 @@ from onebook.transactions.kraken.words import (
     TITLES,
     TRANSFER,
     UNKNOWN,
-    Meaning,
 )
-from onebook.transactions.mapping import PATTERNS_MAX, Row, direction_of, first_fee, require, text
+from onebook.transactions.mapping import (
+    LINE,
+    PATTERNS_MAX,
+    Meaning,
+    Row,
+    direction_of,
+    first_fee,
+    holder_of,
+    require,
+    text,
+)
 from onebook.transactions.record import (
     Balance,
     Description,

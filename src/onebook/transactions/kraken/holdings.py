@@ -14,9 +14,9 @@ from onebook.transactions.decimals import add, subtract, unsigned
 from onebook.transactions.decimals import amount as number
 from onebook.transactions.kraken.assets import asset_of, futures_asset
 from onebook.transactions.kraken.futures import MARKET
-from onebook.transactions.kraken.rows import BLANK, RowContext, holder_of, make_id
+from onebook.transactions.kraken.rows import BLANK, RowContext, make_id
 from onebook.transactions.kraken.words import TITLES
-from onebook.transactions.mapping import PATTERNS_MAX, Row, require
+from onebook.transactions.mapping import PATTERNS_MAX, Row, holder_of, require
 from onebook.transactions.record import Balance, Description, Ids, Record, RecordView
 
 

@@ -8,7 +8,6 @@ https://docs.kraken.com/api-reference/account-data/get-ledgers-info
 from collections.abc import Iterable
 from contextlib import suppress
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct, json
@@ -16,16 +15,23 @@ from msgspec.structs import replace
 
 from onebook.core import canonicals, difference, iso, record_id
 from onebook.transactions.kraken.assets import CREDITS, asset_of
-from onebook.transactions.kraken.words import TITLES, UNIFIED, Meaning, meaning_of
-from onebook.transactions.mapping import PATTERNS_MAX, Row, blank_record, require
+from onebook.transactions.kraken.words import TITLES, UNIFIED, meaning_of
+from onebook.transactions.mapping import (
+    LINE,
+    Meaning,
+    Row,
+    blank_record,
+    event_patterns,
+    require,
+)
 from onebook.transactions.markets import Markets
-from onebook.transactions.record import Description, Fee, Holder, Ids, Record, Status
+from onebook.transactions.record import Description, Fee, Ids, Record, Status
 
 EXCHANGE: Final = "kraken"
 TOKENIZED: Final = "tokenized_asset"
-LINE: Final = "ledger"  # a part of ids: never changes
 
 BLANK: Final = blank_record(EXCHANGE)
+pattern_of: Final = event_patterns(BLANK, TITLES, "Kraken Event", UNIFIED)
 
 
 class RowContext(Struct, frozen=True):
@@ -165,28 +171,6 @@ def line_ids(context: RowContext, entries: Iterable[LedgerRow]) -> tuple[str, ..
     """The ids of an event's ledger lines, for `related`."""
     environment = context.environment
     return tuple([record_id(EXCHANGE, environment, LINE, entry.id) for entry in entries])
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def pattern_of(environment: str, meaning: Meaning, native_type: str) -> Record:
-    """The pattern of events with one meaning."""
-    return replace(
-        BLANK,
-        label=meaning.label,
-        description=Description(TITLES.get(meaning.type, "Kraken Event"), ""),
-        environment=environment,
-        type=meaning.type,
-        unified_type=UNIFIED.get(meaning.type),
-        kind=meaning.kind,
-        native_type=native_type,
-        related_type=LINE,
-    )
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def holder_of(wallet: str) -> Holder:
-    """The `account` of a wallet."""
-    return Holder(wallet, None)
 
 
 def fees_of(

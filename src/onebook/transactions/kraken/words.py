@@ -9,7 +9,9 @@ airdrop or the removal of a delisted coin. An unknown type becomes kind `other` 
 """
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from onebook.transactions.mapping import Meaning
 
 WORDS_MAX: Final = 4_096  # of the ledger, whose meaning is kept
 
@@ -43,15 +45,6 @@ TITLES: Final = {
     HOLDINGS: "Kraken Balance",
     LEDGER: "Kraken Ledger Entry",
 }
-
-
-class Meaning(NamedTuple):
-    """The meaning of a type: our type, kind and label, and the kind of its fee."""
-
-    type: str
-    kind: str
-    label: str
-    fee: str = "trading"
 
 
 DEPOSIT: Final = Meaning(DEPOSITS, "deposit", "Deposit", "network")

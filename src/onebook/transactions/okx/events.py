@@ -26,10 +26,14 @@ from msgspec.structs import replace
 from onebook.core import canonicals, difference, iso
 from onebook.transactions.decimals import negated, unsigned
 from onebook.transactions.mapping import (
+    LINE,
     PATTERNS_MAX,
+    Meaning,
     Row,
+    change_words,
     direction_of,
     first_fee,
+    holder_of,
     require,
     text,
 )
@@ -50,7 +54,6 @@ from onebook.transactions.okx.instruments import CATEGORIES
 from onebook.transactions.okx.rows import (
     BLANK,
     FUNDING,
-    LINE,
     TRADING,
     WALLET_CODES,
     Bill,
@@ -58,7 +61,6 @@ from onebook.transactions.okx.rows import (
     coin,
     fees_of,
     first_of,
-    holder_of,
     line_id,
     line_ids,
     make_id,
@@ -77,7 +79,6 @@ from onebook.transactions.okx.words import (
     TITLES,
     TO_TRADING,
     TRANSFER,
-    BillMeaning,
 )
 from onebook.transactions.record import (
     Balance,
@@ -278,7 +279,7 @@ def _cash_flow(bill: Bill) -> str | None:
 @lru_cache(maxsize=PATTERNS_MAX)
 def _line_pattern(
     environment: str,
-    meaning: BillMeaning,
+    meaning: Meaning,
     native_type: str,
     currency: str,
     wallet: str,
@@ -482,7 +483,9 @@ def _single(bill: Bill, context: BillContext) -> OkxEvent:
         sentCurrency=moved if given else UNSET,
         receivedCurrency=UNSET if given else moved,
         fee=first_fee(fees) if fees else None,
-        description=Description(pattern.description.title, _what(pattern, bill)),
+        description=Description(
+            pattern.description.title, change_words(pattern, bill.currency, bill.change, amount)
+        ),
         datetime=iso(bill.at_ms),
         amount=amount,
         fees=fees,
@@ -512,18 +515,10 @@ def _of_instrument(record: Record, bill: Bill, context: BillContext) -> Record:
     )
 
 
-def _what(pattern: Record, bill: Bill) -> str:
-    ways = pattern.transfer
-    if ways is None:
-        return f"{pattern.description.desc} {bill.change} {bill.currency}"
-    source, target = ways.from_account or "elsewhere", ways.to_account or "elsewhere"
-    return f"{unsigned(bill.gross)} {bill.currency} from {source} to {target}"
-
-
 @lru_cache(maxsize=PATTERNS_MAX)
 def _single_pattern(
     environment: str,
-    meaning: BillMeaning,
+    meaning: Meaning,
     native_type: str,
     currency: str,
     wallet: str,

@@ -21,8 +21,10 @@ from onebook.core import canonicals, iso, show
 from onebook.transactions.decimals import add, negated, subtract, unsigned
 from onebook.transactions.mapping import (
     PATTERNS_MAX,
+    Meaning,
     Row,
     first_fee,
+    holder_of,
     require,
     text,
     text_or_empty,
@@ -36,7 +38,6 @@ from onebook.transactions.okx.rows import (
     coin,
     fees_of,
     first_of,
-    holder_of,
     line_ids,
     make_id,
     pattern_of,
@@ -51,7 +52,6 @@ from onebook.transactions.okx.words import (
     SELLS,
     TITLES,
     TRADE,
-    BillMeaning,
 )
 from onebook.transactions.record import (
     Description,
@@ -241,7 +241,7 @@ def _traded(bills: Sequence[Bill], market: TradedMarket) -> tuple[list[Bill], li
 @lru_cache(maxsize=PATTERNS_MAX)
 def _fill_pattern(
     environment: str,
-    meaning: BillMeaning,
+    meaning: Meaning,
     market: TradedMarket,
     side: str | None,
     lacking: tuple[str, ...],
@@ -371,7 +371,7 @@ def contract_fill(bills: Sequence[Bill], context: BillContext, fill: ListedFill 
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def _contract_pattern(
-    environment: str, meaning: BillMeaning, market: TradedMarket, side: str | None, native_type: str
+    environment: str, meaning: Meaning, market: TradedMarket, side: str | None, native_type: str
 ) -> Record:
     return replace(
         pattern_of(environment, meaning, native_type),

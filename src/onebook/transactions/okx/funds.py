@@ -14,14 +14,13 @@ from typing import Final
 from msgspec import UNSET
 
 from onebook.core import canonicals, iso
-from onebook.transactions.mapping import Row, first_fee, require, require_unsigned, text
+from onebook.transactions.mapping import Row, first_fee, holder_of, require, require_unsigned, text
 from onebook.transactions.okx.rows import (
     EXCHANGE,
     FUNDING,
     WALLET_CODES,
     BillContext,
     coin,
-    holder_of,
     make_id,
     time_ms,
 )

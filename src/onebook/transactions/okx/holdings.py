@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from onebook.core import canonicals, iso, show
 from onebook.transactions.decimals import ZERO, add
-from onebook.transactions.mapping import Row, require
+from onebook.transactions.mapping import Row, holder_of, require
 from onebook.transactions.okx.rows import (
     BLANK,
     EARN_WALLET,
@@ -23,7 +23,6 @@ from onebook.transactions.okx.rows import (
     TRADING,
     BillContext,
     coin,
-    holder_of,
     make_id,
 )
 from onebook.transactions.okx.words import HOLDINGS, TITLES

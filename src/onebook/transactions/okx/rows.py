@@ -16,35 +16,31 @@ from msgspec.structs import replace
 from onebook.core import canonicals, difference, iso, record_id, texts
 from onebook.exchanges.kit.currencies import currency_of
 from onebook.transactions.decimals import negated
-from onebook.transactions.mapping import PATTERNS_MAX, Row, require, text
+from onebook.transactions.mapping import (
+    LINE,
+    PATTERNS_MAX,
+    Meaning,
+    Row,
+    blank_record,
+    event_patterns,
+    require,
+    text,
+)
 from onebook.transactions.markets import Markets
 from onebook.transactions.okx.words import (
     TITLES,
     UNIFIED,
-    BillMeaning,
     funding_meaning,
     trading_meaning,
 )
-from onebook.transactions.record import Description, Fee, Holder, Ids, Record, Status
+from onebook.transactions.record import Description, Fee, Ids, Record, Status
 
 EXCHANGE: Final = "okx"
-LINE: Final = "ledger"  # a part of ids: never changes
 TRADING, FUNDING, EARN_WALLET = "TRADING", "FUNDING", "EARN"
 WALLET_CODES: Final = {"6": FUNDING, "18": TRADING}  # parts of ids
 
-# What patterns begin with; each row fills in the rest.
-BLANK: Final = Record(
-    transactionId="",
-    timestamp=0,
-    label="Other",
-    description=Description("", ""),
-    datetime="",
-    exchange=EXCHANGE,
-    environment="",
-    type="",
-    kind="other",
-    ids=Ids(),
-)
+BLANK: Final = blank_record(EXCHANGE)
+pattern_of: Final = event_patterns(BLANK, TITLES, "OKX Event", UNIFIED)
 
 
 class BillContext(Struct, frozen=True):
@@ -80,7 +76,7 @@ class Bill(Struct, frozen=True, gc=False):
     at_ms: int
     type: str
     native_type: str
-    meaning: BillMeaning
+    meaning: Meaning
     currency: str
     change: str
     incoming: bool
@@ -249,28 +245,6 @@ def line_ids(context: BillContext, bills: Iterable[Bill]) -> tuple[str, ...]:
 def first_of(bills: Iterable[Bill]) -> Bill:
     """The bill with the smallest id: an event is named after it."""
     return min(bills, key=lambda bill: (bill.wallet, len(bill.id), bill.id))
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def pattern_of(environment: str, meaning: BillMeaning, native_type: str) -> Record:
-    """What all events of one meaning have in common."""
-    return replace(
-        BLANK,
-        label=meaning.label,
-        description=Description(TITLES.get(meaning.type, "OKX Event"), ""),
-        environment=environment,
-        type=meaning.type,
-        unified_type=UNIFIED.get(meaning.type),
-        kind=meaning.kind,
-        native_type=native_type,
-        related_type=LINE,
-    )
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def holder_of(wallet: str) -> Holder:
-    """A wallet, as `account` takes it."""
-    return Holder(wallet, None)
 
 
 def fees_of(bills: Iterable[Bill], kind: str) -> tuple[Fee, ...]:

@@ -9,7 +9,9 @@ adds codes every month; one that is not here is kind `other`, and is counted.
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from onebook.transactions.mapping import Meaning
 
 DEPOSITS, WITHDRAWALS, TRADES = "deposits", "withdrawals", "trades"
 CONVERSIONS, FIAT, FUTURES = "conversions", "fiat", "futures"
@@ -43,46 +45,37 @@ TITLES: Final = {
 }
 
 
-class BillMeaning(NamedTuple):
-    """What a code means: our type, kind and label, and the kind of its fee."""
-
-    type: str
-    kind: str
-    label: str
-    fee: str = "trading"
-
-
 Codes = Iterable[int]
 # What a code means where the change is above zero, and where it is below.
-Signed = tuple[BillMeaning, BillMeaning]
+Signed = tuple[Meaning, Meaning]
 
-DEPOSIT: Final = BillMeaning(DEPOSITS, "deposit", "Deposit", "network")
-WITHDRAWAL: Final = BillMeaning(WITHDRAWALS, "withdrawal", "Withdrawal", "network")
-TRADE: Final = BillMeaning(TRADES, "trade", "Trade")
-CONVERSION: Final = BillMeaning(CONVERSIONS, "convert", "Convert")
-TRANSFER: Final = BillMeaning(TRANSFERS, "transfer", "Transfer", "transfer")
-CUSTODY: Final = BillMeaning(TRANSFERS, "custody", "Transfer", "transfer")
-BOUGHT: Final = BillMeaning(FIAT, "fiat", "Fiat")
-REWARD: Final = BillMeaning(EARN, "earn", "Staking Reward", "commission")
-EARNED: Final = BillMeaning(EARN, "earn", "Other", "commission")
-AIRDROP: Final = BillMeaning(EARN, "bonus", "Airdrop", "commission")
-BONUS: Final = BillMeaning(EARN, "bonus", "Bonus", "commission")
-INTEREST: Final = BillMeaning(LOANS, "interest", "Interest", "interest")
-BORROWED: Final = BillMeaning(LOANS, "borrow", "Borrow")
-REPAID: Final = BillMeaning(LOANS, "repay", "Repay")
-LOAN: Final = BillMeaning(LOANS, "loan", "Loan")
-FEE: Final = BillMeaning(FEES, "fee", "Fee")
-REFUND: Final = BillMeaning(FEES, "fee_refund", "Fee Refund")
-ADJUSTMENT: Final = BillMeaning(OTHERS, "adjustment", "Adjustment")
-UNKNOWN: Final = BillMeaning(OTHERS, "other", "Other")
+DEPOSIT: Final = Meaning(DEPOSITS, "deposit", "Deposit", "network")
+WITHDRAWAL: Final = Meaning(WITHDRAWALS, "withdrawal", "Withdrawal", "network")
+TRADE: Final = Meaning(TRADES, "trade", "Trade")
+CONVERSION: Final = Meaning(CONVERSIONS, "convert", "Convert")
+TRANSFER: Final = Meaning(TRANSFERS, "transfer", "Transfer", "transfer")
+CUSTODY: Final = Meaning(TRANSFERS, "custody", "Transfer", "transfer")
+BOUGHT: Final = Meaning(FIAT, "fiat", "Fiat")
+REWARD: Final = Meaning(EARN, "earn", "Staking Reward", "commission")
+EARNED: Final = Meaning(EARN, "earn", "Other", "commission")
+AIRDROP: Final = Meaning(EARN, "bonus", "Airdrop", "commission")
+BONUS: Final = Meaning(EARN, "bonus", "Bonus", "commission")
+INTEREST: Final = Meaning(LOANS, "interest", "Interest", "interest")
+BORROWED: Final = Meaning(LOANS, "borrow", "Borrow")
+REPAID: Final = Meaning(LOANS, "repay", "Repay")
+LOAN: Final = Meaning(LOANS, "loan", "Loan")
+FEE: Final = Meaning(FEES, "fee", "Fee")
+REFUND: Final = Meaning(FEES, "fee_refund", "Fee Refund")
+ADJUSTMENT: Final = Meaning(OTHERS, "adjustment", "Adjustment")
+UNKNOWN: Final = Meaning(OTHERS, "other", "Other")
 
-CONTRACT: Final = BillMeaning(FUTURES, "trade", "Trade")
-LIQUIDATION: Final = BillMeaning(FUTURES, "liquidation", "Liquidation")
-DELEVERAGED: Final = BillMeaning(FUTURES, "adl", "Auto-Deleveraging")
-DELIVERY: Final = BillMeaning(FUTURES, "delivery", "Delivery")
-SETTLEMENT: Final = BillMeaning(FUTURES, "settlement", "Settlement")
-FUNDING: Final = BillMeaning(FUTURES, "funding", "Funding")
-CLAWBACK: Final = BillMeaning(FUTURES, "adjustment", "Adjustment")
+CONTRACT: Final = Meaning(FUTURES, "trade", "Trade")
+LIQUIDATION: Final = Meaning(FUTURES, "liquidation", "Liquidation")
+DELEVERAGED: Final = Meaning(FUTURES, "adl", "Auto-Deleveraging")
+DELIVERY: Final = Meaning(FUTURES, "delivery", "Delivery")
+SETTLEMENT: Final = Meaning(FUTURES, "settlement", "Settlement")
+FUNDING: Final = Meaning(FUTURES, "funding", "Funding")
+CLAWBACK: Final = Meaning(FUTURES, "adjustment", "Adjustment")
 
 GIFT: Final[Signed] = (BONUS, ADJUSTMENT)
 DROPPED: Final[Signed] = (AIRDROP, ADJUSTMENT)
@@ -93,7 +86,7 @@ REBATE: Final[Signed] = (REFUND, FEE)
 
 # The trading account -----------------------------------------------------------------------------
 
-TRADING_TYPES: Final[dict[str, BillMeaning | Signed]] = {
+TRADING_TYPES: Final[dict[str, Meaning | Signed]] = {
     "1": TRANSFER,
     "2": CONTRACT,
     "3": DELIVERY,
@@ -116,7 +109,7 @@ TRADING_TYPES: Final[dict[str, BillMeaning | Signed]] = {
     "26": EARNED,  # structured products
     "27": CONVERSION,
     "28": CONVERSION,  # small balances
-    "29": BillMeaning(LOANS, "repay", "Repay"),  # by converting another coin
+    "29": Meaning(LOANS, "repay", "Repay"),  # by converting another coin
     "30": CONTRACT,  # simple trade
     "32": CONTRACT,  # a position moved between accounts
     "33": LOAN,
@@ -124,11 +117,11 @@ TRADING_TYPES: Final[dict[str, BillMeaning | Signed]] = {
     "250": SHARED,
     "251": SHARED,
 }
-TRADING_SUBTYPES: Final[dict[str, BillMeaning | Signed]] = {
+TRADING_SUBTYPES: Final[dict[str, Meaning | Signed]] = {
     "9": INTEREST,
     "14": INTEREST,
     "108": CLAWBACK,
-    "109": BillMeaning(FUTURES, "fee", "Fee"),  # of a liquidation
+    "109": Meaning(FUTURES, "fee", "Fee"),  # of a liquidation
     "117": CLAWBACK,
     "118": CONVERSION,
     "119": CONVERSION,
@@ -167,8 +160,8 @@ STANDALONE: Final = frozenset(
 # What a fill of a spot market is called, by what it is of a contract.
 OF_SPOT: Final = {
     CONTRACT: TRADE,
-    LIQUIDATION: BillMeaning(TRADES, "liquidation", "Liquidation"),
-    DELEVERAGED: BillMeaning(TRADES, "adl", "Auto-Deleveraging"),
+    LIQUIDATION: Meaning(TRADES, "liquidation", "Liquidation"),
+    DELEVERAGED: Meaning(TRADES, "adl", "Auto-Deleveraging"),
 }
 SPOT_KINDS: Final = frozenset({"SPOT", "MARGIN"})
 CONTRACT_KINDS: Final = frozenset({"SWAP", "FUTURES", "OPTION"})
@@ -181,20 +174,18 @@ CLOSES: Final = frozenset({"5", "6"})
 # The funding account -----------------------------------------------------------------------------
 
 
-def _each(
-    meaning: "BillMeaning | Signed", codes: Iterable[int]
-) -> "dict[str, BillMeaning | Signed]":
+def _each(meaning: "Meaning | Signed", codes: Iterable[int]) -> "dict[str, Meaning | Signed]":
     return {str(code): meaning for code in codes}
 
 
 FROM_TRADING, TO_TRADING = "130", "131"
 DEPOSITED, WITHDRAWN, RETURNED, CHARGED, RECHARGED = "1", "2", "13", "221", "222"
 FUNDING_CONVERTS: Final = frozenset({"61", "135", "136", "187", "188", "272", "273"})
-FUNDING_TYPES: Final[dict[str, BillMeaning | Signed]] = {
+FUNDING_TYPES: Final[dict[str, Meaning | Signed]] = {
     **_each(DEPOSIT, (1,)),
     **_each(WITHDRAWAL, (2, 13)),
-    **_each(BillMeaning(FEES, "fee", "Fee", "network"), (221,)),  # of a withdrawal
-    **_each(BillMeaning(FEES, "fee_refund", "Fee Refund", "network"), (222,)),
+    **_each(Meaning(FEES, "fee", "Fee", "network"), (221,)),  # of a withdrawal
+    **_each(Meaning(FEES, "fee_refund", "Fee Refund", "network"), (222,)),
     # Between accounts of one owner, and the wallets of before 2021.
     **_each(TRANSFER, (18, 19, 20, 21, 22, 23, 33, 34, 37, 38, 55, 56, 59, 60, 62, 63)),
     **_each(TRANSFER, (130, 131, 361, 372, 373, 476, 477)),
@@ -220,7 +211,7 @@ FUNDING_TYPES: Final[dict[str, BillMeaning | Signed]] = {
     **_each(LOAN, (175, 177, 178, 180, 212, 213, 214, 215, 216, 219, 336, 338)),
     **_each((BORROWED, REPAID), (176, 179, 217, 218, 345, 351)),
     **_each(INTEREST, (346,)),
-    **_each(BillMeaning(LOANS, "fee", "Fee"), (347,)),
+    **_each(Meaning(LOANS, "fee", "Fee"), (347,)),
     **_each(ADJUSTMENT, (47, 132, 133, 134, 143, 144, 145, 146, 147)),
     **_each(ADJUSTMENT, (195, 196, 197, 198, 199, 220, 230)),
     **_each(CONVERSION, (311,)),  # small balances, from the trading account
@@ -234,19 +225,19 @@ OUTSIDE: Final = {
 
 
 @lru_cache(maxsize=CODES_MAX)
-def trading_meaning(kind: str, subtype: str, inst_type: str, incoming: bool) -> BillMeaning:
+def trading_meaning(kind: str, subtype: str, inst_type: str, incoming: bool) -> Meaning:
     """What a bill of the trading account means."""
     if kind in TRADING_TYPES or subtype in STANDALONE:
         found = TRADING_SUBTYPES.get(subtype) or TRADING_TYPES.get(kind, UNKNOWN)
     else:
         found = UNKNOWN
-    meaning = found if isinstance(found, BillMeaning) else found[not incoming]
+    meaning = found if isinstance(found, Meaning) else found[not incoming]
     if inst_type not in CONTRACT_KINDS:
         return OF_SPOT.get(meaning, meaning)
     return meaning
 
 
-def funding_meaning(kind: str, incoming: bool) -> BillMeaning:
+def funding_meaning(kind: str, incoming: bool) -> Meaning:
     """What a bill of the funding account means."""
     found = FUNDING_TYPES.get(kind, UNKNOWN)
-    return found if isinstance(found, BillMeaning) else found[not incoming]
+    return found if isinstance(found, Meaning) else found[not incoming]
