@@ -189,7 +189,7 @@ class CollectedStore:
             collected_records.c.list_id == list_id, collected_records.c.record_id.in_(record_ids)
         )
         async with self.database.writing() as connection:
-            await _extend(connection, lease)
+            await extend(connection, lease)
             gone = (await connection.execute(delete(collected_records).where(mine))).rowcount
             count = collected_lists.c.records - gone
             of_list = update(collected_lists).where(collected_lists.c.list_id == list_id)
@@ -206,7 +206,7 @@ class CollectedStore:
             LeaseLost: Another process collects this account.
         """
         async with self.database.writing() as connection:
-            await _extend(connection, lease)
+            await extend(connection, lease)
             for list_id in list_ids:
                 await self.cover(connection, list_id, covered)
 
@@ -218,7 +218,7 @@ class CollectedStore:
             LeaseLost: Another process collects this account.
         """
         async with self.database.writing() as connection:
-            await _extend(connection, lease)
+            await extend(connection, lease)
             for table in (collected_ranges, collected_lists):
                 await connection.execute(delete(table).where(table.c.list_id.in_(list_ids)))
 
@@ -234,7 +234,7 @@ class CollectedStore:
         table = collected_readings
         older = (*_account(table, account, environment), table.c.at_ms < before_ms)
         async with self.database.writing() as connection:
-            await _extend(connection, lease)
+            await extend(connection, lease)
             return (await connection.execute(delete(table).where(*older))).rowcount
 
     @whole
