@@ -17,6 +17,7 @@ from msgspec import to_builtins
 
 from onebook import config
 from onebook.accounts.admin import Admin
+from onebook.accounts.keys import fees_from
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.cli.common import print_table
 from onebook.cli.dates import now_ms
@@ -142,7 +143,10 @@ def size_bytes(text: str) -> int:
 def fields(row: AccountRow | KeyRow) -> dict[str, Any]:
     """An account or key with the member names of the REST API."""
     names = KEY_NAMES if isinstance(row, KeyRow) else ACCOUNT_NAMES
-    return {names.get(name, name): value for name, value in to_builtins(row).items()}
+    found = {names.get(name, name): value for name, value in to_builtins(row).items()}
+    if isinstance(row, KeyRow):
+        found["fees"] = fees_from(row.fees)
+    return found
 
 
 def print_accounts(accounts: Sequence[AccountRow]) -> None:

@@ -44,6 +44,7 @@ _KEYS = select(
     keys.c.reason,
     (keys.c.suspensions + accounts.c.suspensions).label("suspensions"),
     keys.c.allowance_bytes,
+    keys.c.fees,
 ).join_from(keys, accounts)
 
 _CURRENT = select(peppers.c.pepper_id).order_by(peppers.c.id.desc()).limit(1)
@@ -229,6 +230,19 @@ class AccountStore:
                         before=_shown(before),
                         after=_shown(after),
                     )
+
+    @whole
+    async def change_fees(self, key_id: str, fees: str, change: AuditedChange) -> None:
+        """Replace a key's table of taker fees."""
+        found = select(keys.c.fees).where(keys.c.key_id == key_id)
+        async with self.database.writing() as connection:
+            before = (await connection.execute(found)).scalar_one()
+            if before == fees:
+                return
+            stamp = await self._stamp(connection, change)
+            changing = update(keys).where(keys.c.key_id == key_id)
+            await connection.execute(changing.values(fees=fees, **stamp))
+            await record(connection, change, "change_fees", key_id, before=before, after=fees)
 
     @whole
     async def rotate_key(

@@ -24,7 +24,8 @@ class KeyRow(Struct, frozen=True):
     """A key with the fields of its account; without the secret.
 
     `suspensions` counts how often the key or its account left the status active. `allowance_bytes`
-    is the key's own monthly allowance; None uses that of the settings.
+    is the key's own monthly allowance; None uses that of the settings. `fees` are its taker fees, a
+    JSON object of percents by exchange.
     """
 
     key_id: str
@@ -42,6 +43,7 @@ class KeyRow(Struct, frozen=True):
     reason: str
     suspensions: int = 0
     allowance_bytes: int | None = None
+    fees: str = "{}"
 
 
 class SecretRow(Struct, frozen=True):

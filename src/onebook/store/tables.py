@@ -63,6 +63,7 @@ keys = Table(
     Column("reason", Text, nullable=False),
     Column("suspensions", BigInteger, nullable=False, server_default="0"),  # includes expiries
     Column("allowance_bytes", BigInteger),  # null: that of the settings
+    Column("fees", Text, nullable=False, server_default="{}"),  # JSON: percent by exchange
     Index(None, "account_id"),
     Index(None, "changed_at_ms"),
 )
