@@ -34,7 +34,7 @@ class Least(NamedTuple):
     at: float
 
 
-class Answer(NamedTuple):
+class TimeAnswer(NamedTuple):
     """The offset by one answer, to plus or minus the error, and when it arrived."""
 
     error_s: float
@@ -56,7 +56,7 @@ class ClockSkew:
         self._window_ends = float("-inf")
         self._least: Least | None = None  # in this window
         self._least_before: Least | None = None  # and in the one before
-        self._answers: deque[Answer] = deque(maxlen=REQUESTS_MAX)
+        self._answers: deque[TimeAnswer] = deque(maxlen=REQUESTS_MAX)
 
     def received(self, at_us: int, received_at: float) -> None:
         """Record a message by the exchange's time and its arrival."""
@@ -79,7 +79,7 @@ class ClockSkew:
         """
         half_s = resolution_us / 2_000_000
         offset_s = (sent_at + received_at) / 2 - at_us / 1_000_000 - half_s
-        answer = Answer((received_at - sent_at) / 2 + half_s, offset_s, received_at)
+        answer = TimeAnswer((received_at - sent_at) / 2 + half_s, offset_s, received_at)
         low, high = answer.bounds(received_at)
         for each in self._answers:
             least, most = each.bounds(received_at)
