@@ -30,7 +30,7 @@ class SubscribeOptions(TypedDict, total=False):
     ages: bool  # how old the data of each exchange is
     coverage: bool  # up to which price the book of each exchange is known
     fill: FillRequest  # the cost of sizes, over the best 500 levels
-    fees: Mapping[str, str]  # taker fees in percent; "*": all others
+    fees: Mapping[str, str] | Literal["key"]  # taker fees in percent; "*": all others
     net: bool  # levels by the price after the fee
     within: str  # only levels within so many basis points of the mid, as decimal text
     times: bool  # when the prices of each exchange were sent and received
