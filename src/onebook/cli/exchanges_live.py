@@ -32,8 +32,8 @@ NAME_CHARACTERS: Final = 18
 EXIT_FOUND: Final = 1
 EXIT_INTERRUPTED: Final = 130
 STYLES: Final = {Grade.NOTE: "", Grade.WARNING: "yellow", Grade.FAULT: "bold red"}
-# The most important first, because a narrow terminal shows the first ones. Of two numbers, the
-# connector states the first and the second was measured.
+# The most important come first, because a narrow terminal shows only those. Of two numbers, the
+# first is the connector's and the second was measured.
 COLUMNS: Final = (
     "exchange",
     "result",
@@ -41,6 +41,7 @@ COLUMNS: Final = (
     "compared",
     "interval_ms",
     "depth",
+    "fast prices",
     "first book",
     "frames",
     "pairs",
@@ -92,7 +93,7 @@ def check_live(
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[IO[str]]:
-    """Open the report before the check, to find an unusable path first; remove it if empty."""
+    """Open the report before the check, to detect an unusable path early; remove it if empty."""
     with path.open("x", encoding="utf-8") as file:
         try:
             yield file
@@ -126,7 +127,7 @@ async def _run(
 
 @contextmanager
 def _interrupts(check: LiveCheck) -> Iterator[None]:
-    """The first Ctrl-C ends the check with a report, the second one the program."""
+    """End the check with a report on the first Ctrl-C, and the program on the second."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -182,7 +183,7 @@ def progress(check: LiveCheck) -> Table:
 
 
 def print_report(report: LiveReport) -> None:
-    """Print a row for each exchange, then the findings."""
+    """Print one row per exchange, then the findings."""
     rows = [_row(each) for each in report.exchanges]
     count = fitting(COLUMNS, rows)
     print_table(COLUMNS[:count], [each[:count] for each in rows])
@@ -219,6 +220,7 @@ def _row(report: ExchangeReport) -> tuple[str, ...]:
         _compared(report),
         _stated(report, INTERVAL),
         _stated(report, DEPTH),
+        _fast_prices(report),
         f"{max(waits):.1f} s" if waits else "-",
         f"{report.traffic.frames:,}",
         f"{report.instruments.pairs:,}",
@@ -235,8 +237,17 @@ def _stated(report: ExchangeReport, name: str) -> str:
     return "-"
 
 
+def _fast_prices(report: ExchangeReport) -> str:
+    """Summarise the checks of the fast best prices, and how much earlier they are known."""
+    fast = report.fast_prices
+    if fast is None:
+        return "-"
+    lead = "" if fast.lead_ms is None else f", {fast.lead_ms:,.0f} ms ahead"
+    return f"{fast.equal:,} equal, {fast.mismatches:,} not{lead}"
+
+
 def _compared(report: ExchangeReport) -> str:
-    """Return the strongest comparison that was made of the books."""
+    """Return the strongest kind of comparison made with the books."""
     kinds = {each.by for each in report.comparisons}
     if "ids" in kinds:
         return "by number"

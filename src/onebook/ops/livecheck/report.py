@@ -65,8 +65,7 @@ class FindingKind(StrEnum):
     REQUEST_REFUSED = (
         "request_refused",
         Grade.FAULT,
-        "The exchange refused a request that subscribes to no followed book, such as an "
-        "unsubscription.",
+        "The exchange refused a request that is not a subscription, such as an unsubscription.",
     )
     SLOW_DOWN = "slow_down", Grade.WARNING, "The exchange reported too many requests."
     MAINTENANCE = "maintenance", Grade.WARNING, "The exchange does not match orders now."
@@ -109,6 +108,16 @@ class FindingKind(StrEnum):
         Grade.WARNING,
         "The exchange's times and this machine's clock differ, or its data is late.",
     )
+    TOPS_DISAGREE = (
+        "tops_disagree",
+        Grade.WARNING,
+        "Best prices of the fast channel contradict the levels, so that books ignore them.",
+    )
+    TOPS_MISSING = (
+        "tops_missing",
+        Grade.WARNING,
+        "No best prices of the fast channel were shown: none arrived, or not as numbered.",
+    )
     DEFECT = "defect", Grade.FAULT, "Processing a frame failed because of a defect in Onebook."
 
 
@@ -128,7 +137,7 @@ class LiveFinding(Struct, frozen=True):
 
 
 class Measure(Struct, frozen=True):
-    """A stated quantity and its measured value; None if unknown."""
+    """A quantity with its stated and measured value; None if unknown."""
 
     name: str
     unit: str
@@ -153,6 +162,27 @@ class Comparison(Struct, frozen=True):
     detail: str = ""
 
 
+class FastPrices(Struct, frozen=True):
+    """What became of the best prices of a fast channel, in all followed books.
+
+    Args:
+        shown: How often they were shown over the levels.
+        equal: Checks of both channels at the same number that agreed; always 0 if the exchange
+            orders them by time, because equal times prove nothing.
+        mismatches: Checks that did not agree.
+        books_off: Books that ended ignoring them, after two mismatches or because of other numbers.
+        lead_ms: Median time from new best prices to the levels that include them; None if unknown.
+        lead_p90_ms: The 90th percentile of these times.
+    """
+
+    shown: int = 0
+    equal: int = 0
+    mismatches: int = 0
+    books_off: int = 0
+    lead_ms: float | None = None
+    lead_p90_ms: float | None = None
+
+
 class BookReport(Struct, frozen=True):
     """Summary of one followed book."""
 
@@ -168,7 +198,7 @@ class BookReport(Struct, frozen=True):
 
 
 class SeenForm(Struct, frozen=True):
-    """A form of frame, its count and one example."""
+    """A form of frames with its count and an example."""
 
     form: str
     kind: str
@@ -207,6 +237,7 @@ class ExchangeReport(Struct, frozen=True):
     books: tuple[BookReport, ...]
     comparisons: tuple[Comparison, ...]
     measures: tuple[Measure, ...]
+    fast_prices: FastPrices | None  # None if the exchange has no such channel
     outputs: dict[str, int]
     forms: tuple[SeenForm, ...]
     findings: tuple[LiveFinding, ...]
@@ -218,7 +249,7 @@ class ExchangeReport(Struct, frozen=True):
 
 
 class LiveReport(Struct, frozen=True):
-    """The whole report."""
+    """The complete report."""
 
     format: str
     onebook: str
@@ -239,7 +270,7 @@ def whole_report(
     seconds: float,
     interrupted: bool,
 ) -> LiveReport:
-    """Make the report of all exchanges on this platform."""
+    """Return the report of all exchanges on this platform."""
     return LiveReport(
         format=FORMAT,
         onebook=__version__,
