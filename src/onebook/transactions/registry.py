@@ -1,4 +1,4 @@
-"""The exchanges of the transaction interface; a new one is one line here."""
+"""The exchanges of the transaction interface; adding one is one line here."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 from onebook.transactions.kraken import KRAKEN
 from onebook.transactions.okx import OKX
 
-SHARED: Final = "exchanges"  # the folder of nonces and of address limits, beside the master key
+SHARED: Final = "exchanges"  # the folder of nonces and address limits, beside the master key
 EXCHANGES: Final[dict[str, ExchangeDefinition]] = {
     each.entry.name: each
     for each in (
@@ -29,20 +29,19 @@ def offered(settings: TransactionSettings) -> dict[str, ExchangeDefinition]:
     unknown = [name for name in settings.exchanges if name not in EXCHANGES]
     if unknown:
         raise ConfigError(
-            f"transactions.exchanges names {', '.join(unknown)}; "
-            f"supported are {', '.join(EXCHANGES)}."
+            f"transactions.exchanges names {', '.join(unknown)}; supported: {', '.join(EXCHANGES)}."
         )
     wanted = settings.exchanges or EXCHANGES
     return {name: each for name, each in EXCHANGES.items() if name in wanted}
 
 
 def adapter_of(definition: ExchangeDefinition, settings: TransactionSettings) -> ExchangeAdapter:
-    """A new adapter of an exchange."""
-    # Beside the master key, which the nodes and the commands of an installation have in common.
+    """Create the adapter of an exchange."""
+    # Beside the master key, which the nodes and commands of an installation share.
     folder = settings.master_key_file.parent / SHARED
     return ExchangeAdapter(definition, settings, shared_folder=folder)
 
 
 def adapters_of(settings: TransactionSettings) -> list[ExchangeAdapter]:
-    """A new adapter of every exchange that the operator offers."""
+    """Create an adapter for every exchange that the operator offers."""
     return [adapter_of(each, settings) for each in offered(settings).values()]

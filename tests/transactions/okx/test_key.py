@@ -85,7 +85,7 @@ def test_recorded_configurations_are_read(name: str) -> None:
     [
         ({"passphrase": "another"}, "passphrase"),
         ({"host": "us"}, "the site of another region"),
-        ({"host": "mars"}, "unknown host; known are: global, eea, us"),
+        ({"host": "mars"}, "unknown host; known: global, eea, us"),
     ],
 )
 def test_a_key_that_is_refused_says_why(fields: dict[str, str], message: str) -> None:
