@@ -25,8 +25,9 @@ class Instrument(Struct, frozen=True, eq=False):
 
     `symbol` is ours (`BTC/USDT`), `native` the exchange's own (`btcusdt`, `XBT/USD`); `tick` and
     `lot` are the smallest steps of price and amount as decimal text, "" if the exchange does
-    not state them. `codes` is the pair in the exchange's own currency codes, in
-    capitals (`XBT/USDT`).
+    not state them. `least_amount` and `least_notional` are the smallest amount and value of an
+    order, in the base and the quote currency, in the same form. `codes` is the pair in the
+    exchange's own currency codes, in capitals (`XBT/USDT`).
     `via` is the library that provides its books, "" for a native connector.
     `scales` are for exchanges that send scaled integers: the decimals of prices and
     of amounts (`core.LevelShape`).
@@ -41,6 +42,8 @@ class Instrument(Struct, frozen=True, eq=False):
     codes: str = ""
     via: str = ""
     scales: tuple[int, int] = (0, 0)
+    least_amount: str = ""
+    least_notional: str = ""
 
 
 class Tier(StrEnum):

@@ -17,8 +17,7 @@ from client.place import place
 from client.recorded import OPTIONS, QUESTIONS, SYMBOL, damaged, exact, record
 from client.test_js import needs_node, run
 from client.test_watch import HOST
-from onebook.cli.ladder import Ladder
-from onebook.cli.market_lines import market_lines
+from onebook.cli.ladder import Ladder, market_lines
 from onebook.client import AsyncOnebook, BookView, ServiceError, failures
 from steady import PATIENCE_S
 

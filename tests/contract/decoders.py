@@ -31,7 +31,7 @@ from onebook.accounts.usage import FILE_MARK, SLOT_BYTES, newest_content
 from onebook.cli.dates import day_ms
 from onebook.cli.environment import variables
 from onebook.cli.fetching import Summary, decoded_line
-from onebook.cli.market_lines import read_fees
+from onebook.cli.ladder import read_fees
 from onebook.cli.top_view import Scrape
 from onebook.client.failures import Refused, Unavailable
 from onebook.client.session import decoded
@@ -246,7 +246,7 @@ DECODERS: Final = (
         *(TEXT_BYTES_MAX, "read_bounded raises OSError", (CONFIG, b"a = 1.5\nb = 1979-05-27")),
     ),
     Decoder(
-        *("fees", ("cli/market_lines.py",), in_file(read_fees, ".toml"), ValueError),
+        *("fees", ("cli/ladder.py",), in_file(read_fees, ".toml"), ValueError),
         *(TEXT_BYTES_MAX, "read_bounded", (b"okx = 0.08\nothers = 1\n",)),
     ),
     Decoder(

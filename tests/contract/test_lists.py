@@ -125,6 +125,24 @@ def test_a_list_of_very_many_items_takes_no_memory(
         tracemalloc.stop()
 
 
+# What the lists state of the least order, besides lots: amount, notional or both.
+AMOUNT, NOTIONAL, BOTH = (True, False), (False, True), (True, True)
+LEAST_ORDERS = {
+    **dict.fromkeys(("backpack", "deribit", "gemini", "lbank", "okx", "okxus"), AMOUNT),
+    **dict.fromkeys(("bingx", "coinbase", "hyperliquid", "phemex"), NOTIONAL),
+    **dict.fromkeys(("binance", "binanceus", "bitget", "bitvavo", "bybit", "cex", "gate"), BOTH),
+    **dict.fromkeys(("kraken", "kucoin", "mexc", "p2b", "poloniex", "whitebit", "woo", "xt"), BOTH),
+    "bitstamp": NOTIONAL,  # and an amount where it states one
+}
+
+
+@every_exchange
+def test_the_least_order_is_read_where_the_list_states_it(name: str) -> None:
+    (found,) = EXCHANGES[name].parse_instruments(body_of(name, [("ETH", "USD")]))
+    stated = (found.least_amount != "", found.least_notional != "")
+    assert stated == LEAST_ORDERS.get(name, (False, False))
+
+
 @pytest.mark.parametrize("tick", ["1e-8", "0.01<b>", "x" * 100, "0.1\n", "1" * 40])
 def test_a_step_is_a_plain_number(tick: str) -> None:
     instrument = instrument_of("okx", "A-B", base="A", quote="B", trading=True, tick=tick)

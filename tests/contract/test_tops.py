@@ -16,7 +16,8 @@ from contract.talk import Talk
 from contract.venue import CHANNELS
 from onebook.books import Books, LiveBook
 from onebook.core.types import SCALE_MAX
-from onebook.exchanges.kit import Delta, Gap, Ignored, Output, Snapshot, TopOfBook
+from onebook.exchanges.kit import Delta, Gap, Ignored, Output, Send, Snapshot, TopOfBook
+from onebook.exchanges.kit.roster import SENDINGS_MAX
 from onebook.fusing import TopCounts
 from onebook.model import Health, Reason
 
@@ -148,6 +149,34 @@ def test_damaged_and_late_best_prices_cost_no_book(name: str) -> None:
     assert talk.reader.sides(one) == before
     talk.act(talk.connector.remove([one]))
     assert talk.deliver(frame) == []
+
+
+@every_fused
+def test_a_request_that_is_refused_for_its_rate_is_repeated(name: str) -> None:
+    """Whichever request it is, and also if it is of best prices alone: they have no timeout."""
+    for refused in range(len(Talk(name).begun())):
+        talk = Talk(name)
+        natives = {each.native for each in talk.instruments}
+        for number, output in enumerate(talk.begun()):
+            talk.venue.limit(number == refused)
+            talk.act([output])
+            talk.venue.limit(0)
+        for instrument in talk.instruments:  # the feed repeats requests for levels itself
+            if instrument.native not in talk.venue.subscribed_levels:
+                talk.resync(instrument)
+        assert talk.venue.subscribed_levels == talk.venue.subscribed_tops == natives
+
+
+@every_fused
+def test_a_request_that_is_always_refused_is_repeated_a_few_times(name: str) -> None:
+    outputs = Talk(name).begun()
+    requests_max = len(outputs) * SENDINGS_MAX  # an error without a number may be about any
+    for output in outputs:
+        talk = Talk(name)
+        talk.begun()
+        talk.venue.limit(2 * requests_max)
+        talk.act([output])
+        assert sum(isinstance(each, Send) for each in talk.outputs) <= requests_max
 
 
 EVENTS = ("top", "top", "depth", "depth", "lost top", "lost depth", "late top", "resync")

@@ -143,6 +143,14 @@ class Venue:
     def subscribed_tops(self) -> set[str]:
         return {key.native for key in self._session.topics.values() if key.depth == TOP}
 
+    @property
+    def subscribed_levels(self) -> set[str]:
+        return {key.native for key in self._session.topics.values() if key.depth != TOP}
+
+    def limit(self, requests: int) -> None:
+        """Answer that many of the next requests with "too many requests"."""
+        self._board.limited = requests
+
     def answers(self, frame: bytes) -> Iterator[bytes]:
         """What comes back to a client's frame."""
         yield from encoded(self._dialect.received(self._session, frame.decode(), self.now))
@@ -179,7 +187,7 @@ class Venue:
 
     def rate_limit_error(self) -> bytes:
         """The answer to one request too many."""
-        self._board.limited = 1
+        self.limit(1)
         (answer,) = self._aside(self._requests(self.natives[-1:])[-1])
         return answer
 

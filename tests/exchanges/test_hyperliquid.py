@@ -139,8 +139,19 @@ def test_an_error_is_about_the_coin_that_it_names() -> None:
     assert isinstance(out, BookRefused)
     assert out.instrument is PURR
     assert opened().received(error(parsing + "hello")) == (Unnamed(parsing + "hello"),)
-    assert opened().received(error("Too many requests")) == (SlowDown("Too many requests"),)
     assert opened().received(b'{"channel":"error"}') == (Unnamed("None"),)
+
+
+def test_a_rate_limit_repeats_the_best_prices_that_were_not_accepted() -> None:
+    """The error names no coin."""
+    connector = opened()
+    answer = '{"method":"subscribe","subscription":{"type":"bbo","coin":"@107"}}'
+    connector.received(f'{{"channel":"subscriptionResponse","data":{answer}}}'.encode())
+    too_many = error("Too many requests")
+    slow = SlowDown("Too many requests")
+    assert connector.received(too_many) == (slow, best("subscribe", "PURR/USDC"))
+    connector.remove([PURR])
+    assert connector.received(too_many) == (slow, best("unsubscribe", "PURR/USDC"))
 
 
 @pytest.mark.parametrize(

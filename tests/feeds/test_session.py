@@ -997,6 +997,17 @@ def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
     assert talk.wait(1.0) == [again("B")]
 
 
+def test_a_request_that_is_repeated_because_of_a_rate_limit_is_sent_after_the_pause():
+    """As those for fast best prices, whose books are live and request nothing themselves."""
+    limits = FeedLimits(slow_down_s=10.0, slow_down_max_s=30.0)
+    talk = live(A, exchange=replace(TOY, quiet_max_s=1e6), limits=limits)
+    for pause_s in (15, 30, 45):
+        assert talk.hear(b"slower wait\nsend tops") == []
+        assert talk.health(A) == LIVE
+        assert talk.wait(pause_s - 0.5) == []
+        assert talk.wait(1.0) == [Transmit(b"tops")]
+
+
 def test_a_burst_of_errors_is_one_pause():
     talk = Talk(A, B, limits=FeedLimits(slow_down_s=10.0, slow_down_max_s=300.0))
     talk.open()

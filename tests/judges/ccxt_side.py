@@ -187,6 +187,12 @@ class Watched:
         precision = self._client.markets[symbol]["precision"]
         return Decimal(repr(precision["price"])), Decimal(repr(precision["amount"]))
 
+    def leasts(self, symbol: str) -> tuple[Decimal | None, Decimal | None]:
+        """The least amount and notional of an order, None where ccxt names none."""
+        limits = self._client.markets[symbol]["limits"]
+        amount, cost = limits["amount"]["min"], limits["cost"]["min"]
+        return tuple(None if each is None else Decimal(repr(each)) for each in (amount, cost))
+
     def sides(self) -> tuple[Levels, Levels]:
         """The best levels of both sides, as the digits of ccxt's numbers say.
 

@@ -249,6 +249,9 @@ async def test_ccxt_and_we_keep_the_book_of_the_exchange(name: str, channel: str
                 Decimal(instrument.tick),
                 Decimal(instrument.lot),
             )
+            stated = (instrument.least_amount, instrument.least_notional)
+            for ours, theirs in zip(stated, bench.watched.leasts(instrument.symbol), strict=True):
+                assert ours == "" or theirs is None or Decimal(ours) == theirs
         await bench.join()
         for burst in BURSTS:
             for _ in range(burst):

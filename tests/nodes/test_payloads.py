@@ -52,7 +52,9 @@ SAMPLES: list[Any] = [
     lists.ListPage(
         digest="d",
         rows=[
-            lists.Row("A/B", "AB", "0.1", "1", InstrumentStatus.TRADING, "A/B", "", (1, 2)),
+            lists.Row(
+                "A/B", "AB", "0.1", "1", InstrumentStatus.TRADING, "A/B", "", (1, 2), "0.5", "10"
+            ),
         ],
         pages=1,
         depth=2,

@@ -83,7 +83,13 @@ def test_rest_lists_instruments_and_states_its_weight() -> None:
     assert status == 200
     assert body["symbols"][0]["filters"] == [
         {"filterType": "PRICE_FILTER", "tickSize": "0.01000000"},
-        {"filterType": "LOT_SIZE", "stepSize": "0.00001000"},
+        {
+            "filterType": "LOT_SIZE",
+            "minQty": "0.00001000",
+            "maxQty": "9000.00000000",
+            "stepSize": "0.00001000",
+        },
+        {"filterType": "NOTIONAL", "minNotional": "5.00000000", "applyMinToMarket": True},
     ]
     assert desk.get("/other") is None
     for limit, weight in (("100", "5"), ("500", "25"), ("1000", "50"), ("5000", "250")):

@@ -73,7 +73,12 @@ def test_rest_lists_the_instruments() -> None:
     row = body["result"]["list"][0]
     assert (row["symbol"], row["status"]) == ("BTCUSDT", "Trading")
     assert row["priceFilter"] == {"tickSize": "0.01"}
-    assert row["lotSizeFilter"] == {"basePrecision": "0.000001"}
+    assert row["lotSizeFilter"] == {
+        "basePrecision": "0.000001",
+        "quotePrecision": "0.00000001",
+        "minOrderQty": "0.000001",
+        "minOrderAmt": "5",
+    }
     assert Desk("bybit").get("/other") is None
 
 

@@ -53,6 +53,8 @@ def test_rest_lists_the_markets() -> None:
         "symbol": "BTC_USDT",
         "priceScale": 2,
         "quantityScale": 6,
+        "minQuantity": "0.000001",
+        "minAmount": "1",
     }
     assert Desk("poloniex").get("/other") is None
 

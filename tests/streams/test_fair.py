@@ -3,8 +3,7 @@
 import pytest
 
 from onebook.streams import StreamKey
-from onebook.streams.fair import FairQueue
-from onebook.streams.streams import PUBLISHES_PER_TICK_MAX
+from onebook.streams.streams import PUBLISHES_PER_TICK_MAX, FairQueue
 
 from .test_streams import SYMBOL, Rig
 

@@ -2,11 +2,12 @@
 
 from decimal import Decimal
 
+import pytest
 from msgspec.structs import replace
 
 from onebook.fees import TakerFees, fees_of
 from onebook.streams import StreamKey, ViewOptions
-from onebook.streams.fill import fill_sizes
+from onebook.streams.fill import fill_sizes, order_rules
 
 from .test_streams import Rig
 
@@ -60,6 +61,28 @@ def test_a_route_is_the_best_split_after_fees_with_the_age_of_its_oldest_part():
     assert small["unknown_rules"] == ["okx"]
     assert [each["exchange"] for each in large["split"]] == ["okx", "kraken"]
     assert large["extra"] == large["unplaced"] == 0
+
+
+def test_a_route_keeps_the_least_orders_that_the_lists_state():
+    """5 of 4 and 2: the last 1 on kraken is worth 100, which kraken does not take."""
+    rig = Rig(NAMES)
+    for exchange, least in (("okx", "0"), ("kraken", "150")):
+        before = rig.feeds.listed[exchange, "BTC/USDT"]
+        rig.feeds.listed[exchange, "BTC/USDT"] = replace(
+            before, lot="0.5", least_amount="0.5", least_notional=least
+        )
+    rig.opened(key(fill=fill_sizes(["5"], [])), **BOOKS)
+    rig.time.run(0.1)
+    (bought,) = rig.heard.updates[-1][2]["data"]["fill"]["buy"]
+    amounts = {each["exchange"]: each["amount"] for each in bought["split"]}
+    assert amounts == {"okx": Decimal("3.5"), "kraken": Decimal("1.5")}
+    assert bought["unknown_rules"] == []
+    assert bought["exact"]
+
+
+@pytest.mark.parametrize("text", ["", "1e", "nan", "-1", "inf"])
+def test_an_unusable_rule_is_an_unknown_one(text):
+    assert order_rules("0.1", text, "5") == (Decimal("0.1"), None, 5)
 
 
 def test_an_excluded_exchange_and_a_limit_price_are_kept():

@@ -16,8 +16,7 @@ from onebook.clock import ManualClock
 from onebook.exchanges.kit import Delta, Snapshot
 from onebook.model import Health, Instrument
 from onebook.streams import StreamKey, Streams, ViewOptions, iso_us
-from onebook.streams.guard import CHECK_S, SYMBOLS_PER_TURN_MAX
-from onebook.streams.identity import RECOVERY_S
+from onebook.streams.identity import CHECK_S, RECOVERY_S, SYMBOLS_PER_TURN_MAX
 from onebook.streams.stream import FIRST_LIVE_S, FIRST_UPDATE_S
 from onebook.streams.streams import (
     JOIN_PACE_S,

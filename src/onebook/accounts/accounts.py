@@ -7,7 +7,6 @@ caches (`cache.py`, `sessions.py`) and the gateway.
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from onebook.accounts.billing import period_at
@@ -107,12 +106,7 @@ class Accounts:
         ]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

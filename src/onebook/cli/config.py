@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from onebook import config
-from onebook.app import reload
+from onebook.app import process
 from onebook.cli.common import reported
 from onebook.cli.options import ConfigFile
 from onebook.ops import preflight
@@ -64,7 +64,7 @@ def doc() -> None:
     for name, value, meaning, least, most in config.catalogue():
         default = "no default" if value is None else f"default {toml(value)}"
         bounds = "" if least is None else f", from {least} to {most}"
-        live = ", changed by SIGHUP" if reload.is_live(name) else ""
+        live = ", changed by SIGHUP" if process.is_live(name) else ""
         variable = config.variable_of(name)
         typer.echo(f"{name}\n  {meaning}\n  {variable}, {default}{bounds}{live}\n")
 

@@ -1,22 +1,39 @@
-"""`onebook transactions`: export an account's history to a file, collect it, report any gaps."""
+"""`onebook transactions`: export an account's history, collect it, follow it, report any gaps."""
 
+import json
+from contextlib import aclosing
 from datetime import UTC, tzinfo
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from onebook.cli.collecting import collect_here
+from onebook.cli.commands import require_server
 from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.dates import NOW, minute_in, now_ms, past_end_ms, past_ms, year_ms, zone_of
-from onebook.cli.fetching import FetchOutcome, Wanted, fetch_here, fetch_there
-from onebook.cli.following import follow_there
+from onebook.cli.fetching import (
+    WAIT_SHOWN_S,
+    FetchOutcome,
+    Wanted,
+    doing,
+    fetch_here,
+    fetch_there,
+    progress_bar,
+)
 from onebook.cli.options import ConfigFile, ServiceKey, ServiceUrl, require_service_key
 from onebook.client import AsyncOnebook
 from onebook.client.failures import ServiceError
+from onebook.client.follow import LiveTransaction
 from onebook.errors import InvalidRequest
 from onebook.transactions.export import ENDINGS, FORMS, form_of
 from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGrade, Verification
+
+if TYPE_CHECKING:  # it needs the server's packages
+    from rich.progress import Progress, TaskID
+
+    from onebook.transactions.collector import Collected, Step
 
 ALL: Final = "all"  # that the exchange keeps
 SINCE: Final = "30d"
@@ -386,3 +403,80 @@ def _sentence(check: ProofCheck) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+async def collect_here(
+    exchange: str | list[str], *, testnet: bool, demo: bool, config: Path | None
+) -> list["Collected"]:
+    """Collect accounts with the operator's credentials."""
+    with require_server("transactions collect"):
+        from onebook.cli.credentials import exchange_service, safe
+        from onebook.transactions.collector import Collector
+        from onebook.transactions.request import environment_of
+    environment = environment_of(testnet=testnet, demo=demo)
+    names = [exchange] if isinstance(exchange, str) else exchange
+    done = []
+    async with safe(config) as opened:
+        service = exchange_service(opened)
+        collector = Collector(service, opened.store.facts, settings=opened.settings)
+        try:
+            for account in await collector.accounts():
+                wanted = exchange == ALL or str(account.name) in names
+                if not wanted or account.environment is not environment:
+                    continue
+                with progress_bar() as bar:
+                    task = bar.add_task(str(account.name), total=1.0, count=0)
+                    done.append(await collector.collect(account, partial(_show_step, bar, task)))
+        finally:
+            await service.close()
+    return done
+
+
+def _show_step(bar: "Progress", task: "TaskID", step: "Step") -> None:
+    waiting = step.waiting_s > WAIT_SHOWN_S
+    bar.update(
+        task,
+        completed=(step.number - 1 + step.share) / max(1, step.lists),
+        count=step.records,
+        description=doing(step.account, step.waiting_s)
+        if waiting
+        else f"{step.account} {step.name}",
+    )
+
+
+async def follow_there(
+    client: AsyncOnebook,
+    exchange: str | list[str],
+    types: list[str],
+    options: dict[str, Any],
+    count: int,
+) -> None:
+    """Print records to the output, and states of the subscription to the error stream.
+
+    Args:
+        count: Records after which it ends; 0: never.
+    """
+    printed = 0
+    async with client, aclosing(client.follow_transactions(exchange, types, **options)) as events:
+        async for event in events:
+            if event.record is None:
+                typer.echo(_status_line(event), err=True)
+                continue
+            body = {"change": event.change, "account": event.account, "transaction": event.record}
+            typer.echo(json.dumps(body, default=_number))
+            printed += 1
+            if printed == count:
+                return
+
+
+def _status_line(event: LiveTransaction) -> str:
+    status = event.status or {}
+    announced = [each["transaction_type"] for each in status["types"] if each["source"] == "stream"]
+    words = f"announced: {', '.join(announced)}" if announced else "polling"
+    return f"{event.account}: {status['state']}, {words}. {status['reason'] or ''}".rstrip()
+
+
+def _number(value: object) -> float:
+    """A number of a record; its exact text stands beside it."""
+    assert isinstance(value, Decimal)
+    return float(value)

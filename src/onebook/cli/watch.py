@@ -13,8 +13,16 @@ from rich.live import Live
 from rich.text import Text
 
 from onebook.cli.common import console, errors, fail, reported, run
-from onebook.cli.ladder import LINES_BESIDE, Ladder, joined, problem_text, rows
-from onebook.cli.market_lines import FeeTable, market_lines, read_fees
+from onebook.cli.ladder import (
+    LINES_BESIDE,
+    FeeTable,
+    Ladder,
+    joined,
+    market_lines,
+    problem_text,
+    read_fees,
+    rows,
+)
 from onebook.client import BookView, Refused, ViewUpdates, watch
 
 REFRESH_PER_S: Final = 10

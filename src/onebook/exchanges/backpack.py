@@ -104,6 +104,7 @@ INSTRUMENTS: Final = ListReader(
     trading={"orderBookState": ("Open",)},  # others: Closed, CancelOnly, LimitOnly, PostOnly
     tick="filters.price.tickSize",
     lot="filters.quantity.stepSize",
+    least_amount="filters.quantity.minQuantity",
 )
 
 

@@ -129,6 +129,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("TRADING",)},
     tick="filters[filterType=PRICE_FILTER].tickSize",
     lot="filters[filterType=LOT_SIZE].stepSize",
+    least_amount="filters[filterType=LOT_SIZE].minQty",
+    least_notional="filters[filterType=NOTIONAL].minNotional",
 )
 
 BOOKS: Final = BookChannel(

@@ -184,6 +184,7 @@ INSTRUMENTS: Final = ListReader(
     halted={"apiStateBuy": (False,), "apiStateSell": (False,)},
     tick="tickSize",
     lot="stepSize",
+    least_notional="minNotional",
 )
 
 BOOKS: Final = BookChannel(

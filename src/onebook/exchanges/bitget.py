@@ -228,6 +228,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("online", "gray", "limit_open", "limit_close", "restrictedAPI")},
     tick_decimals="pricePrecision",
     lot_decimals="quantityPrecision",
+    least_amount="minOrderQty",
+    least_notional="minOrderAmount",
 )
 
 BOOKS: Final = BookChannel(

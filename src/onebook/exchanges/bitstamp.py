@@ -160,6 +160,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"trading": ("Enabled",)},
     tick_decimals="counter_decimals",
     lot_decimals="base_decimals",
+    least_amount="minimum_order_amount",
+    least_notional="minimum_order_value",
 )
 
 BOOKS: Final = BookChannel(

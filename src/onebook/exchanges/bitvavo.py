@@ -186,6 +186,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("trading",)},
     tick="tickSize",
     lot_decimals="quantityDecimals",
+    least_amount="minOrderInBaseAsset",
+    least_notional="minOrderInQuoteAsset",
 )
 
 BOOKS: Final = BookChannel(

@@ -201,6 +201,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("Trading",)},
     tick="priceFilter.tickSize",
     lot="lotSizeFilter.basePrecision",
+    least_amount="lotSizeFilter.minOrderQty",
+    least_notional="lotSizeFilter.minOrderAmt",
 )
 
 

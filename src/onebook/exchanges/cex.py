@@ -118,6 +118,8 @@ class Listing(Struct):
     quote: str
     price_decimals: str = field(name="pricePrecision", default="")
     lot: str = field(name="baseLotSize", default="")
+    least_amount: str = field(name="baseMin", default="")
+    least_notional: str = field(name="quoteMin", default="")
 
 
 class Listings(Struct):
@@ -182,6 +184,8 @@ def _listed(row: Listing) -> Instrument | None:
         trading=True,
         tick=step_of(row.price_decimals),
         lot=row.lot,
+        least_amount=row.least_amount,
+        least_notional=row.least_notional,
     )
 
 

@@ -187,6 +187,7 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("online",), **dict.fromkeys(UNMATCHED, (False, None))},
     tick="quote_increment",
     lot="base_increment",
+    least_notional="min_market_funds",
 )
 
 

@@ -197,6 +197,7 @@ INSTRUMENTS: Final = ListReader(
     trading={"is_active": (True, None)},
     tick="tick_size",
     lot="min_trade_amount",
+    least_amount="min_trade_amount",
 )
 
 

@@ -219,7 +219,7 @@ def _best_prices_control(message: Control) -> Event:
         return RequestRejected(message.error.message, message.id, code=message.error.code)
     if message.event == "update":
         return BookFrame(stream_of(text_in(message.result, "s")), top=True)
-    return Ignored(known=True)
+    return Accepted(number=message.id) if message.id else Ignored(known=True)
 
 
 def request(names: Sequence[str], number: int, verb: str, channel: str = CHANNEL) -> object:
@@ -243,6 +243,8 @@ INSTRUMENTS: Final = ListReader(
     halted={"trade_status": ("untradable",)},
     tick_decimals="precision",
     lot_decimals="amount_precision",
+    least_amount="min_base_amount",
+    least_notional="min_quote_amount",
 )
 
 BOOKS: Final = BookChannel(

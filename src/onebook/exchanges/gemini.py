@@ -158,6 +158,7 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("open", "limit_only")},
     tick="quote_increment",
     lot="tick_size",
+    least_amount="min_order_size",
 )
 
 BOOKS: Final = BookChannel(

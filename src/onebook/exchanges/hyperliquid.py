@@ -103,6 +103,7 @@ LEVELS: Final = LevelShape.objects("px", "sz")
 REPEATED: Final = "Already subscribed"
 LEFT: Final = "Already unsubscribed"
 GREETING: Final = b"Websocket connection established."  # not JSON
+LEAST_NOTIONAL: Final = "10"  # in the quote; the page of error responses, `MinTradeSpotNtl`
 DECIMALS: Final = 8  # of a price, minus those of the amounts of its coin
 
 
@@ -211,6 +212,11 @@ def control(frame: bytes) -> Event:
             "subscription": {"type": "l2Book", **subscription},
         }:
             return Accepted([text_in(subscription, "coin")])
+        case "subscriptionResponse", {
+            "method": "subscribe",
+            "subscription": {"type": "bbo", "coin": str(coin)},
+        }:
+            return Accepted([coin], top=True)
         case "subscriptionResponse" | "pong", _:
             return Ignored(known=True)
         case "error", words if str(words).startswith(LEFT):
@@ -267,6 +273,7 @@ def _listed(tokens: dict[int, Token], row: Listing) -> Instrument | None:
         trading=True,
         tick=step_of(DECIMALS - base.sz_decimals),
         lot=step_of(base.sz_decimals),
+        least_notional=LEAST_NOTIONAL,
     )
 
 

@@ -179,6 +179,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("online", "limit_only", "reduce_only")},
     tick="tick_size",
     lot_decimals="lot_decimals",
+    least_amount="ordermin",
+    least_notional="costmin",
 )
 
 BOOKS: Final = BookChannel(

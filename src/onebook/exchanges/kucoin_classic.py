@@ -239,6 +239,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"enableTrading": (True,)},  # rows of futures have no such member
     tick="priceIncrement",
     lot="baseIncrement",
+    least_amount="baseMinSize",
+    least_notional="minFunds",
 )
 
 BOOKS: Final = BookChannel(

@@ -104,6 +104,7 @@ class Listing(Struct, rename="camel"):
     symbol: str
     price_accuracy: str = ""
     quantity_accuracy: str = ""
+    min_tran_qua: str = ""
 
 
 class Listings(Struct):
@@ -160,6 +161,7 @@ def _listed(row: Listing) -> Instrument | None:
         trading=True,
         tick=step_of(row.price_accuracy),
         lot=step_of(row.quantity_accuracy),
+        least_amount=row.min_tran_qua,
     )
 
 

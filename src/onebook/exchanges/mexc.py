@@ -159,6 +159,8 @@ INSTRUMENTS: Final = ListReader(
     halted={"tradeSideType": (4, "4")},  # neither side may trade
     tick_decimals="quoteAssetPrecision",
     lot_decimals="baseAssetPrecision",
+    least_amount="baseSizePrecision",
+    least_notional="quoteAmountPrecision",
 )
 
 BOOKS: Final = BookChannel(

@@ -232,6 +232,7 @@ INSTRUMENTS: Final = ListReader(
     trading={"state": ("live",)},
     tick="tickSz",
     lot="lotSz",
+    least_amount="minSz",
 )
 
 

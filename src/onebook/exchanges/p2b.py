@@ -105,10 +105,12 @@ class Update(Struct, gc=False, tag_field="method", tag=UPDATE):
 
 
 class Steps(Struct, frozen=True):
-    """The steps of prices and amounts; 0 if unknown."""
+    """The steps of prices and amounts, 0 if unknown, and the minimums of an order."""
 
     tick_size: str = ""
     step_size: str = ""
+    min_amount: str = ""
+    min_total: str = ""
 
 
 class Listing(Struct):
@@ -174,7 +176,15 @@ def _listed(row: Listing) -> Instrument | None:
         step if step.strip("0.") else "" for step in (row.limits.tick_size, row.limits.step_size)
     )
     return instrument_of(
-        "p2b", row.name, base=row.stock, quote=row.money, trading=True, tick=tick, lot=lot
+        "p2b",
+        row.name,
+        base=row.stock,
+        quote=row.money,
+        trading=True,
+        tick=tick,
+        lot=lot,
+        least_amount=row.limits.min_amount,
+        least_notional=row.limits.min_total,
     )
 
 

@@ -129,6 +129,7 @@ class Listing(Struct, rename="camel"):
     status: str = ""
     quote_tick_size: str = ""
     base_tick_size: str = ""
+    min_order_value: str = ""
 
 
 class Products(Struct):
@@ -227,6 +228,7 @@ def _listed(scales: dict[str, int], row: Listing) -> Instrument | None:
         trading=row.status == LISTED,
         tick=row.quote_tick_size.partition(" ")[0],
         lot=row.base_tick_size.partition(" ")[0],
+        least_notional=row.min_order_value.partition(" ")[0],
         scales=(row.price_scale, amount_scale),
     )
 

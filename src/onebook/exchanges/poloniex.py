@@ -145,6 +145,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"state": ("NORMAL",)},
     tick_decimals="symbolTradeLimit.priceScale",
     lot_decimals="symbolTradeLimit.quantityScale",
+    least_amount="symbolTradeLimit.minQuantity",
+    least_notional="symbolTradeLimit.minAmount",
 )
 
 BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, names_per_request=50)

@@ -234,6 +234,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"tradesEnabled": (True,)},
     tick_decimals="moneyPrec",
     lot_decimals="stockPrec",
+    least_amount="minAmount",
+    least_notional="minTotal",
 )
 
 BOOKS: Final = BookChannel(

@@ -188,6 +188,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"status": ("TRADING",)},
     tick="quoteTick",
     lot="baseTick",
+    least_amount="baseMin",
+    least_notional="minNotional",
 )
 
 BOOKS: Final = BookChannel(

@@ -159,6 +159,8 @@ INSTRUMENTS: Final = ListReader(
     trading={"state": (ONLINE,), "tradingEnabled": (True,), "openapiEnabled": (True,)},
     tick_decimals="pricePrecision",
     lot_decimals="quantityPrecision",
+    least_amount="filters[filter=QUANTITY].min",
+    least_notional="filters[filter=QUOTE_QTY].min",
 )
 
 BOOKS: Final = BookChannel(

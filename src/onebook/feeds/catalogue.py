@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
-from types import TracebackType
 from typing import Final, Self
 
 from msgspec.structs import force_setattr, replace
@@ -173,12 +172,7 @@ class Catalogue:
             self._begin(exchange)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         tasks = [*self._tasks.values(), *self._stopping]
         for task in tasks:
             task.cancel()

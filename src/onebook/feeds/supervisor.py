@@ -9,7 +9,7 @@ import random
 import ssl
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -138,12 +138,7 @@ class Supervisor:
         self._sweeper = asyncio.create_task(self._keep_sweeping(), name="feeds sweep")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         sweeper, self._sweeper = self._sweeper, None  # shutting down: nothing is started any more
         assert sweeper is not None
         for running in self._running.values():

@@ -8,7 +8,7 @@ actions under way; they are cancelled when it ends.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, json
 from msgspec.structs import asdict
@@ -25,6 +25,7 @@ from onebook.gateway.commands import (
     UnsubscribeTransactionsAction,
     ValidateCredentialsAction,
 )
+from onebook.gateway.fanout import ClientOutput
 from onebook.gateway.limits import LIMITS, GatewayLimits
 from onebook.gateway.messages import encode_action_refusal, encode_masked, with_id
 from onebook.gateway.replies import (
@@ -48,24 +49,11 @@ RECORDS_MAX: Final = 1_000  # of one answer: many clients reject messages over 1
 log = logging.getLogger("onebook.gateway")
 
 
-class Output(Protocol):
-    """The sending side of a client's connection."""
-
-    @property
-    def behind(self) -> bool:
-        """Whether the client reads more slowly than it is sent to."""
-        ...
-
-    def send_text(self, payload: bytes) -> None:
-        """Send a message."""
-        ...
-
-
 class _Client(NamedTuple):
     """Who sent an action."""
 
     owner: Hashable
-    output: Output
+    output: ClientOutput
     key: Key
 
 
@@ -88,7 +76,7 @@ class ActionRunner:
         self._running: dict[Hashable, set[_Running]] = {}
         self._live: dict[Hashable, list[_LiveListener]] = {}
 
-    def begin(self, owner: Hashable, output: Output, key: Key, body: Any) -> None:
+    def begin(self, owner: Hashable, output: ClientOutput, key: Key, body: Any) -> None:
         """Start an action; its replies go to `output`."""
         handler = _HANDLERS[type(body)]
         if handler is None:
@@ -245,7 +233,7 @@ class ActionRunner:
         )
         return encode_masked(reply, body.id)
 
-    def _refuse(self, output: Output, refusal: CommandRefused, message_id: Id) -> None:
+    def _refuse(self, output: ClientOutput, refusal: CommandRefused, message_id: Id) -> None:
         output.send_text(encode_action_refusal(refusal, message_id, self._clock.wall_us()))
 
     def _timestamp(self) -> str:
@@ -287,7 +275,9 @@ class _Outcome(Struct):
 class _LiveListener:
     """Sends the events of a live subscription, which has a part for each account."""
 
-    def __init__(self, clock: Clock, output: Output, body: SubscribeTransactionsAction) -> None:
+    def __init__(
+        self, clock: Clock, output: ClientOutput, body: SubscribeTransactionsAction
+    ) -> None:
         self.subscriptions: list[LiveSubscription] = []
         self.exchanges = _exchanges_of(body)
         self._clock = clock

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from pydantic import SecretStr
@@ -301,12 +300,7 @@ class OrderBooks:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._engine, self._sources = None, []
         await self._stack.aclose()
 

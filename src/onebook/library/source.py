@@ -19,7 +19,7 @@ from onebook.core import View
 from onebook.library.update import BestLevels, BookUpdate, ExchangeCondition, Naming, Observed
 from onebook.model import Health, Instrument, Reason
 from onebook.orderbook import BookTimes
-from onebook.streams.guard import IdentityGuard
+from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
 from onebook.streams.stream import Opening
 

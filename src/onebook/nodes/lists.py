@@ -33,6 +33,8 @@ class Row(Struct, frozen=True, array_like=True):
     codes: str
     via: str
     scales: tuple[Decimals, Decimals]
+    least_amount: str
+    least_notional: str
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
@@ -113,6 +115,8 @@ def instruments_of(exchange: str, rows: Sequence[Row]) -> list[Instrument]:
             row.codes,
             row.via,
             row.scales,
+            row.least_amount,
+            row.least_notional,
         )
         for row in rows
     ]
@@ -128,4 +132,6 @@ def _row(each: Instrument) -> Row:
         each.codes,
         each.via,
         each.scales,
+        each.least_amount,
+        each.least_notional,
     )

@@ -173,7 +173,17 @@ class Binance(Dialect):
                 "isSpotTradingAllowed": True,
                 "filters": [
                     {"filterType": "PRICE_FILTER", "tickSize": _padded(listing.tick)},
-                    {"filterType": "LOT_SIZE", "stepSize": _padded(listing.lot)},
+                    {
+                        "filterType": "LOT_SIZE",
+                        "minQty": _padded(listing.lot),
+                        "maxQty": "9000.00000000",
+                        "stepSize": _padded(listing.lot),
+                    },
+                    {
+                        "filterType": "NOTIONAL",
+                        "minNotional": "5.00000000",
+                        "applyMinToMarket": True,
+                    },
                 ],
             }
             for listing in self._board.listings.values()

@@ -126,6 +126,7 @@ class Bitget(Dialect):
                 "quoteCoin": listing.quote,
                 "pricePrecision": str(listing.price_decimals),
                 "quantityPrecision": str(listing.amount_decimals),
+                "minOrderQty": "0",
                 "minOrderAmount": "1",
                 "status": "online",
             }

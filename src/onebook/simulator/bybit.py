@@ -142,7 +142,12 @@ class Bybit(Dialect):
                 "quoteCoin": listing.quote,
                 "innovation": "0",
                 "status": "Trading",
-                "lotSizeFilter": {"basePrecision": listing.lot},
+                "lotSizeFilter": {
+                    "basePrecision": listing.lot,
+                    "quotePrecision": "0.00000001",
+                    "minOrderQty": listing.lot,
+                    "minOrderAmt": "5",
+                },
                 "priceFilter": {"tickSize": listing.tick},
                 "symbolType": "",
             }

@@ -221,6 +221,7 @@ class Coinbase(Dialect):
                     "quote_currency": listing.quote,
                     "quote_increment": listing.tick,
                     "base_increment": listing.lot,
+                    "min_market_funds": "1",
                     "status": "online",
                     "trading_disabled": False,
                 }

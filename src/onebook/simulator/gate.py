@@ -135,6 +135,7 @@ class Gate(Dialect):
                 "base": listing.base,
                 "quote": listing.quote,
                 "fee": "0.2",
+                "min_base_amount": listing.lot,
                 "min_quote_amount": "3",
                 "amount_precision": listing.amount_decimals,
                 "precision": listing.price_decimals,

@@ -141,6 +141,8 @@ class Kraken(Dialect):
                 "quote": _legacy(quote),
                 "pair_decimals": listing.price_decimals,
                 "lot_decimals": listing.amount_decimals,
+                "ordermin": listing.lot,
+                "costmin": "0.5",
                 "tick_size": listing.tick,
                 "status": "online",
             }

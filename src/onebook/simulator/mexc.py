@@ -213,6 +213,7 @@ class Mexc(Dialect):
                 "isSpotTradingAllowed": True,
                 "isMarginTradingAllowed": False,
                 "baseSizePrecision": "0",
+                "quoteAmountPrecision": "1",
                 "permissions": ["SPOT"],
                 "filters": [],
                 "tradeSideType": 1,

@@ -129,6 +129,7 @@ def _product(listing: ListedSymbol) -> dict[str, object]:
         "baseCurrency": listing.base,
         "baseTickSize": f"{listing.lot} {listing.base}",
         "quoteTickSize": f"{listing.tick} {listing.quote}",
+        "minOrderValue": f"10 {listing.quote}",
         "status": "Listed",
     }
 

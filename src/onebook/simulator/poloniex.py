@@ -93,6 +93,8 @@ class Poloniex(Dialect):
                         "symbol": listing.native,
                         "priceScale": listing.price_decimals,
                         "quantityScale": listing.amount_decimals,
+                        "minQuantity": listing.lot,
+                        "minAmount": "1",
                     },
                 }
                 for listing in self._board.listings.values()

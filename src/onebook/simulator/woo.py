@@ -161,6 +161,7 @@ def _row(listing: ListedSymbol) -> dict[str, object]:
         "quoteAsset": listing.quote,
         "quoteTick": listing.tick,
         "baseTick": listing.lot,
+        "baseMin": listing.lot,
         "minNotional": "1",
         "orderMode": "NORMAL",
     }

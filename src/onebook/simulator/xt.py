@@ -147,7 +147,10 @@ def _symbol(listing: ListedSymbol) -> dict[str, object]:
         "pricePrecision": listing.price_decimals,
         "quantityPrecision": listing.amount_decimals,
         "orderTypes": ["LIMIT", "MARKET"],
-        "filters": [{"filter": "QUOTE_QTY", "min": "5"}],
+        "filters": [
+            {"filter": "QUANTITY", "min": listing.lot, "max": None, "tickSize": listing.lot},
+            {"filter": "QUOTE_QTY", "min": "5"},
+        ],
     }
 
 

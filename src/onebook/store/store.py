@@ -4,7 +4,6 @@ The rules (status transitions, session lifetimes, allowances) are in `accounts`.
 a class and a file; `database.py` has the transactions.
 """
 
-from types import TracebackType
 from typing import Self
 
 from onebook.store.accounts import AccountStore
@@ -36,12 +35,7 @@ class Store:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.database.close()
 
     @whole

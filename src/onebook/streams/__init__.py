@@ -2,9 +2,8 @@
 
 from onebook.clock import iso_us
 from onebook.streams.options import ViewOptions, about
-from onebook.streams.ports import BookSupervisor, InstrumentLookup, Publisher
 from onebook.streams.stream import Stream, StreamKey
-from onebook.streams.streams import Streams
+from onebook.streams.streams import BookSupervisor, InstrumentLookup, Publisher, Streams
 
 __all__ = [
     "BookSupervisor",

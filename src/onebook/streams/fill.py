@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from struct import Struct
 from typing import Annotated, Final
@@ -179,7 +179,11 @@ class RouteView:
             ]
         self._view.merge(cores)
         levels, ends = self._view.levels(), members.ends()
-        rules = {each.exchange: lot_rules(each.lot) for each in members.instruments if each}
+        rules = {
+            each.exchange: order_rules(each.lot, each.least_amount, each.least_notional)
+            for each in members.instruments
+            if each
+        }
         found = tuple(
             routes(
                 route_side(levels, name, self._factors, self._fee_scale, self._limit),
@@ -204,9 +208,17 @@ class RouteView:
 
 
 @lru_cache(maxsize=1_024)
-def lot_rules(lot: str) -> Rules:
-    """Return the rules of an instrument by its lot, "" where it is not known."""
-    return Rules(lot=Decimal(lot)) if lot else Rules()
+def order_rules(lot: str, least_amount: str, least_notional: str) -> Rules:
+    """Return the rules of an instrument from the texts of its list; "" is not known."""
+    return Rules(*map(_number, (lot, least_amount, least_notional)))
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:  # "" too
+        return None
+    return number if number.is_finite() and number >= 0 else None
 
 
 def route_side(

@@ -1,20 +1,28 @@
 """Detects books of another coin under the same symbol, by comparing prices.
 
-Pure. Some exchanges use the same code for another coin, and no table of codes is complete
+Some exchanges use the same code for another coin, and no table of codes is complete
 (`exchanges.kit.currencies`). A book whose mid is far from the median of at least three others is
 probably of another coin: it is quarantined (left out of merged views) until it agrees again
 for a while. If exchanges disagree without a majority, the books are marked and merged as
 before. A book with the same levels as another has the same orders under another name: it is marked,
 and left out of views that merge the other. The reasons for each rule: docs/explanation/identity.md.
+
+The rules are pure functions. `IdentityGuard` schedules them: when a book becomes live, then once a
+second, never per frame.
 """
 
+import logging
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from onebook.books import IdentityMark, LiveBook
+from onebook import metrics
+from onebook.books import Books, IdentityMark, LiveBook
+from onebook.clock import Clock, Handle
+from onebook.config import StreamSettings
 from onebook.model import Health, Instrument, Reason
 
 OTHERS_MIN: Final = 3  # other books that a quarantine needs
@@ -29,6 +37,12 @@ TWIN_LEVELS_MIN: Final = 5  # a side with fewer levels proves nothing
 # Two streams of one book are rarely at the same change when they are compared.
 TWINS_FOR_S: Final = 60.0
 DOLLARS: Final = ("USD", "USDC", "USDT")  # quotes under which an exchange may list one book
+
+CHECK_S: Final = 1.0  # interval between checks of a symbol
+SYMBOLS_PER_TURN_MAX: Final = 8  # then yield to the event loop ...
+TURN_S: Final = 0.005  # ... for this time
+
+log = logging.getLogger("onebook.streams")
 
 
 Side = Sequence[tuple[str, str]]
@@ -239,3 +253,107 @@ def _moved(
 
 def _detail(top: Top, judgement: Judgement, others: int) -> str:
     return f"mid {top.mid:f}, median of the other {others} {judgement.median:f}"
+
+
+class IdentityGuard:
+    """Checks every symbol that has several comparable books.
+
+    Args:
+        books: The guard subscribes to their health.
+        clock: Time and timers.
+        settings: The limit of deviation.
+        on_status: Called with each book whose health or mark changed.
+    """
+
+    def __init__(
+        self,
+        books: Books,
+        *,
+        clock: Clock,
+        settings: StreamSettings,
+        on_status: Callable[[LiveBook], None],
+    ) -> None:
+        self._books = books
+        self._clock = clock
+        self.limits = IdentityLimits(Decimal(str(settings.identity_deviation_max)))
+        self._on_status = on_status
+        self._due: deque[tuple[float, str]] = deque()  # the earliest first
+        self._watched: set[str] = set()
+        self._handle: Handle | None = None
+        books.subscribe(on_health=self._health_changed)
+
+    def stop(self) -> None:
+        """Cancel the callbacks."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _health_changed(self, book: LiveBook, previous: Health) -> None:
+        """Report a book, and those whose mark changes because it became live."""
+        marked = self._entered(book) if book.health is Health.LIVE else []
+        for each in (book, *(other for other in marked if other is not book)):
+            self._on_status(each)
+
+    def _entered(self, book: LiveBook) -> list[LiveBook]:
+        """Check the symbol of a book that became live; returns the books whose mark changed."""
+        symbol = book.instrument.symbol
+        if not self._comparable(symbol):
+            return []
+        now = self._clock.monotonic()
+        if symbol not in self._watched:
+            self._watched.add(symbol)
+            self._due.append((now + CHECK_S, symbol))
+            self._arm(now)
+        return self._reviewed(symbol, now)
+
+    def _check(self) -> None:
+        """Check the due symbols, at most `SYMBOLS_PER_TURN_MAX`."""
+        self._handle = None
+        now = self._clock.monotonic()
+        for _ in range(SYMBOLS_PER_TURN_MAX):
+            if not self._due or self._due[0][0] > now:
+                break
+            _, symbol = self._due.popleft()
+            for book in self._reviewed(symbol, now):
+                self._on_status(book)
+            if self._comparable(symbol):
+                self._due.append((now + CHECK_S, symbol))
+            else:
+                self._watched.discard(symbol)
+        self._arm(now)
+
+    def _arm(self, now: float) -> None:
+        if self._due and self._handle is None:
+            at = max(self._due[0][0], now + TURN_S)
+            self._handle = self._clock.call_at(at, self._check)
+
+    def _comparable(self, symbol: str) -> bool:
+        """Return whether a symbol has two open books, or its base has one in another dollar."""
+        books = self._books.of(symbol)
+        return len(books) > 1 or (bool(books) and any(map(self._books.of, pooled(symbol))))
+
+    def _reviewed(self, symbol: str, now: float) -> list[LiveBook]:
+        books = self._books.of(symbol)
+        names = {book.instrument.exchange for book in books}
+        others = [
+            book
+            for each in pooled(symbol)
+            for book in self._books.of(each)
+            if book.instrument.exchange in names
+        ]
+        marked = review(books, self.limits, now)
+        changed = list(dict.fromkeys([*marked, *review_twins([*books, *others], now)]))
+        for book in changed:
+            _report(book)
+        return changed
+
+
+def _report(book: LiveBook) -> None:
+    """Log a changed mark and count conflicts."""
+    name, symbol, mark = book.instrument.exchange, book.instrument.symbol, book.mark
+    if mark is None:
+        log.info("%s: the identity of %s is confirmed again.", name, symbol)
+        return
+    log.warning("%s: %s is marked %s: %s.", name, symbol, mark.reason, mark.detail)
+    if mark.reason is CONFLICT:
+        metrics.BOOK_INVALIDATIONS.labels(name, CONFLICT).inc()

@@ -3,7 +3,7 @@
 A stream is one view of one symbol: exchanges, depth, interval and form. It is merged lazily, when
 it is due, and encoded once for all of its clients. Work per exchange frame is constant: the first
 change of a book moves the clean streams of that book to a queue, and later changes find nothing to
-move. One timer empties the queue.
+move. One timer empties the queue, in which the keys of clients take turns.
 
 Only live books are merged, without those that the identity guard quarantined or found to be equal
 to another of the view. A book that stops being merged makes its streams publish at once, whatever
@@ -15,9 +15,10 @@ No sockets and no event loop: time and timers come from a `Clock`; the gateway's
 
 import heapq
 import logging
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -25,10 +26,8 @@ from onebook.books import Books, LiveBook
 from onebook.clock import Clock, Handle, iso_us
 from onebook.config import StreamSettings
 from onebook.model import Health, Instrument
-from onebook.streams.fair import FairQueue
-from onebook.streams.guard import IdentityGuard
+from onebook.streams.identity import IdentityGuard
 from onebook.streams.members import StreamMembers, condition
-from onebook.streams.ports import BookSupervisor, InstrumentLookup, Publisher
 from onebook.streams.stream import BookRequest, Stream, StreamKey
 
 FIRST_SECONDS: Final = 10.0  # a younger stream adds members without waiting for its interval ...
@@ -40,6 +39,80 @@ PUBLISHING_MAX_S: Final = 0.05  # or once publishing has lasted this long
 
 log = logging.getLogger("onebook.streams")
 _json = msgspec.json.encode
+
+
+T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """First in, first out for each owner; owners take turns, one item each."""
+
+    def __init__(self) -> None:
+        # In round-robin order; none is empty.
+        self._lanes: OrderedDict[str, deque[T]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, owner: str, item: T) -> None:
+        """Add an item of an owner; an owner without items is queued after all others."""
+        lane = self._lanes.get(owner)
+        if lane is None:
+            lane = self._lanes[owner] = deque()
+        lane.append(item)
+        self._size += 1
+
+    def take(self) -> T:
+        """Remove the next item of the owner whose turn it is.
+
+        Raises:
+            IndexError: The queue is empty.
+        """
+        if not self._lanes:
+            raise IndexError("the queue is empty")
+        owner, lane = self._lanes.popitem(last=False)
+        item = lane.popleft()
+        self._size -= 1
+        if lane:
+            self._lanes[owner] = lane
+        return item
+
+    def keep(self, wanted: Callable[[T], bool]) -> None:
+        """Drop the cancelled items; the others keep their places."""
+        lanes = ((owner, deque(filter(wanted, lane))) for owner, lane in self._lanes.items())
+        self._lanes = OrderedDict((owner, lane) for owner, lane in lanes if lane)
+        self._size = sum(map(len, self._lanes.values()))
+
+
+class BookSupervisor(Protocol):
+    """Subscriptions to books of exchanges, reference counted."""
+
+    def acquire(self, instrument: Instrument) -> None:
+        """Subscribe to a book."""
+
+    def release(self, instrument: Instrument) -> None:
+        """Drop one subscription to a book."""
+
+
+class InstrumentLookup(Protocol):
+    """Looks up instruments."""
+
+    def instrument(self, exchange: str, symbol: str) -> Instrument | None:
+        """Return the instrument of a symbol on an exchange."""
+
+
+class Publisher(Protocol):
+    """Fan-out of updates to clients; every call is synchronous and never waits for a reader."""
+
+    def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
+        """Send an update of a stream; `full` builds the whole book of the same update number."""
+
+    def status(self, stream: Stream, payload: bytes) -> None:
+        """Send a changed health of an exchange of the stream."""
+
+    def flush(self) -> None:
+        """Write the updates of this tick, which are complete."""
 
 
 class Streams:

@@ -19,6 +19,7 @@ from onebook.config import AccountUrls, TransactionSettings
 from onebook.errors import InvalidRequest
 from onebook.transactions.accounts import AccountName
 from onebook.transactions.adapter import (
+    HOST_FIELD,
     AccountReader,
     AdapterEntry,
     Environment,
@@ -49,9 +50,9 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
         instruments: Fetches the instrument list of a category, page by page.
         listed: Converts a row of that list to a market.
         guess: Derives a market that is no longer listed from its category and symbol.
-        stream: Its private WebSocket; None: new records are found only by polling.
-        poll_factor: Its polling interval relative to other exchanges: for tight limits.
-        stream_token: Requests what `PrivateStream.opening` needs in addition to the credentials.
+        streams: Its private WebSockets; without any, what is new is found by reading the lists.
+        poll_factor: Its polling interval as a multiple of that of others: for tight limits.
+        stream_token: Requests what `PrivateStream.opening` needs beside the credentials.
     """
 
     entry: AdapterEntry
@@ -61,7 +62,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
     instruments: Callable[[Ask, str], AsyncGenerator[list[InstrumentRow]]]
     listed: Callable[[str, InstrumentRow], TradedMarket]
     guess: Callable[[str, str], TradedMarket] = unknown_market
-    stream: PrivateStream | None = None
+    streams: tuple[PrivateStream, ...] = ()
     poll_factor: float = 1.0
     stream_token: Callable[["AccountSession"], Awaitable[str]] | None = None
 
@@ -104,7 +105,7 @@ class ExchangeAdapter:
             for each, hosts in _hosts(definition.entry, settings).items()
         }
         self._markets = {each: self._market_cache(site) for each, site in self._sites.items()}
-        self._streams = _stream_urls(definition, settings)
+        self._stream_urls = _stream_urls(definition, settings)
 
     def _market_cache(self, site: ExchangeSite) -> MarketCache:
         definition, client = self._definition, self._client
@@ -172,12 +173,13 @@ class ExchangeAdapter:
         """Its polling interval relative to other exchanges."""
         return self._definition.poll_factor
 
-    def stream(self, environment: Environment) -> PrivateStream | None:
-        """The private stream of an environment; None if it has none."""
-        return self._definition.stream if environment in self._streams else None
+    def streams(self, environment: Environment) -> tuple[PrivateStream, ...]:
+        """The private streams of an environment."""
+        return tuple(each for each in self._definition.streams if environment in each.urls)
 
     async def opening(
         self,
+        facts: PrivateStream,
         environment: Environment,
         credentials: Credentials,
         *,
@@ -185,18 +187,19 @@ class ExchangeAdapter:
         name: AccountName,
         key_id: str,
     ) -> StreamOpening:
-        """Prepare a connection to the private stream of an environment.
+        """Prepare a connection to a private stream in an environment.
 
         Raises:
             SourceFailed: The exchange issues no token.
         """
-        facts, token = self._definition.stream, ""
-        assert facts is not None
+        token, region = "", credentials.fields.get(HOST_FIELD.name, "")
         if self._definition.stream_token is not None:
             account = self.account(environment, credentials, name=name, key_id=key_id)
             token = await self._definition.stream_token(account)
         messages = facts.opening(credentials, self._client.clock.wall_ms(), token)
-        return StreamOpening(self._streams[environment] + facts.path, account_id, messages)
+        urls = facts.regions.get(region, facts.urls)
+        url = self._stream_urls.get(environment) or urls[environment]
+        return StreamOpening(url + facts.path, account_id, messages)
 
     def verdict(self, environment: Environment) -> RequestVerdict | None:
         """Result of the last signed request for the first account; None before it."""
@@ -303,15 +306,9 @@ def _given(override: AccountUrls) -> dict[Environment, str]:
 def _stream_urls(
     definition: ExchangeDefinition, settings: TransactionSettings
 ) -> dict[Environment, str]:
-    """The address of the private stream by environment; the operator's replaces all of them."""
-    if definition.stream is None:
-        return {}
+    """The operator's addresses of private streams; an address of the exchange has them too."""
     override = settings.overrides.get(definition.entry.name) or AccountUrls()
     given = _given(override) | {
         Environment.MAINNET: override.hosts.get(STREAM, override.mainnet_url)
     }
-    own = definition.stream.urls
-    return {
-        each: given[each].replace("http", "ws", 1) if given[each] else url
-        for each, url in own.items()
-    }
+    return {each: url.replace("http", "ws", 1) for each, url in given.items() if url}

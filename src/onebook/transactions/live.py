@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from random import Random
 from typing import Final, Protocol
 
@@ -323,21 +324,31 @@ class LivePorts(Protocol):
         """
         ...
 
-    async def opening(self, query: Query) -> StreamOpening:
-        """Prepare a connection to the private stream.
+    async def opening(self, query: Query, facts: PrivateStream) -> StreamOpening:
+        """Prepare a connection to a private stream.
 
         Raises:
             OnebookError, SourceFailed: It cannot be prepared.
         """
         ...
 
-    def stream_of(self, query: Query) -> PrivateStream | None:
-        """The private stream of an account; None if the exchange has none."""
+    def streams_of(self, query: Query) -> tuple[PrivateStream, ...]:
+        """The private streams of an account."""
         ...
 
     def poll_factor(self, query: Query) -> float:
         """The polling interval of an account's exchange relative to other exchanges."""
         ...
+
+
+class FollowedStream:
+    """A private stream of a followed account, and whether it is open."""
+
+    def __init__(self, facts: PrivateStream) -> None:
+        self.facts = facts
+        self.stream: AccountStream | None = None
+        self.open = False
+        self.why_lost: str | None = None
 
 
 class AccountFollower:
@@ -359,10 +370,7 @@ class AccountFollower:
         self._limits = limits
         self._clock = clock
         self._poll_s = limits.poll_s * ports.poll_factor(query)
-        self._stream_facts = ports.stream_of(query)
-        self._stream: AccountStream | None = None
-        self._streaming = False
-        self._why_none: str | None = None
+        self._streams = [FollowedStream(facts) for facts in ports.streams_of(query)]
         self._reason: str | None = None
         self._errors: tuple[ErrorEntry, ...] = ()
         self._read_to: dict[str, int] = {}
@@ -374,17 +382,17 @@ class AccountFollower:
         self._wake = asyncio.Event()
         self._backoff = Backoff(limits.retry_s, limits.retry_max_s, random.random)
         self._tasks = [asyncio.create_task(self._run(), name=f"follow {self._name}")]
-        if self._stream_facts is not None:
-            self._stream = AccountStream(
-                self._stream_facts,
-                lambda: ports.opening(query),
+        for each in self._streams:
+            each.stream = AccountStream(
+                each.facts,
+                partial(ports.opening, query, each.facts),
                 name=self._name,
                 happened=self._happened,
-                changed=self._stream_changed,
+                changed=partial(self._stream_changed, each),
                 backoff=Backoff(limits.retry_s, limits.retry_max_s, random.random),
                 sleep=clock.sleep,
             )
-            task = asyncio.create_task(self._stream.run(), name=f"stream {self._name}")
+            task = asyncio.create_task(each.stream.run(), name=f"stream {self._name}")
             self._tasks.append(task)
 
     def add(self, subscription: LiveSubscription) -> None:
@@ -400,13 +408,14 @@ class AccountFollower:
         self._wake.set()
 
     async def close(self) -> None:
-        """End all requests and the stream."""
+        """End all requests and the streams."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._set_streaming(streaming=False)
+        for each in self._streams:
+            self._set_open(each, open_=False)
 
-    # The stream
+    # The streams
 
     def _happened(self, event: StreamHint) -> None:
         at_s = self._clock.monotonic() + self._limits.hint_s
@@ -419,27 +428,26 @@ class AccountFollower:
             self._echo[kind] = 0
         self._wake.set()
 
-    def _stream_changed(self, reason: str | None) -> None:
-        self._why_none = reason
-        if (reason is None) != self._streaming:
-            self._set_streaming(streaming=reason is None)
-            # Events before the stream opened, or no longer announced.
+    def _stream_changed(self, stream: FollowedStream, reason: str | None) -> None:
+        stream.why_lost = reason
+        if (reason is None) != stream.open:
+            self._set_open(stream, open_=reason is None)
+            # What happened before it was there, or is not announced any more.
             self._rewind(tuple(self._due), self._clock.wall_ms())
         self._inform()
 
-    def _set_streaming(self, *, streaming: bool) -> None:
+    def _set_open(self, stream: FollowedStream, *, open_: bool) -> None:
         exchange = self._query.account.exchange
-        if streaming and not self._streaming:
+        if open_ and not stream.open:
             metrics.LIVE_STREAMS.labels(exchange).inc()
-        if self._streaming and not streaming:
+        if stream.open and not open_:
             metrics.LIVE_STREAMS.labels(exchange).dec()
             metrics.LIVE_STREAM_LOSSES.labels(exchange).inc()
-        self._streaming = streaming
+        stream.open = open_
 
     def _announced(self, kind: str) -> bool:
-        """Whether the stream currently announces new records of a type."""
-        facts = self._stream_facts
-        return self._streaming and facts is not None and kind in facts.types
+        """Whether a stream announces what happens of a type now."""
+        return any(each.open and kind in each.facts.types for each in self._streams)
 
     # Reading
 
@@ -554,11 +562,10 @@ class AccountFollower:
             self._ports.read(query, lambda reader: TaggingReader(reader, queries)) as reading,
             aclosing(self._batches(reading.run)) as batches,
         ):
-            if self._stream is not None and self._stream.account_id not in (
-                None,
-                reading.account_id,
-            ):
-                self._stream.restart()
+            for each in self._streams:
+                stream = each.stream
+                if stream and stream.account_id not in (None, reading.account_id):
+                    stream.restart()
             async for batch in batches:
                 slow |= self._deliver(batch, queries)
             fatal = reading.run.fatal
@@ -611,6 +618,10 @@ class AccountFollower:
             if not pending or self._reason is not None:
                 each.inform(self._status(each))
 
+    def _why_no_stream(self) -> str | None:
+        """Why a stream is not there, of the first that is not."""
+        return next((each.why_lost for each in self._streams if each.why_lost), None)
+
     def parts(self, subscription: LiveSubscription) -> tuple[LivePart, ...]:
         """How each readable type of a subscription is kept up to date now."""
         failed = {each.transaction_type for each in self._errors}
@@ -631,7 +642,7 @@ class AccountFollower:
         return LiveStatus(
             account=self._name,
             state="live" if self._reason is None else "interrupted",
-            reason=self._reason or (self._why_none if self._stream_facts else None),
+            reason=self._reason or self._why_no_stream(),
             read_to_ms=min(read_to, default=begun_ms),
             types=self.parts(subscription),
             errors=tuple(e for e in self._errors if e.transaction_type in subscription.types),

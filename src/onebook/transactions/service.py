@@ -497,8 +497,8 @@ class Transactions:
         finally:
             await run.close()
 
-    async def opening(self, query: Query) -> StreamOpening:
-        """Prepare a connection to the private stream of an account.
+    async def opening(self, query: Query, facts: PrivateStream) -> StreamOpening:
+        """Prepare a connection to a private stream of an account.
 
         Raises:
             InvalidRequest, ServiceUnavailable: There are no credentials.
@@ -506,6 +506,7 @@ class Transactions:
         """
         credentials = await self._credentials(query)
         return await self._adapters[query.account.exchange].opening(
+            facts,
             query.environment,
             credentials,
             account_id=self._cursors.account(credentials.api_key),
@@ -513,9 +514,9 @@ class Transactions:
             key_id=LIVE,
         )
 
-    def stream_of(self, query: Query) -> PrivateStream | None:
-        """The private stream of an account; None if there is none."""
-        return self._adapters[query.account.exchange].stream(query.environment)
+    def streams_of(self, query: Query) -> tuple[PrivateStream, ...]:
+        """The private streams of an account."""
+        return self._adapters[query.account.exchange].streams(query.environment)
 
     def poll_factor(self, query: Query) -> float:
         """The polling interval of an account's exchange relative to other exchanges."""

@@ -150,3 +150,16 @@ def test_a_step_has_as_many_decimals_as_were_named(decimals: int, step: str) -> 
 @pytest.mark.parametrize("decimals", ["", "x", "1.0", "007", "9" * 5_000])
 def test_decimals_that_are_no_small_number_make_no_step(decimals: str) -> None:
     assert step_of(decimals) == ""
+
+
+@pytest.mark.parametrize("unusable", [None, "", "1e3", "-1", "about 5", True, {"min": "1"}, [5]])
+def test_an_unusable_least_amount_costs_no_instrument(unusable: object) -> None:
+    some = reader(least_amount="least", least_notional="value")
+    (found,) = some(json.dumps([ROW | {"least": unusable, "value": "5.00"}]).encode())
+    assert (found.least_amount, found.least_notional) == ("", "5")
+
+
+@pytest.mark.parametrize("least", ["0.001", 0.001])
+def test_a_least_amount_is_text_or_a_number(least: object) -> None:
+    (found,) = reader(least_amount="least")(json.dumps([ROW | {"least": least}]).encode())
+    assert (found.least_amount, found.least_notional) == ("0.001", "")

@@ -1,13 +1,15 @@
-"""One book in pure Python: a dict of mantissas with a sorted list of its prices."""
+"""One book in pure Python: a dict of mantissas with a sorted list of its prices.
+
+`checksum_text` is the input of its checksum: levels in a `ChecksumLayout`.
+"""
 
 from binascii import crc32
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from itertools import chain, dropwhile, groupby, islice, takewhile
+from itertools import chain, dropwhile, groupby, islice, takewhile, zip_longest
 from operator import itemgetter
 from typing import Final
 
-from onebook.core.reference.checksum import checksum_text
 from onebook.core.reference.levels import Row, read_levels
 from onebook.core.reference.text import MANTISSA_END, Number, decimal_text
 from onebook.core.types import (
@@ -19,6 +21,8 @@ from onebook.core.types import (
     SCALE_MAX,
     Bytes,
     ChecksumLayout,
+    ChecksumNumber,
+    ChecksumOrder,
     LevelError,
     LevelShape,
 )
@@ -26,9 +30,11 @@ from onebook.core.types import (
 LEVEL_BYTES: Final = 120  # approximate memory of a level: two ints, a dict and a list entry
 NO_TOP: Final = (0, 0)  # an overlaid side that is empty
 TOO_LONG: Final = "A price or amount has too many digits beside the others of its book."
+PLAIN_FROM: Final = 6  # JavaScript prints an exponent below 10^-6
 
 
 Level = tuple[int, int]  # mantissas of price and amount
+Levels = list[tuple[int, int]]  # (price, amount) mantissas, best first
 
 
 class Book:
@@ -401,3 +407,42 @@ def _fresh_scale(numbers: list[Number], scale: int) -> int:
         if _fits(numbers, candidate):
             return candidate
     raise LevelError(TOO_LONG)
+
+
+def checksum_text(
+    layout: ChecksumLayout,
+    bids: Levels,
+    asks: Levels,
+    scales: tuple[int, int],
+    decimals: tuple[int, int],
+) -> str:
+    """Format levels; `scales` and `decimals` are those of prices and of amounts."""
+
+    def written(level: tuple[int, int], sign: str = "") -> str:
+        price, amount = (
+            _number(layout, mantissa, scale, spelled)
+            for mantissa, scale, spelled in zip(level, scales, decimals, strict=True)
+        )
+        return f"{price}{layout.separator}{sign}{amount}"
+
+    bid_texts = [written(level) for level in bids]
+    ask_texts = [written(level, "-" * layout.negative_asks) for level in asks]
+    if layout.order is ChecksumOrder.ASKS_BIDS:
+        texts = ask_texts + bid_texts
+    elif layout.order is ChecksumOrder.BIDS_ASKS:
+        texts = bid_texts + ask_texts
+    else:
+        in_turn = chain.from_iterable(zip_longest(bid_texts, ask_texts))
+        texts = [text for text in in_turn if text is not None]
+    return layout.separator.join(texts)
+
+
+def _number(layout: ChecksumLayout, mantissa: int, scale: int, spelled: int) -> str:
+    if layout.number is ChecksumNumber.DIGITS:
+        moved = (spelled if layout.decimals is None else layout.decimals) - scale
+        return str(mantissa * 10**moved if moved >= 0 else mantissa // 10**-moved)
+    if layout.number is ChecksumNumber.TEXT or mantissa * 10**PLAIN_FROM >= 10**scale:
+        return decimal_text(mantissa, scale)
+    digits = str(mantissa)
+    power = scale - len(digits) + 1
+    return f"{decimal_text(mantissa, len(digits) - 1)}e-{power}"

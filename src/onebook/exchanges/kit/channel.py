@@ -35,12 +35,14 @@ class Accepted(Struct, frozen=True):
         number: The number of the request.
         channel: The id in the frames of the name (`BookChannel.channel_ids`).
         lists_all: The names are complete: the other names of the request are refused.
+        top: The names are those of fast best prices, and the answer has no number.
     """
 
     names: Sequence[str] = ()
     number: int | str | None = None
     channel: int | None = None
     lists_all: bool = False
+    top: bool = False
 
 
 class RequestRejected(Struct, frozen=True):
@@ -152,7 +154,7 @@ class FastChannel(Struct, frozen=True):
     """Requests for best prices that are not part of the requests for the levels.
 
     They follow these requests. Their answers decide nothing: a book without fast best prices is
-    shown as it is.
+    shown as it is. A request that is refused for its rate is repeated after the pause.
 
     Args:
         subscribe: Encodes the subscription of some names, with the number of this request.

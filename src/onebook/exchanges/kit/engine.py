@@ -46,7 +46,14 @@ from onebook.exchanges.kit.contract import (
     Unnamed,
     each_of,
 )
-from onebook.exchanges.kit.roster import Requests, Roster, is_rate_limit, is_unavailable
+from onebook.exchanges.kit.roster import (
+    SENDINGS_MAX,
+    Requests,
+    Roster,
+    TopsRequest,
+    is_rate_limit,
+    is_unavailable,
+)
 from onebook.exchanges.kit.sync import Join, QuietBook, Trackers
 from onebook.model import Instrument
 
@@ -151,8 +158,11 @@ class Engine:
         self, write: Written, instruments: Sequence[Instrument], size: int
     ) -> tuple[Output, ...]:
         names = [self._channel.key(one) for one in instruments]
-        issue = self._requests.issue
-        return tuple(send(write(batch, issue((), tops=True))) for batch in batches(names, size))
+        requests = (TopsRequest(write, tuple(batch)) for batch in batches(names, size))
+        return tuple(map(self._fast_request, requests))
+
+    def _fast_request(self, request: TopsRequest) -> Send:
+        return send(request.write(request.names, self._requests.issue_tops(request)))
 
     def _forget(self, instruments: Iterable[Instrument]) -> None:
         names = [self._channel.key(one) for one in instruments]
@@ -216,6 +226,9 @@ class Engine:
 
     def _act(self, event: Plain, error: Exception | None) -> Iterable[Output]:
         match event:
+            case Accepted(names, top=True):
+                self._requests.accept_tops(names)
+                return EXPECTED
             case Accepted(names, number, channel, lists_all=False):
                 left = NOTHING if channel is None else self._assign(names, channel)
                 return left + self._confirm([*self._named(names), *self._complete(number)])
@@ -261,7 +274,7 @@ class Engine:
         fast = self._channel.fast
         if fast is None:
             return (left,)
-        return left, send(fast.unsubscribe([name], self._requests.issue((), tops=True)))
+        return left, self._fast_request(TopsRequest(fast.unsubscribe, (name,)))
 
     def _seeded(self, event: SocketSeed) -> tuple[Output, ...]:
         return EXPECTED
@@ -357,8 +370,32 @@ class Engine:
     def _slow_down(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
         if isinstance(event, SeedRefused):
             return (SlowDown(short(event.words)), *self._seed_refused(event))
+        again = self._refused_tops(event.number)
         self._requests.complete(event.number)  # its answer is here
-        return (SlowDown(short(event.words)),)
+        return (SlowDown(short(event.words)), *again)
+
+    def _refused_tops(self, number: int | str | None) -> tuple[Output, ...]:
+        """Repeat the requests for best prices that an error about the rate refused.
+
+        The feed sends them after the pause, which is longer after each such error. The levels have
+        a timeout that repeats their requests; these have none, because they may stay silent.
+        """
+        fast = self._channel.fast
+        if fast is None:
+            return NOTHING
+        repeated: list[Output] = []
+        for request in self._requests.refused_tops(number):
+            if request.sendings >= SENDINGS_MAX:
+                continue
+            follow = request.write is fast.subscribe
+            if follow and fast.lists_all:
+                listed = [each for each in self._books.trackers if each not in self._refused]
+            else:
+                listed = [n for n in request.names if (n in self._books.trackers) is follow]
+            if listed:
+                again = TopsRequest(request.write, tuple(listed), request.sendings + 1)
+                repeated.append(self._fast_request(again))
+        return tuple(repeated)
 
     def _postpone(self, event: RequestRejected) -> tuple[Output, ...]:
         """Postpone the instruments that an error names, those of its request, or all."""

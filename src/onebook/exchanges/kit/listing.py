@@ -28,6 +28,7 @@ NATIVE_CHARACTERS_MAX: Final = 64  # of the exchange's name of a pair
 # Letters and digits of any script (Binance lists Chinese names) and the punctuation that exchanges
 # use: no blanks, control characters, bidirectional marks, quotes or HTML.
 _NAME: Final = re.compile(r"[\w.\-:/$@+!()*#~]+")
+_NUMBER: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _STEP: Final = re.compile(r"[0-9.eE+-]{0,32}")
 
 Row = TypeVar("Row")
@@ -144,6 +145,8 @@ class ListReader:
         halted: Values of a halted row; several members must all match.
         tick, lot: The members with the price and amount steps.
         tick_decimals, lot_decimals: The members with the number of decimals instead.
+        least_amount, least_notional: The members with the smallest amount, in the base currency,
+            and the smallest value, in the quote currency, of an order.
 
     A row that lacks a required member is skipped. Members of the negative rules (`not_spot`,
     `halted`) and of steps may be absent, and so may those of a positive rule that allows None.
@@ -170,6 +173,8 @@ class ListReader:
         lot: str = "",
         tick_decimals: str = "",
         lot_decimals: str = "",
+        least_amount: str = "",
+        least_notional: str = "",
     ) -> None:
         self.exchange = exchange
         self._rows = rows
@@ -182,6 +187,7 @@ class ListReader:
         self._spot, self._trading = (spot, not_spot), (trading, halted)
         self._not_spot_name = not_spot_name
         self._steps = ((tick, tick_decimals), (lot, lot_decimals))
+        self._leasts = (least_amount, least_notional)
         self._columns = self._row_columns()
         self._decode_row = msgspec.json.Decoder(self._columns.shape()).decode
         self._envelope = self._body_columns()
@@ -226,6 +232,8 @@ class ListReader:
                 columns.need(step, Step, optional=True)
             if decimals:
                 columns.need(decimals, Decimals, optional=True)
+        for least in filter(None, self._leasts):
+            columns.need(least, Any, optional=True)
         return columns
 
     def _body_columns(self) -> Columns:
@@ -262,6 +270,9 @@ class ListReader:
             return None
         base, quote = self._pair(listed, row)
         tick, lot = (self._step(row, *members) for members in self._steps)
+        least_amount, least_notional = (
+            self._columns.value(row, member) if member else "" for member in self._leasts
+        )
         return instrument_of(
             self.exchange,
             self._spell(listed),
@@ -270,6 +281,8 @@ class ListReader:
             trading=self._holds(row, *self._trading),
             tick=tick,
             lot=lot,
+            least_amount=least_amount,
+            least_notional=least_notional,
         )
 
     def _pair(self, listed: str, row: object) -> tuple[str, str]:
@@ -379,6 +392,8 @@ def instrument_of(
     trading: bool,
     tick: str = "",
     lot: str = "",
+    least_amount: object = "",
+    least_notional: object = "",
     scales: tuple[int, int] = (0, 0),
 ) -> Instrument | None:
     """Make an instrument with our symbol; None if a part of its name is missing.
@@ -391,8 +406,25 @@ def instrument_of(
     status = InstrumentStatus.TRADING if trading else InstrumentStatus.HALTED
     codes = f"{base}/{quote}".upper()
     symbol = currencies.symbol_of(exchange, codes)
-    steps = _plain(tick), _plain(lot)
-    return Instrument(exchange, symbol, native, *steps, status, codes, scales=scales)
+    return Instrument(
+        exchange,
+        symbol,
+        native,
+        _plain(tick),
+        _plain(lot),
+        status,
+        codes,
+        least_amount=_least(least_amount),
+        least_notional=_least(least_notional),
+        scales=scales,
+    )
+
+
+def _least(value: object) -> str:
+    """Return a minimum as decimal text, "" if it is unusable: that costs no instrument."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = plain_step(value)
+    return _plain(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else ""
 
 
 def _plain(step: str) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from onebook.exchanges.kit.codec import short
 from onebook.exchanges.kit.contract import ProtocolError
@@ -14,6 +14,7 @@ from onebook.model import Instrument
 # refused.
 LATE_MAX: Final = 1_000
 REQUESTS_MAX: Final = 1_000  # unanswered requests that one connection remembers
+SENDINGS_MAX: Final = 6  # of one request for best prices, each after a longer pause
 
 # Messages of exchanges about too many requests, with "_" for " " too: Kraken, OKX 60014,
 # Bybit 10006, HTX ("429 too many request"), Crypto.com and Upbit (TOO_MANY_REQUESTS), others.
@@ -220,6 +221,14 @@ def _has(words: str, phrases: Sequence[str]) -> bool:
     return any(each in plain for each in phrases)
 
 
+class TopsRequest(NamedTuple):
+    """A request for best prices alone: how it is encoded, its names, and how often it was sent."""
+
+    write: Callable[[Sequence[Any], int], object]
+    names: tuple[str, ...]
+    sendings: int = 1
+
+
 class Requests:
     """Subscription requests by number, to find the instruments of an answer."""
 
@@ -227,20 +236,40 @@ class Requests:
         self._waiting: dict[str, tuple[Instrument, ...]] = {}
         self._issued = 0
         self._of_tops: deque[str] = deque(maxlen=REQUESTS_MAX)
+        self._tops: dict[str, TopsRequest] = {}  # unanswered
 
-    def issue(self, instruments: Iterable[Instrument], *, tops: bool = False) -> int:
+    def issue(self, instruments: Iterable[Instrument]) -> int:
         """Number a request; beyond `REQUESTS_MAX` the oldest unanswered one is dropped."""
         self._issued += 1
         self._waiting[str(self._issued)] = tuple(instruments)
         if len(self._waiting) > REQUESTS_MAX:
             del self._waiting[next(iter(self._waiting))]
-        if tops:
-            self._of_tops.append(str(self._issued))
         return self._issued
+
+    def issue_tops(self, request: TopsRequest) -> int:
+        """Number a request for best prices alone."""
+        number = self.issue(())
+        self._of_tops.append(str(number))
+        self._tops[str(number)] = request
+        if len(self._tops) > REQUESTS_MAX:
+            del self._tops[next(iter(self._tops))]
+        return number
 
     def is_of_tops(self, number: int | str | None) -> bool:
         """Return whether a request was for best prices alone."""
         return str(number) in self._of_tops
+
+    def accept_tops(self, names: Collection[str]) -> None:
+        """Complete the oldest request for these best prices, whose answer has no number."""
+        for number, request in self._tops.items():
+            if set(request.names) == set(names):
+                self.complete(number)
+                return
+
+    def refused_tops(self, number: int | str | None) -> list[TopsRequest]:
+        """Take the requests for best prices that an error refused; without a number any may be."""
+        refused = [str(number)] if number is not None else list(self._tops)
+        return [request for each in refused if (request := self._tops.pop(each, None))]
 
     def pending_for(self, instrument: Instrument) -> bool:
         """Return whether a request for an instrument is unanswered."""
@@ -252,4 +281,5 @@ class Requests:
 
     def complete(self, number: int | str | None) -> tuple[Instrument, ...]:
         """Complete a request; returns its instruments, none if it is unknown or answered."""
+        self._tops.pop(str(number), None)
         return self._waiting.pop(str(number), ())

@@ -106,6 +106,8 @@ class Market(Struct):
     quote: str
     tick: str = ""
     lot: str = ""
+    least_amount: str = ""
+    least_notional: str = ""
 
 
 _frame = msgspec.json.Decoder(BookMessage | Lost | Denied | Nameless | Opened).decode
@@ -224,6 +226,8 @@ def parse_instruments(name: str, body: bytes, *, rows_max: int = ROWS_MAX) -> In
             trading=True,
             tick=row.tick,
             lot=row.lot,
+            least_amount=row.least_amount,
+            least_notional=row.least_notional,
         )
         return None if instrument is None else replace(instrument, via=VIA_CCXT)
 

@@ -192,6 +192,8 @@ def rows(markets: Iterable[Mapping[str, Any]], counting: int, plain: Write) -> l
             quote=market["quote"],
             tick=_step(market, "price", counting, plain),
             lot=_step(market, "amount", counting, plain),
+            least_amount=_least(market, "amount", plain),
+            least_notional=_least(market, "cost", plain),
         )
         for market in markets
         if market.get("spot") is True
@@ -239,6 +241,12 @@ def _step(market: Mapping[str, Any], column: str, counting: int, plain: Write) -
     if counting == TICK_SIZE:
         return plain(precision)
     return step_of(int(precision)) if counting == DECIMAL_PLACES else ""
+
+
+def _least(market: Mapping[str, Any], column: str, plain: Write) -> str:
+    """Return ccxt's minimum of an order's amount or cost, "" if it knows none."""
+    least = market.get("limits", {}).get(column, {}).get("min")
+    return "" if least is None else plain(least)
 
 
 class CcxtHandle:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -111,12 +110,7 @@ class Library:
         await self._worker.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._worker.stop(STOP_S)
 
     async def markets(self, name: str) -> bytes:

@@ -21,21 +21,27 @@ class PrivateConnection:
     """One client: what it has subscribed to, and what is not sent yet.
 
     Attributes:
+        path: The path that it has connected to.
         owner: Who has authenticated; None before.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, path: str) -> None:
         self.number = number
+        self.path = path
         self.owner: Any = None
         self.topics: set[str] = set()
         self.unsent: asyncio.Queue[str | None] = asyncio.Queue(UNSENT_MAX)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message after those before it."""
+        self.send_text(json.encode(message).decode())
+
+    def send_text(self, text: str) -> None:
+        """Send a frame after those before it."""
         if self.unsent.full():
             self.end()
             return
-        self.unsent.put_nowait(json.encode(message).decode())
+        self.unsent.put_nowait(text)
 
     def end(self) -> None:
         """Close the connection, at once."""
@@ -54,7 +60,7 @@ class PrivateStreams(ABC):
         opened: How many connections there have been.
     """
 
-    path: ClassVar[str]
+    paths: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
         self.refusing = False
@@ -66,6 +72,10 @@ class PrivateStreams(ABC):
     @abstractmethod
     def _take(self, connection: PrivateConnection, request: dict[str, Any]) -> None:
         """Answer a message of a client; one that is no JSON object is an empty one."""
+
+    def _receive(self, connection: PrivateConnection, text: str) -> None:
+        """Answer a frame of a client, which is a JSON object by default."""
+        self._take(connection, _object(text))
 
     def _greet(self, connection: PrivateConnection) -> None:
         """Send what a client gets unasked; nothing by default."""
@@ -85,18 +95,18 @@ class PrivateStreams(ABC):
 
     async def serve(self, socket: WebSocket) -> None:
         """Serve a client until it leaves."""
-        if self.refusing or socket.url.path != self.path:
+        if self.refusing or socket.url.path not in self.paths:
             await socket.close()
             return
         await socket.accept()
         self.opened += 1
-        connection = PrivateConnection(self.opened)
+        connection = PrivateConnection(self.opened, socket.url.path)
         self.connections.append(connection)
         sender = asyncio.create_task(_send(socket, connection), name="simulated stream")
         self._greet(connection)
         try:
             while True:
-                self._take(connection, _object(await socket.receive_text()))
+                self._receive(connection, await socket.receive_text())
         except (WebSocketDisconnect, RuntimeError):
             pass  # the client has left, or it was closed
         finally:

@@ -18,7 +18,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -368,12 +367,7 @@ class Replay:
         self._watching = asyncio.create_task(self._watch())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._watching is not None
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from importlib import import_module
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from onebook.clock import SYSTEM_CLOCK, Clock
@@ -424,12 +423,7 @@ class SimulatedExchanges:
         self._tasks = [asyncio.create_task(loop) for loop in loops]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

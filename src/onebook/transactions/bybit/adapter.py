@@ -317,5 +317,5 @@ BYBIT: Final = ExchangeDefinition(
     instruments=instrument_pages,
     listed=listed,
     guess=guess,
-    stream=STREAM,
+    streams=(STREAM,),
 )

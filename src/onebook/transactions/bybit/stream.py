@@ -15,6 +15,7 @@ and a message of a topic its rows, of which the category is read alone:
 
 No topic announces the funding wallet: its deposits, withdrawals and transfers are found by reading
 the lists. The wallet changes with every event of the unified account, so it announces any type.
+Unconfirmed: that `execution` has funding payments, as the list of executions does.
 """
 
 from typing import Final

@@ -591,7 +591,7 @@ KRAKEN: Final = ExchangeDefinition(
     reader=KrakenReader,
     instruments=pairs,
     listed=listed,
-    stream=STREAM,
+    streams=(STREAM,),
     poll_factor=2.0,  # a read of every list costs 7 of the 20 units that a starter has in a minute
     stream_token=token_of,
 )

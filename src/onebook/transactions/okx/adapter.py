@@ -94,6 +94,7 @@ from onebook.transactions.okx.rows import (
     trading_bill,
     unreadable_row,
 )
+from onebook.transactions.okx.stream import STREAMS
 from onebook.transactions.okx.words import CONTRACT_KINDS, FUTURES, LEDGER, TRADES
 from onebook.transactions.reconciliation import Comparisons, Left
 from onebook.transactions.record import Record, Status
@@ -506,4 +507,5 @@ OKX: Final = ExchangeDefinition(
     instruments=instruments,
     listed=listed,
     guess=guess,
+    streams=STREAMS,
 )

@@ -19,7 +19,7 @@ TOPICS: Final = ("execution", "order", "wallet", "position", "greeks")
 class BybitStreams(PrivateStreams):
     """The private connections to a simulated Bybit."""
 
-    path = "/v5/private"
+    paths = ("/v5/private",)
 
     def __init__(self, keys: Mapping[str, SimulatedKey], now_ms: Callable[[], int]) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ TOKEN_S: Final = 900  # that a token may be used in
 class KrakenStreams(PrivateStreams):
     """The private connections to a simulated Kraken."""
 
-    path = "/v2"
+    paths = ("/v2",)
 
     def __init__(self, now_ms: Callable[[], int], held: Callable[[], dict[str, int]]) -> None:
         super().__init__()

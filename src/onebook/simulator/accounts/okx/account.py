@@ -53,6 +53,7 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
         self.history = history
         self.until = history.to_ms  # the time of the newest thing that happened
         self.lists: dict[str, list[Any]] = defaultdict(list)
+        self.happened = OkxBlock()  # the rows of the last live event
         self._plan = planned(history)
         self._generate_all()
 
@@ -121,6 +122,7 @@ class OkxAccount(BlockHistory[OkxState, OkxBlock]):
             acts[kind](at)
         self.until = at
         self._append_live(block)
+        self.happened = block
         return list(block.done)
 
 

@@ -52,6 +52,6 @@ async def demo() -> AsyncIterator[DemoOkx]:
     async with (
         serving(files) as files.url,
         serving(exchange) as url,
-        living(lambda kind: account.happen(kind, SYSTEM_CLOCK.wall_ms()), DEMO_ACTS),
+        living(exchange.act, DEMO_ACTS),
     ):
         yield DemoOkx(url, key, exchange)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import MsgspecError, json
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from onebook.clock import SYSTEM_CLOCK
 from onebook.simulator.accounts.admission import AccountFaults, RollingCount
@@ -18,6 +19,7 @@ from onebook.simulator.accounts.okx.account import OkxAccount
 from onebook.simulator.accounts.okx.endpoints import QUARTER_DAYS, OkxEndpoints, OkxQuery
 from onebook.simulator.accounts.okx.exports import SimulatedOkxFiles
 from onebook.simulator.accounts.okx.keys import REFUSALS, OkxGate, OkxRefused, SimulatedOkxKey
+from onebook.simulator.accounts.okx.stream import OkxStreams
 from onebook.simulator.accounts.serving import SimulatedHost, cloudflare
 
 JSON: Final = "application/json"
@@ -126,6 +128,7 @@ class SimulatedOkx(SimulatedHost):
         refresh_s: float = 30.0,
     ) -> None:
         super().__init__(now_ms, sleep, faults)
+        keys = tuple(keys)
         self.account = account
         self.files = files or SimulatedOkxFiles(account, now_ms=now_ms)
         self._limited = limited
@@ -139,6 +142,20 @@ class SimulatedOkx(SimulatedHost):
         self._demo: OkxEndpoints | None = None
         if demo_account is not None:
             self._demo = OkxEndpoints(demo_account, self.files, archive_days=archive_days)
+        live = {key.api_key: key for key in keys if key.region == region and not key.demo}
+        self.streams = OkxStreams(live, now_ms, self._held)
+
+    async def _stream(self, socket: WebSocket) -> None:
+        await self.streams.serve(socket)
+
+    def _held(self) -> dict[str, Any]:
+        """The trading account now, as its channel has it."""
+        return self._live.answers["account/balance"](OkxQuery({}, None, self._now_ms()))[0]
+
+    def act(self, kind: str) -> None:
+        """Let something happen now, and tell the private streams; see `OkxAccount.happen`."""
+        self.account.happen(kind, self._now_ms())
+        self.streams.announce(self.account)
 
     def _answer(self, request: Request, body: bytes, fault: str) -> Response:
         try:

@@ -13,8 +13,7 @@ from random import Random
 import pytest
 from rich.console import Console
 
-from onebook.cli.ladder import Ladder, joined
-from onebook.cli.market_lines import FeeTable, market_lines, read_fees
+from onebook.cli.ladder import FeeTable, Ladder, joined, market_lines, read_fees
 from onebook.client import BookLevel, BookView, Fill, FillPart
 
 MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
