@@ -317,7 +317,7 @@ class TestKeys:
         async def story() -> tuple[dict[str, Any], str]:
             async with CorsacWorld(simulated(demo=True), GOOD, "demo") as here:
                 answer = await here.fetch("deposits", demo=True)
-                with pytest.raises(InvalidRequest, match="exclude each other"):
+                with pytest.raises(InvalidRequest, match="mutually exclusive"):
                     await here.fetch("deposits", demo=True, testnet=True)
                 with pytest.raises(InvalidRequest, match="has no testnet"):
                     await here.fetch("deposits", testnet=True)
