@@ -10,6 +10,7 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 
 from onebook.accounts.usage import apply_files
+from onebook.model import DAY_MS
 from onebook.store import Store
 from steady import PATIENCE_S
 
@@ -36,6 +37,16 @@ async def upgraded(url: str) -> str:
     async with Store(url) as store:
         await store.database.upgrade()
     return "upgraded"
+
+
+async def spent(url: str, units: int, tries: int, now_ms: int) -> int:
+    """How many units of a daily budget this process gets."""
+    async with Store(url) as store:
+        found = [
+            await store.exports.spend("okx", units=units, period_ms=DAY_MS, now_ms=now_ms)
+            for _ in range(tries)
+        ]
+    return found.count(None)
 
 
 async def taken_in(folder: Path, name: str, url: str, now_ms: int) -> int:

@@ -23,6 +23,7 @@ from onebook.store.migrations.versions import (
     r0003_operator,
     r0004_peppers,
     r0005_collection,
+    r0006_exports,
 )
 
 COMMANDS = (
@@ -59,6 +60,7 @@ def changed(url: str, revision: str, *, down: bool = False) -> None:
 
     def older(connection: Connection) -> None:
         with Operations.context(MigrationContext.configure(connection)):
+            r0006_exports.downgrade()
             r0005_collection.downgrade()
             r0004_peppers.downgrade()
             r0003_operator.downgrade()
@@ -79,7 +81,7 @@ def test_a_command_migrates_nothing_unasked(url: str) -> None:
         status, errors = invoke(*words)
         assert status == 2, words
         assert re.fullmatch(
-            r"error: The database has schema 0002, older than 0005 of this release: .*`onebook db "
+            r"error: The database has schema 0002, older than 0006 of this release: .*`onebook db "
             r"upgrade`.*\n",
             errors,
         ), errors
@@ -92,7 +94,7 @@ def test_a_command_refuses_the_schema_of_a_newer_release(url: str) -> None:
     for words in (*COMMANDS, ("db", "upgrade")):
         status, errors = invoke(*words)
         assert status == 2, words
-        assert errors.startswith("error: The database has schema 9999, newer than 0005 of this")
+        assert errors.startswith("error: The database has schema 9999, newer than 0006 of this")
         assert errors.count("\n") == 1
 
 

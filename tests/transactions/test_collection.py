@@ -14,7 +14,7 @@ from onebook.errors import ExchangeFailed, InvalidRequest
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.history import UNIT
 from onebook.store import Store
-from onebook.store.collected import Lease, LeaseLost
+from onebook.store.leases import Lease, LeaseLost
 from onebook.store.tables import collected_ranges, collected_records, leases, metadata
 from onebook.transactions.adapter import Bookkeeping
 from onebook.transactions.collected import REREAD_MS
@@ -264,16 +264,16 @@ async def test_two_collectors_at_once_are_one(store: Store) -> None:
 async def test_a_collector_that_lost_its_lease_writes_nothing(store: Store) -> None:
     async with FennecHome(store) as home, FennecHome(store, time=home.time) as other:
         lease = home.collector.lease(home.account)
-        assert await store.collected.acquire(lease, NOW_MS)
+        assert await store.leases.acquire(lease, NOW_MS)
         theirs = other.collector.lease(home.account)
-        assert not await store.collected.acquire(theirs, lease.until_ms - 1)
-        assert await store.collected.acquire(
+        assert not await store.leases.acquire(theirs, lease.until_ms - 1)
+        assert await store.leases.acquire(
             Lease(theirs.name, theirs.holder, lease.until_ms + 1), lease.until_ms
         )
         row = await store.collected.add_list("fennec", "mainnet", "deposits")
         with pytest.raises(LeaseLost):
             await store.collected.write(lease, row.list_id, (), ())
-        await store.collected.release(lease)
+        await store.leases.release(lease)
         assert len(await store.database.rows(select(leases))) == 1
 
 

@@ -1,8 +1,7 @@
-"""Keys of connections: authentication, the connection limit, delivered bytes, changes of a key.
+"""API keys of connections: authentication, connection limit, metering, and key changes.
 
-A key is verified with a database query, which runs as a task; its verdict is applied between two
-messages. At a key's connection limit, a connection that does not answer a ping is closed to make
-room for the new one.
+A task verifies the key with a database query; the result is applied between two messages. At the
+connection limit of a key, an unresponsive connection is closed to make room for the new one.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ from onebook.gateway.registry import ClientPort, ConnectionRegistry
 from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning, WarnedUsage
 from onebook.streams import iso_us
 
-VERIFY_TIMEOUT_S: Final = 5.0  # of the database query for a key
+VERIFY_TIMEOUT_S: Final = 5.0  # timeout of the database query for a key
 # `DataLimitWarning.action_required`
 USE_LESS: Final = "Request fewer levels or a longer interval_ms, or unsubscribe from some symbols."
 USED_UP: Final = "Wait for the next period, or ask the operator for a larger allowance."
@@ -53,7 +52,7 @@ log = logging.getLogger("onebook.gateway")
 
 
 class Charges:
-    """Charges keys for the bytes delivered to their connections; reports used allowances."""
+    """Charges keys for the bytes delivered to their connections; reports exhausted allowances."""
 
     def __init__(self, *, meter: Meter, connections: ConnectionRegistry, clock: Clock) -> None:
         self._meter = meter
@@ -61,23 +60,23 @@ class Charges:
         self._clock = clock
 
     def charge_delivered(self, connection: ClientPort) -> None:
-        """Charge the bytes delivered to one connection since the last call; free without a key."""
+        """Charge the bytes delivered to a connection since the last call, if it has a key."""
         self._charge((connection,))
 
     def hand_over(self, connection: ClientPort) -> None:
-        """Charge all bytes written to a connection before it changes its key, acknowledged or not.
+        """Charge all bytes written to a connection, acknowledged or not, before its key changes.
 
-        The next key pays only for later bytes; bytes sent without a key are free.
+        The new key is charged only for later bytes; bytes sent without a key are free.
         """
         self._add(connection.processor.key, connection.output.take_written())
 
     def charge_all(self) -> None:
-        """Charge the bytes delivered to all connections, in one sum per key."""
+        """Charge the bytes delivered to all connections, with one total per key."""
         for group in self._connections.by_key.values():
             self._charge(group)
 
     def usage_messages(self, key_id: str) -> Effects:
-        """Messages for a new connection: a warning, or the close if the allowance is used up."""
+        """Messages for a new connection: a warning, or a close if the allowance is used up."""
         if self._meter.over(key_id):
             return self.used_up(key_id)
         report = self._meter.report(key_id, self._clock.wall_us() // 1_000)
@@ -86,7 +85,7 @@ class Charges:
         return ()
 
     def warning(self, report: UsageReport) -> bytes:
-        """Encode the warning that most of an allowance is used."""
+        """Encode the warning that most of the allowance is used."""
         usage = report.data_usage
         exceeded_bytes = usage.bytes_used - usage.bytes_limit
         return encode(
@@ -100,7 +99,7 @@ class Charges:
         )
 
     def used_up(self, key_id: str) -> Effects:
-        """The last messages to a connection whose key has used its allowance."""
+        """The last messages to a connection when the allowance of its key is used up."""
         report = self._meter.report(key_id, self._clock.wall_us() // 1_000)
         limit_gb = report.data_usage.limit_gb
         notice = DataLimitExceeded(
@@ -112,7 +111,7 @@ class Charges:
         return ending(CloseCode.DATA_LIMIT, "data limit exceeded", encode(notice))
 
     def _charge(self, connections: Iterable[ClientPort]) -> None:
-        """Charge connections of one key."""
+        """Charge the connections of one key."""
         delivered, key = 0, None
         for connection in connections:
             delivered += connection.output.take_delivered()
@@ -129,14 +128,14 @@ class KeyPeers(Protocol):
     """Counts the connections of keys on other gateways."""
 
     def elsewhere(self, key_id: str) -> int:
-        """Connections of a key on the other gateways."""
+        """Number of the key's connections on other gateways."""
 
     def allowed_here(self, key_id: str, connections_max: int) -> int:
         """Return the number of the key's connections that this gateway may keep."""
 
 
 class AloneWithKeys:
-    """`KeyPeers` of a single gateway: no connections elsewhere."""
+    """`KeyPeers` of a single gateway: there are no connections elsewhere."""
 
     def elsewhere(self, key_id: str) -> int:
         """None."""
@@ -152,9 +151,9 @@ class Authenticator:
 
     Args:
         settings: Whether replies imitate the reference service.
-        accounts: Verifies keys and knows their tiers.
+        accounts: Verifies keys and returns their tiers.
         connections: The connections of this node, by key.
-        charges: Charge the delivered bytes before a connection changes its key.
+        charges: Charges the delivered bytes before a connection changes its key.
         clock: Returns the time.
         peers: The connections of other gateways.
         limits: How long a connection has to answer a ping.
@@ -179,14 +178,14 @@ class Authenticator:
         self._charges = charges
         self._clock = clock
         self._unavailable = False  # the last attempt to verify a key failed
-        self._pong_awaited: set[asyncio.Event] = set()  # set by the next pong
+        self._pong_awaited: set[asyncio.Event] = set()  # each is set by the next pong
         self.tasks: set[asyncio.Task[None]] = set()
 
     def verify(self, connection: ClientPort, command: VerifyKey) -> None:
-        """Start verifying a key; the verdict is delivered to the connection later."""
+        """Start verifying a key; the connection receives the verdict later."""
         opened_by = self._accounts.fingerprint(command.api_key)
         if connection.processor.key is not None and connection.processor.opened_by == opened_by:
-            # No look-up: a suspension or replacement would have closed the connection.
+            # No look-up: a suspended or replaced key would have closed the connection.
             known = self._accepted(command, connection.processor.key)
             asyncio.get_running_loop().call_soon(connection.verdict_received, known)
             return
@@ -216,7 +215,7 @@ class Authenticator:
         return self._accepted(command, key)
 
     def _accepted(self, command: VerifyKey, key: Key) -> KeyVerdict:
-        """Accept a key; it is displayed with the prefix that the client sent, even if rotated."""
+        """Accept a key; replies show the prefix that the client sent, even of a rotated key."""
         shown = replace(key, prefix=command.api_key[:SHOWN_LENGTH])
         return KeyVerdict(command.message_id, shown, self._accounts.fingerprint(command.api_key))
 
@@ -243,7 +242,7 @@ class Authenticator:
     # The connection limit of a key
 
     async def _replace_dead(self, connection: ClientPort, key: Key) -> bool:
-        """At a key's connection limit, close a dead connection; returns whether it pinged."""
+        """At the key's limit, ping and close a dead connection; returns whether it pinged."""
         connections_max = self._connections_max(key)
 
         def full() -> bool:
@@ -272,16 +271,16 @@ class Authenticator:
 
     @property
     def waiting(self) -> int:
-        """Number of keys that wait for pongs of their connections."""
+        """Number of keys at their limit that wait for pongs."""
         return len(self._pong_awaited)
 
     def answered(self) -> None:
-        """Let keys at their limit check again after an answered ping or a closed connection."""
+        """Let keys at their limit check again after a pong or a closed connection."""
         for answer in self._pong_awaited:
             answer.set()
 
     def _replace(self, key_id: str, *, silent_since_s: float) -> bool:
-        """Close the dead connection of a key that has been silent for longest, if there is one."""
+        """Close the dead connection of a key that has been silent longest, if any."""
         dead = _dead(self._connections.of_key(key_id), silent_since_s)
         if dead is None:
             return False
@@ -294,7 +293,7 @@ class Authenticator:
     # Applying a verdict
 
     def admit(self, connection: ClientPort, verdict: KeyVerdict) -> Effects | None:
-        """Assign a key to a connection; returns the last messages if the key is at its limit."""
+        """Assign a key to a connection; at the connection limit, return the closing messages."""
         key, processor = verdict.key, connection.processor
         assert key is not None
         group = self._connections.of_key(key.key_id)
@@ -313,7 +312,7 @@ class Authenticator:
         return None
 
     def trim(self, key_id: str) -> None:
-        """Close connections over the limit after several gateways accepted some at once."""
+        """Close connections over the limit, if several gateways accepted some at once."""
         group = self._connections.of_key(key_id)
         key = group[0].processor.key if group else None
         if key is None:
@@ -325,7 +324,7 @@ class Authenticator:
             connection.execute(effects.connection_limit(connections_max, now=self._now()))
 
     def welcome(self, connection: ClientPort, verdict: KeyVerdict) -> Effects:
-        """The reply to an accepted key, with a warning or the close if its allowance is used up."""
+        """The reply to an accepted key, with a warning or a close if its allowance is used up."""
         assert verdict.key is not None
         processor = connection.processor
         session_id = processor.session_id or str(uuid.uuid4())
@@ -345,7 +344,7 @@ class Authenticator:
         return success_of(key, session_id, limits, report)
 
     def leave(self, connection: ClientPort) -> None:
-        """Detach a connection from its key, and charge the bytes delivered with it."""
+        """Detach a connection from its key and charge the delivered bytes."""
         self._charges.charge_delivered(connection)
         key = connection.processor.key
         if key is not None:
@@ -363,10 +362,10 @@ def _tier(key: Key | None) -> str:
 
 
 def _dead(connections: Iterable[ClientPort], silent_since_s: float) -> ClientPort | None:
-    """The connection that has been silent for longest, if that is at least since `silent_since_s`.
+    """The connection that has been silent longest, if at least since `silent_since_s`.
 
-    A closing connection counts as dead. A slow consumer is not pinged; it is silent since it last
-    read something.
+    A closing connection counts as dead. A slow consumer is not pinged; its silence starts at its
+    last read.
     """
     found = None
     for each in connections:
@@ -412,10 +411,10 @@ class KeyEvents:
             self._refuse(connection, ApiKeyDisabled.code, "This key is suspended or expired.")
 
     def key_changed(self, key: Key, opened_by: Collection[bytes]) -> None:
-        """Apply a changed key that may be used.
+        """Apply a change of a key that is still usable.
 
-        Connections from before a suspension are closed, even if it has been lifted, and so are
-        those opened with a replaced text. The others get the new tier.
+        Closes connections opened before a suspension, even a lifted one, or with a replaced key
+        text. The others get the new tier.
         """
         for connection in self._connections.of_key(key.key_id):
             known = connection.processor.key

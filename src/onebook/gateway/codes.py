@@ -64,7 +64,7 @@ MISSING_PARAMETERS: Final = 4003
 EXCHANGE_ERROR: Final = 4004
 RATE_LIMIT: Final = 4005
 
-# Errors of actions that have a number: code, number, and when.
+# Numbered errors of actions: code, number, and when each is sent.
 ACTION_ERRORS: Final = {
     "authentication_failed": (AUTHENTICATION_FAILED, "Action before authentication."),
     "invalid_action": (INVALID_ACTION, "Unknown action."),

@@ -23,7 +23,7 @@ _FIELD = re.compile(r" - at `\$\.([A-Za-z_]+)")
 
 
 class CommandRefused(Exception):
-    """A command or an action cannot be served: becomes one error message."""
+    """A command or action was refused; sent to the client as one error message."""
 
     def __init__(self, error: str, message: str, **extra: Any) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class CommandRefused(Exception):
 
 
 def unreadable(error: ValidationError, body: type[Struct]) -> CommandRefused:
-    """The refusal of a command that has an invalid field."""
+    """Convert a validation error to the refusal of a command."""
     text = str(error)
     if body.__struct_config__.tag_field == "action":
         if text.startswith("Object contains unknown field `credentials`"):
@@ -65,7 +65,7 @@ def shown(text: str) -> str:
 def must_be(body: type[Struct], field: str) -> str:
     """Describe the values that a field accepts."""
     hints = get_type_hints(body, include_extras=True)
-    if field not in hints:  # the type of the message, which is there twice
+    if field not in hints:  # the message's type, sent twice
         return f'"{body.__struct_config__.tag}", and only once'
     return _words(hints[field])
 
@@ -104,7 +104,7 @@ Id = str | int | float | None
 
 NAMES_MAX: Final = 256  # exchange names in one message
 SYMBOL_CHARACTERS_MAX: Final = 64
-# Shorter than a key or token: each message of a view repeats its name.
+# Shorter than a key or token, because each message of a view repeats its name.
 VIEW_NAME_CHARACTERS_MAX: Final = 32
 
 
@@ -139,7 +139,7 @@ Exchanges = Annotated[
         f'a list of names or "all", with at most {NAMES_MAX} names',
     ),
 ]
-# Every option of a view, absent unless the client sends it.
+# Every option of a view; absent unless the client sends it.
 ViewChanges: Any = msgspec.defstruct(
     "ViewChanges",
     [(each.name, each.type | UnsetType, UNSET) for each in msgspec.structs.fields(ViewOptions)],
@@ -256,7 +256,7 @@ Accounts = Annotated[
 
 
 def _sent(name: str, field: FieldInfo) -> tuple[Any, ...]:
-    """A field of a pydantic model as a message has it: null means absent."""
+    """Convert a field of a pydantic model to one of a message, where null means absent."""
     kind = Accounts if name == "exchange" else field.annotation
     kind = Name if kind is str else kind
     described = Meta(description=" ".join((field.description or "").split()))
@@ -282,7 +282,7 @@ class ValidateCredentialsAction(
     id: Id = None
 
 
-# The fields of `TransactionsRequest`; `verify` is refused, because an answer has no room for it.
+# The fields of `TransactionsRequest` except `verify`, for which the reply has no field.
 _TransactionsFields: Any = msgspec.defstruct(
     "_TransactionsFields",
     [
@@ -303,8 +303,8 @@ class SubscribeTransactionsAction(_TransactionsFields):  # type: ignore[misc]
     live: Annotated[
         bool | None,
         Meta(
-            description="Whether new records follow as they happen; none: yes, unless `end_time` "
-            "or `cursor` is given, which exclude it."
+            description="Whether new records follow as they occur. Absent: yes, unless `end_time` "
+            "or `cursor` is given; `live` excludes both."
         ),
     ] = None
     id: Id = None

@@ -65,9 +65,9 @@ from onebook.gateway.upgrade import Handshake, Offenders, UpgradeAnswer, Upgrade
 # `CLOSING_FRAME_BYTES` more, because parsing it takes time.
 CLOSING_BYTES_MAX: Final = 65_536
 CLOSING_FRAME_BYTES: Final = 1_024
-TURN_FRAMES_MAX: Final = 16  # frames of one connection that a turn of the event loop processes,
+TURN_FRAMES_MAX: Final = 16  # frames of one connection processed per turn of the event loop,
 TURN_BYTES_MAX: Final = 65_536  # and their bytes
-PIECES_MAX: Final = 16  # reads without a complete frame, before reads are paced
+PIECES_MAX: Final = 16  # reads without a complete frame before reading is paced
 PIECE_PAUSE_S: Final = 0.01
 ABNORMAL: Final = 1006
 
@@ -76,10 +76,10 @@ access = logging.getLogger(logs.ACCESS)
 
 
 class Occupied(Protocol):
-    """A socket counted against a limit."""
+    """A slot of a connection limit."""
 
     def leave(self) -> None:
-        """The socket is closed."""
+        """Release the slot when the socket is closed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,14 +102,15 @@ class ConnectionParts:
     make_processor: Callable[[], CommandProcessor]
 
     def now(self) -> MessageTime:
-        """The time of a message."""
+        """The current time of a message."""
         return MessageTime(self.clock.monotonic(), self.clock.wall_us())
 
 
 class ClientConnection(asyncio.Protocol):
     """A connected client: its state, its input, its timers; `output` is the sending side.
 
-    Only `_move` changes `state`. `fetches` cancel its unanswered requests for books.
+    Only `_move` changes `state`. `fetches` holds the callbacks that cancel unanswered requests for
+    books.
     """
 
     __slots__ = (
@@ -152,14 +153,14 @@ class ClientConnection(asyncio.Protocol):
         self._server_connections = server_state.connections
         self._handshake: Handshake | None = parts.upgrader.begin()
         self._slots: tuple[Occupied, ...] = ()  # released when the socket is closed
-        self._deadline_s = NEVER  # of the state
+        self._deadline_s = NEVER  # deadline of the present state
         self.address = ""
         self.code = ABNORMAL
         self.keepalive = Keepalive(parts.settings)
         self.opened_at = 0.0
         self.queued = False  # input waits for the next turns of the event loop; set by `Turns`
-        self._paused = False  # input is held back for a short time after a burst
-        self._rest = b""  # received bytes that are not processed yet
+        self._paused = False  # input is delayed briefly after a burst
+        self._rest = b""  # received bytes not yet processed
         self._pieces = 0  # reads since the last whole frame
         self._closing_bytes = 0  # received after our close frame
         self._inbound: Inbound | None = None  # parser of an incomplete message
@@ -188,18 +189,18 @@ class ClientConnection(asyncio.Protocol):
             self._await_close(len(data))
             return
         if self._pieces >= PIECES_MAX and not self._paused:
-            # A read without a complete frame costs as much as one with: let bytes gather in the
+            # A read without a complete frame costs as much as one with: let bytes accumulate in the
             # kernel.
             self._pause(PIECE_PAUSE_S)
         self._pieces += 1
         self._turns.read(self)
 
     def eof_received(self) -> bool:
-        """The peer has shut down its sending side: close."""
+        """Close, because the peer has shut down its sending side."""
         return False
 
     def pause_writing(self) -> None:
-        """The peer is a slow consumer: stop reading from it too, so that no replies pile up."""
+        """Stop reading from a slow consumer, so that no replies pile up."""
         self.output.behind = True
         now_s = self._clock.monotonic()
         self.keepalive.fell_behind(self.transport.get_write_buffer_size(), now_s)
@@ -207,24 +208,24 @@ class ClientConnection(asyncio.Protocol):
         self.pace_reading()
 
     def resume_writing(self) -> None:
-        """The peer reads again: send the newest book of each stream it missed."""
+        """Send the newest book of each stream that a slow consumer missed."""
         self.output.behind = False
         self.keepalive.caught_up()
         self._parts.fanout.caught_up(self.output)
         self._resume_input()
 
     def shutdown(self) -> None:
-        """The HTTP server stops and this connection was not drained."""
+        """Close the connection if it was not drained before the HTTP server stops."""
         if self.state is not ConnectionState.CLOSED:
             self._move(ConnectionEvent.STOPPED)
 
     def hold_slot(self, slot: Occupied) -> None:
-        """Hold this socket's slot in its address's limit until it is closed."""
+        """Hold a slot of the address's limit until the socket is closed."""
         self._slots += (slot,)
 
     @property
     def silent_since_s(self) -> float:
-        """When its unanswered ping was sent or, of a slow consumer, its last read; 0 without."""
+        """Time of the unanswered ping, or of a slow consumer's last read; 0 if there is none."""
         return self.keepalive.progress_at if self.output.behind else self.keepalive.ping_at
 
     @property
@@ -319,7 +320,7 @@ class ClientConnection(asyncio.Protocol):
         access.info("WebSocket ended with %d", self.code, extra=fields)
 
     def on_time(self, now_s: float) -> float | None:
-        """Handle timers: the deadline of the state, stalled reading, pings."""
+        """Check the timers: the deadline of the state, stalled reading, pings."""
         if now_s >= self._deadline_s:
             self._move(ConnectionEvent.DEADLINE_PASSED)
         if self.output.ended:
@@ -355,11 +356,11 @@ class ClientConnection(asyncio.Protocol):
     # Pings and the close frame
 
     def ping(self, now_s: float) -> None:
-        """Send a ping, which measures the round trip; its pong is due before the next ping."""
+        """Send a ping to measure the round trip; its pong is due before the next ping."""
         self.output.transmit(frames.ping_frame(self.keepalive.ping(now_s)))
 
     def end(self, code: int, reason: str) -> None:
-        """Send a close frame; the socket closes on the peer's answer or at the close timeout."""
+        """Send a close frame; the socket closes on the peer's reply or at the close timeout."""
         if self.output.ended:
             return
         frame = frames.close_frame(code, reason)
@@ -383,7 +384,7 @@ class ClientConnection(asyncio.Protocol):
         self._parts.authenticator.verify(self, effect)
 
     def verdict_received(self, verdict: KeyVerdict) -> None:
-        """Verification of the key has ended."""
+        """Apply the result of verifying the key."""
         self._move(ConnectionEvent.VERDICT_RECEIVED, verdict)
 
     def _fetch_book(self, effect: FetchBook) -> None:
@@ -432,7 +433,7 @@ class ClientConnection(asyncio.Protocol):
     def message(self, data: bytes, *, text: bool) -> None:
         """Handle a complete message: text is a command, binary is refused."""
         if not text:
-            self.end(CloseCode.NOT_TEXT, "only text messages are understood")
+            self.end(CloseCode.NOT_TEXT, "only text messages are accepted")
             return
         try:
             decoded = data.decode()
@@ -450,7 +451,7 @@ class ClientConnection(asyncio.Protocol):
     # Input, in turns of the event loop
 
     def read(self, ends_at: float) -> bool:
-        """Process received input within the budget of one turn; returns whether more is left."""
+        """Process received input within one turn's budget; returns whether any is left."""
         if self.state in BEFORE_OPEN:
             if not self._paused and self.state is ConnectionState.HANDSHAKE:
                 data, self._rest = self._rest, b""
@@ -527,7 +528,7 @@ class ClientConnection(asyncio.Protocol):
             self.useless_frame()
 
     def _answer_frame(self, inbound: "Inbound") -> None:
-        """Send the frames that RFC 6455 requires: pongs, and the close after a close or error."""
+        """Send the frames that RFC 6455 requires: pongs, and a close after a close or error."""
         last = b""
         for data in inbound.to_send():
             if self.output.ended:
@@ -541,7 +542,7 @@ class ClientConnection(asyncio.Protocol):
             self.output.half_close()
 
     def _await_close(self, came: int) -> None:
-        """Look for the peer's close frame after ours, within `CLOSING_BYTES_MAX`."""
+        """Look for the peer's close frame after ours, in at most `CLOSING_BYTES_MAX` bytes."""
         if self.state is not ConnectionState.CLOSING:
             self._rest = b""
             return
@@ -601,7 +602,7 @@ class ClientConnection(asyncio.Protocol):
         self._move(ConnectionEvent.UPGRADE_ACCEPTED, answer)
 
     def _peer(self) -> str:
-        """The address at the other end of the socket."""
+        """The peer address of the socket."""
         peer = self.transport.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
@@ -643,13 +644,13 @@ class Incoming(Enum):
 
     TEXT = auto()  # a complete message
     BINARY = auto()
-    FRAGMENT = auto()  # costs as much as a message, and may be empty
+    FRAGMENT = auto()  # costs as much as a message and may be empty
     PING = auto()
     PONG = auto()
 
 
 class Inbound:
-    """The parser of one connection, with the incomplete message."""
+    """The frame parser of one connection; it holds the incomplete message."""
 
     __slots__ = ("_opcode", "_parser", "_payload", "begun")
 
@@ -661,7 +662,7 @@ class Inbound:
             self._parser.extensions = [PerMessageDeflate(True, True, 15, 15)]
         self._payload = bytearray()
         self._opcode = Opcode.TEXT
-        self.begun = False  # a message is incomplete
+        self.begun = False  # whether a message is incomplete
 
     @property
     def held_bytes(self) -> int:
@@ -681,7 +682,7 @@ class Inbound:
                 yield Incoming.PING, b""
 
     def to_send(self) -> list[bytes]:
-        """Frames that RFC 6455 requires in answer: pongs, the close after a close or an error."""
+        """Frames that RFC 6455 requires in reply: pongs, and a close after a close or an error."""
         return self._parser.data_to_send()
 
     @property
@@ -710,5 +711,5 @@ def _kind(opcode: Opcode) -> Incoming:
 
 
 def is_close(frame: bytes) -> bool:
-    """Whether a frame closes the connection; it may arrive in the middle of a message."""
+    """Whether a frame is a close frame, which may arrive in the middle of a message."""
     return frame[0] & 0x0F == Opcode.CLOSE

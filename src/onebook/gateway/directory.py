@@ -21,9 +21,9 @@ from onebook.streams import BookSupervisor, StreamKey, ViewOptions
 from onebook.streams.fill import FillSizes, fill_sizes
 from onebook.streams.options import BEST, DELTA, INTERVAL_MS_MIN, INTERVAL_MUST_BE
 
-KEPT_S: Final = 5.0  # encoded lists are long and change hourly
+KEPT_S: Final = 5.0  # cache time of encoded lists, which are long and change hourly
 SUGGESTIONS_MAX: Final = 3
-SIMILAR_MAX: Final = 12  # candidates; not all are traded on the requested exchanges
+SIMILAR_MAX: Final = 12  # candidates; the requested exchanges may not trade all of them
 ACTIVE: Final = "active"
 
 # Base currencies by kind, for `categories` of one exchange's pairs.
@@ -53,9 +53,9 @@ class Directory:
 
     Args:
         catalogue: The instruments of all exchanges.
-        supervisor: State of the feeds.
+        supervisor: Returns the state of the feeds.
         monotonic: Monotonic time in seconds.
-        via: Enabled exchanges without a connector, and the library of each.
+        via: The library of each enabled exchange without a connector.
         expected_gb: GiB that a stream costs a client in 30 days; None while unknown.
     """
 
@@ -91,7 +91,7 @@ class Directory:
         return known if known in self._supervisor.in_use() else None
 
     def suggest(self, symbol: str, wanted: Collection[str]) -> list[str]:
-        """Return symbols similar to a refused one that one of these exchanges trades."""
+        """Return similar symbols that one of these exchanges trades."""
         similar = self._catalogue.suggest(symbol, SIMILAR_MAX)
         found = [
             each
@@ -101,7 +101,7 @@ class Directory:
         return found[:SUGGESTIONS_MAX]
 
     def exchanges_json(self) -> bytes:
-        """Return the data of `exchanges_data`."""
+        """Return the `data` of an `exchanges_data` message."""
         states = {name: self._supervisor.state(name) for name in self.supported}
         active = [name for name, state in states.items() if state == ACTIVE]
         return _encode(
@@ -116,7 +116,7 @@ class Directory:
         )
 
     def pairs_json(self, exchange: str | None) -> bytes:
-        """Return the data of `pairs_data`, of one exchange or of all."""
+        """Return the `data` of a `pairs_data` message, for one exchange or for all."""
         now = self._monotonic()
         kept_at, data = self._kept.get(exchange, (float("-inf"), b""))
         if now - kept_at > KEPT_S:
@@ -152,18 +152,18 @@ class Directory:
 
 
 GROUP_DIGITS_MAX: Final = 18
-# Finer than nearly every tick. With more decimals, most prices exceed 64 bits, which makes each
-# merge many times as slow.
+# Finer than nearly every tick. With more decimals, most prices exceed 64 bits, which makes merging
+# many times slower.
 GROUP_DECIMALS_MAX: Final = 12
 LIST_RETRY_S: Final = 10  # a failed list is fetched again within a minute
 
 
 class Resolved(NamedTuple):
-    """The stream that options describe, and what of them could not be served."""
+    """The stream that options describe, and the exchanges that were left out."""
 
     key: StreamKey
     rejected: list[replies.Rejected]
-    unknown_fee: tuple[str, ...] = ()  # left out of a view with fees
+    unknown_fee: tuple[str, ...] = ()  # exchanges left out of a view with fees
 
 
 def stream_key(
@@ -172,7 +172,7 @@ def stream_key(
     exchanges: list[str] | str,
     options: ViewOptions,
 ) -> Resolved:
-    """The stream that these options describe, and the exchanges that were rejected.
+    """Return the stream that these options describe, and the rejected exchanges.
 
     Raises:
         CommandRefused: No requested exchange lists the symbol, or an option is invalid.
@@ -193,10 +193,10 @@ def stream_key(
 
 
 def _table(directory: Directory, fees: Mapping[str, str]) -> TakerFees:
-    """Return the table that a client sent, by our names of the exchanges.
+    """Return a client's table of fees by our exchange names.
 
     Raises:
-        CommandRefused: A fee is invalid, or the name of an exchange unknown.
+        CommandRefused: A fee is invalid or an exchange is unknown.
     """
     named = {name if name == OTHERS else _known(directory, name): fees[name] for name in fees}
     try:
@@ -206,10 +206,10 @@ def _table(directory: Directory, fees: Mapping[str, str]) -> TakerFees:
 
 
 def _known(directory: Directory, name: str) -> str:
-    """Return our name of an exchange, enabled or not, so that a table may be of several services.
+    """Return our name of an exchange, enabled or not, so that a table suits several services.
 
     Raises:
-        CommandRefused: It is unknown: its fee would silently be that of all others.
+        CommandRefused: The exchange is unknown, so it would silently get the fee of all others.
     """
     found = directory.resolve(name) or exchanges.resolve(name)
     if found is None:
@@ -222,10 +222,10 @@ def requested_stream(
     body: commands.GetAggregatedOrderbook,
     subscribed: StreamKey | None,
 ) -> StreamKey:
-    """Return the stream of a one-time request: missing options are the subscription's, or defaults.
+    """Return the stream of a one-time request: absent options are the subscription's, or defaults.
 
     Raises:
-        CommandRefused: For the reasons given at `stream_key`.
+        CommandRefused: As in `stream_key`.
     """
     exchanges: list[str] | str = ALL
     options = ViewOptions()
@@ -239,7 +239,7 @@ def requested_stream(
 
 
 def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:
-    """Return the canonical form of options, without the other fields of a command.
+    """Return options in canonical form, without the other fields of a command.
 
     Raises:
         CommandRefused: The interval, the price step, a size or the distance is invalid.
@@ -253,20 +253,20 @@ def _canonical(options: ViewOptions, directory: Directory) -> ViewOptions:
         "within": _within(options.within),
     }
     if options.net:
-        exact["split"] = True  # a net level is read with the price and amount of each exchange
+        exact["split"] = True  # a net level lists the price and amount of each exchange
     if options.fees is None and options.net:
         raise _bad("net: needs fees.")
     if options.fees is None and options.fill is not None and options.fill.of_routes:
         raise _bad("fill: limit, exclude and max_exchanges need fees.")
     if options.on == BEST and options.mode == DELTA:
-        exact["depth"] = 1  # its short updates state no other level
+        exact["depth"] = 1  # its short updates contain no other level
     return ViewOptions(**chosen | exact)
 
 
 def _choose(
     directory: Directory, symbol: str, requested: list[str] | str
 ) -> tuple[set[str], list[replies.Rejected]]:
-    """Return the requested exchanges that trade the symbol, and why others are rejected."""
+    """Return the requested exchanges that trade the symbol, and why the others are rejected."""
     try:
         selection = select([ALL] if requested == ALL else requested, directory.resolve)
         if not selection.everything and not selection.known:
@@ -295,7 +295,7 @@ def _choose(
 
 
 def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
-    """Refuse an unknown symbol that instrument lists not read yet may contain."""
+    """Refuse an unknown symbol that may be in an instrument list that is not loaded yet."""
     names = sorted(unread)
     return CommandRefused(
         "exchange_unavailable",
@@ -318,7 +318,7 @@ def _none_known(directory: Directory, selection: ExchangeSelection) -> CommandRe
 
 
 def no_exchange(name: str) -> str:
-    """Return the message for an unknown exchange, with its replacement if any."""
+    """Return the message for an unknown exchange, with its replacement if there is one."""
     return f"Unknown exchange {shown(name)}. {instead_of(name)}".rstrip()
 
 
@@ -341,7 +341,7 @@ def _rejected(
 
 
 def _shortest(group: str | None) -> str | None:
-    """Return the shortest text of a price step.
+    """Return a price step without redundant zeros.
 
     Raises:
         CommandRefused: The step is not a positive decimal number, or is too fine.
@@ -366,10 +366,10 @@ def _without_zeros(number: Decimal) -> str:
 
 
 def _within(distance: str | None) -> str | None:
-    """Return the shortest text of a distance from the mid in basis points.
+    """Return a distance from the mid, in basis points, without redundant zeros.
 
     Raises:
-        CommandRefused: It is not a positive decimal number, or is too large or too fine.
+        CommandRefused: The distance is not a positive decimal number, or is too large or too fine.
     """
     if distance is None:
         return None
@@ -381,7 +381,7 @@ def _within(distance: str | None) -> str | None:
 
 
 def options_of(key: StreamKey) -> replies.Options:
-    """Return the options of a stream as a reply lists them."""
+    """Return the options of a stream as listed in a reply."""
     return replies.Options.of(key.options)
 
 
@@ -389,7 +389,7 @@ def _sizes(sizes: FillSizes | None, directory: Directory) -> FillSizes | None:
     """Check the option `fill` and convert it to canonical form.
 
     Raises:
-        CommandRefused: No size, too many, or an invalid one.
+        CommandRefused: There are no sizes, too many, or an invalid one.
     """
     if sizes is None:
         return None

@@ -27,7 +27,7 @@ class SendText(Struct, frozen=True):
 
 
 class VerifyKey(Struct, frozen=True):
-    """Verify an API key; input is not processed until the verdict is applied."""
+    """Verify an API key; input waits until the verdict is applied."""
 
     api_key: str
     message_id: Id = None
@@ -37,9 +37,9 @@ class VerifyKey(Struct, frozen=True):
 
 
 class OpenView(Struct, frozen=True):
-    """Subscribe to a stream; it replaces `previous`, the stream of that view until now.
+    """Subscribe to a stream in place of `previous`, the view's former stream.
 
-    Here and below, `view` is the client's name of the view, None for the unnamed view.
+    Here and below, `view` is the client's name of the view; None for the unnamed one.
     """
 
     key: StreamKey
@@ -55,7 +55,7 @@ class CloseView(Struct, frozen=True):
 
 
 class FetchBook(Struct, frozen=True):
-    """Answer once with the book of this key."""
+    """Send the book of this stream once."""
 
     key: StreamKey
     message_id: Id
@@ -99,19 +99,19 @@ class KeyVerdict(Struct, frozen=True):
 
 
 def ending(code: int, reason: str, *payloads: bytes) -> Effects:
-    """Send the last messages, then the close frame."""
+    """Send the last messages and a close frame."""
     return (*map(SendText, payloads), EndConnection(code, reason))
 
 
 def key_refused(error: str, message: str, *, now: MessageTime, message_id: Id = None) -> Effects:
-    """The key is unknown, suspended or expired."""
+    """Close: the key is unknown, suspended or expired."""
     refusal = CommandRefused(error, message, code=CloseCode.AUTHENTICATION_TIMEOUT)
     payload = encode_refusal(refusal, message_id, now.wall_us, kind="authentication_error")
     return ending(CloseCode.INVALID_KEY, error, payload)
 
 
 def connection_limit(connections_max: int, *, now: MessageTime, message_id: Id = None) -> Effects:
-    """The key is valid, but at the connection limit of its tier."""
+    """Close: the key is valid, but at the connection limit of its tier."""
     refusal = CommandRefused(
         "connection_limit_exceeded",
         f"This key may have {connections_max} connections at one time.",
@@ -122,7 +122,7 @@ def connection_limit(connections_max: int, *, now: MessageTime, message_id: Id =
 
 
 def keys_unavailable(*, now: MessageTime, message_id: Id = None) -> Effects:
-    """The key database does not answer."""
+    """Close: the key database does not respond."""
     refusal = CommandRefused(
         "service_unavailable", "Keys cannot be verified now; try again shortly."
     )
@@ -133,7 +133,7 @@ def keys_unavailable(*, now: MessageTime, message_id: Id = None) -> Effects:
 def attempts_limit(
     message: str, retry_after_s: float, *, now: MessageTime, message_id: Id = None
 ) -> Effects:
-    """Too many invalid keys from this address."""
+    """Close: too many invalid keys from this address."""
     refusal = CommandRefused(
         "rate_limit_exceeded", message, retry_after=whole_seconds(retry_after_s)
     )
@@ -142,7 +142,7 @@ def attempts_limit(
 
 
 def authentication_timeout(*, now: MessageTime) -> Effects:
-    """No key arrived within the authentication timeout."""
+    """Close: no key arrived within the authentication timeout."""
     refusal = CommandRefused(
         "authentication_required",
         f"No authenticate message arrived within {AUTHENTICATION_TIMEOUT_S:g} seconds.",
@@ -153,5 +153,5 @@ def authentication_timeout(*, now: MessageTime) -> Effects:
 
 
 def whole_seconds(seconds: float) -> int:
-    """Seconds rounded up."""
+    """Round seconds up."""
     return -int(-seconds // 1)

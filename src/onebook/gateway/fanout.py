@@ -1,20 +1,20 @@
 """Fan-out of stream updates: one frame for all clients of a stream, one write each, no queue.
 
 Publishing is synchronous. A frame is built once for all clients of a stream that need the same
-bytes: compressed or not, and with the same name of the view. Each client costs one attribute test
-and, at the end of the tick, one write. Slow consumers are conflated: they are skipped and get the
-newest book when they read again, so that no client delays another.
+bytes: with the same compression and view name. Each client costs one attribute test and, at the end
+of the tick, one write. Slow consumers are conflated: they are skipped and get the newest book when
+they read again, so that no client delays another.
 
-A transport's write costs about as much as the system call below it, and an attribute of a Python
+A transport's write costs about as much as its system call, and reading an attribute of a Python
 object a tenth of that. The compiled version (`_direct.pyx`) therefore keeps the fields in one
-struct, `Peer`, and calls send(2) itself. Only the bytes that the socket did not accept go to the
-transport, which buffers them and reports slow clients and broken sockets. Without the compiled
-version, `PurePeer`, `spread_purely` and `write_each_by_transport` do the same.
+struct, `Peer`, and calls send(2) itself. Bytes that the socket does not accept go to the transport,
+which buffers them and reports slow clients and broken sockets. Without the compiled version,
+`PurePeer`, `spread_purely` and `write_each_by_transport` do the same.
 
-Bytes stay in order: uvloop holds written bytes until the end of the loop's iteration, so a direct
-send is legal only while the transport's buffer is empty. Code that writes to the transport sets
-`buffered`, which is cleared when `get_write_buffer_size()` is 0. Only sockets without TLS have a
-`direct_fd`; it is valid until `connection_lost`, which sets `ended`.
+Order: uvloop holds written bytes until the end of the loop's iteration, so a direct send is allowed
+only while the transport's buffer is empty. Code that writes to the transport sets `buffered`, which
+is cleared when `get_write_buffer_size()` is 0. Only sockets without TLS have a `direct_fd`; it is
+valid until `connection_lost`, which sets `ended`.
 """
 
 import asyncio
@@ -58,7 +58,8 @@ def spread_purely(
 ) -> list[P]:
     """Send a frame to each peer; return the slow ones that were skipped."""
     behind, full = [], []
-    # Pending frames of a client: the same with this frame, and whether they reach the limit.
+    # Maps a client's pending frames to those including this frame, and whether they reach the
+    # limit.
     longer: dict[tuple[bytes, ...], tuple[tuple[bytes, ...], bool]] = {}
     for peer in listeners:
         if peer.behind:
@@ -121,15 +122,15 @@ class ClientOutput(Peer):
         self.packed = packed
         self.total = 0
         self._fd = -1
-        self._last_bytes = 0  # of the close frame, after which nothing is sent
-        self._undelivered: int | None = None  # once the connection has ended
+        self._last_bytes = 0  # of the close frame, the last bytes sent
+        self._undelivered: int | None = None  # set when the connection has ended
 
     def send_text(self, payload: bytes) -> None:
         """Send one text message."""
         self.write(frames.deflated_frame(payload) if self.packed else frames.text_frame(payload))
 
     def write(self, frame: bytes) -> None:
-        """Send one built frame after those of this tick, unless a close frame was sent."""
+        """Send a frame after those of this tick, unless a close frame was sent."""
         if self.ended:
             return
         self.sent += frames.payload_length(frame)
@@ -143,13 +144,13 @@ class ClientOutput(Peer):
         self.transport.write(data)
 
     def abort(self) -> None:
-        """Abort the connection; bytes that were not delivered are not charged."""
+        """Abort the connection; undelivered bytes are not charged."""
         if self._undelivered is None:
             self._undelivered = self.unacknowledged()
         self.transport.abort()
 
     def unacknowledged(self) -> int:
-        """Bytes that were written and that the peer has not acknowledged."""
+        """Bytes that were written but not yet acknowledged by the peer."""
         if self._undelivered is not None:
             return self._undelivered
         if self._fd < 0:
@@ -158,7 +159,7 @@ class ClientOutput(Peer):
         return max(0, unsent - self._last_bytes)
 
     def take_delivered(self) -> int:
-        """Payload bytes that the peer has acknowledged since the last call."""
+        """Return the payload bytes acknowledged by the peer since the last call."""
         if not self.sent:
             return 0
         delivered = max(0, self.sent - self.unacknowledged())
@@ -167,36 +168,36 @@ class ClientOutput(Peer):
         return delivered
 
     def take_written(self) -> int:
-        """Payload bytes written since the last call, acknowledged or not."""
+        """Return the payload bytes written since the last call, acknowledged or not."""
         written, self.sent = self.sent, 0
         self.total += written
         return written
 
     def tune_socket(self, limits: GatewayLimits) -> None:
-        """Set up an open socket: bound its buffers, and send directly where possible."""
+        """Configure an open socket: bound its buffers, and send directly if possible."""
         self.transport.set_write_buffer_limits(high=limits.write_buffer_bytes_max)
         sock = self.transport.get_extra_info("socket")
         if sock is None:
             return
         self._fd = sock.fileno()
-        # Unsent bytes in the kernel become stale as ours do: keep the buffer small.
+        # Unsent bytes in the kernel become stale too, so keep its buffer small.
         sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, limits.unsent_bytes_max)
         encrypted = self.transport.get_extra_info("sslcontext") is not None
         if limits.direct_send and not encrypted:
             self.direct_fd = self._fd
 
     def write_ended(self, *, failed: bool) -> None:
-        """The socket is closed: fix how many bytes did not reach the peer."""
+        """Record how many bytes did not reach the peer, after the socket was closed."""
         if self._undelivered is None:
-            # After a failed write the size of the transport's buffer is unknown.
+            # After a failed write, the size of the transport's buffer is unknown.
             self._undelivered = self.sent if failed and self.buffered else self.unacknowledged()
 
     def last_frame_written(self, last_bytes: int) -> None:
-        """A close frame was written: nothing may follow it."""
+        """Send nothing after the close frame that was written."""
         self.ended = True
         self._last_bytes = last_bytes
         if self.out is not None:
-            # Pending frames of this tick are not written after a close frame.
+            # Discard this tick's pending frames: nothing may follow a close frame.
             self.sent -= min(self.sent, sum(map(frames.payload_length, self.out)))
             self.out = None
 
@@ -210,7 +211,7 @@ class ClientOutput(Peer):
 
 
 class FrameVariant(NamedTuple):
-    """The properties in which frames of a stream differ between clients."""
+    """Properties by which a stream's frames differ between clients."""
 
     packed: bool
     view: str | None  # the client's name of the view
@@ -227,13 +228,13 @@ class StreamSubscribers:
     __slots__ = ("_frames", "_number", "by_form")
 
     def __init__(self) -> None:
-        # Clients in order of arrival: roughly the order of their sockets in kernel memory.
+        # In order of arrival, which is roughly the order of the sockets in kernel memory.
         self.by_form: dict[FrameVariant, dict[ClientOutput, None]] = {}
         self._number = 0
         self._frames: dict[tuple[FrameVariant, int], bytes] = {}
 
     def whole(self, stream: Stream, form: FrameVariant, skipped: int = 0) -> bytes:
-        """The newest book as one frame, built once for all clients that skipped as many states."""
+        """The newest book as one frame, built once for all clients with the same `skipped`."""
         if self._number != stream.update_number:
             self._number = stream.update_number
             self._frames = {}
@@ -257,8 +258,7 @@ class Fanout:
         self._join_bytes_max = join_bytes_max
         self._monotonic = monotonic
         self._subscribers: dict[Stream, StreamSubscribers] = {}
-        # The first update that a client which is behind did not get, by stream and the client's
-        # name of the view.
+        # The first update that a slow client missed, by stream and the client's view name.
         self._missed: dict[ClientOutput, dict[tuple[Stream, str | None], int]] = {}
         self._touched: list[ClientOutput] = []
         self._published: list[Stream] = []
@@ -269,11 +269,11 @@ class Fanout:
         self._published.append(stream)
 
     def status(self, stream: Stream, payload: bytes) -> None:
-        """Send an exchange's status to a stream; slow consumers get it with their next book."""
+        """Send an exchange's status to a stream's clients; slow ones get it with the next book."""
         self._broadcast(self._subscribers[stream], None, payload)
 
     def flush(self) -> None:
-        """Write this tick's frames: one write per client, however many streams."""
+        """Write this tick's frames with one write per client, whatever the number of streams."""
         touched, self._touched = self._touched, []
         write_each(touched)
         if self._published:
@@ -301,7 +301,7 @@ class Fanout:
     # Subscribers
 
     def join(self, client: ClientOutput, stream: Stream, view: str | None = None) -> None:
-        """Subscribe a client; the newest book is sent to it if there is one."""
+        """Subscribe a client and send it the newest book, if there is one."""
         subscribers = self._subscribers.get(stream)
         if subscribers is None:
             subscribers = self._subscribers[stream] = StreamSubscribers()
@@ -330,11 +330,11 @@ class Fanout:
                 del self._missed[client]
 
     def missed(self, client: ClientOutput) -> frozenset[tuple[Stream, str | None]]:
-        """The streams of which a slow consumer has missed updates, each with the view's name."""
+        """Streams whose updates a slow consumer has missed, each with the view's name."""
         return frozenset(self._missed.get(client, ()))
 
     def resent(self, client: ClientOutput, stream: Stream, view: str | None) -> int:
-        """Note that a client is sent the newest book; return how many states before it skipped."""
+        """Record that a client gets the newest book; return the number of states it skipped."""
         missed = self._missed.get(client)
         if missed is None or (stream, view) not in missed:
             return 0
@@ -342,11 +342,11 @@ class Fanout:
         return max(0, stream.update_number - first)
 
     def forget(self, client: ClientOutput) -> None:
-        """Drop the list of streams that a closed client missed."""
+        """Drop the missed streams of a closed client."""
         self._missed.pop(client, None)
 
     def caught_up(self, client: ClientOutput) -> None:
-        """Send a client that reads again the newest books it missed, while it keeps up."""
+        """Send the newest books to a client that reads again, as long as it keeps up."""
         missed = self._missed.get(client)
         while missed and not client.behind:
             (stream, view), first = missed.popitem()

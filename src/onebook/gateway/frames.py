@@ -1,8 +1,8 @@
 """WebSocket frames that the server sends, built once and written to many (RFC 6455, RFC 7692).
 
-A compressed frame holds one message without context takeover and needs a window of 4 KiB, so the
-same bytes suit every client that negotiated permessage-deflate with us. Incoming frames are parsed
-by the websockets library; this module only finds where one ends.
+A compressed frame holds one message, has no context takeover and needs a window of 4 KiB, so the
+same bytes suit every client that negotiated permessage-deflate. Incoming frames are parsed by the
+websockets library; this module only finds where they end.
 """
 
 import struct
@@ -22,7 +22,7 @@ from websockets.typing import ExtensionParameter
 WINDOW_BITS: Final = 12
 DEFLATE_LEVEL: Final = 1  # 13 us for 11 KB, 4.7 x smaller
 DEFLATE_BYTES_MIN: Final = 256  # shorter messages gain too little
-EMPTY_BLOCK: Final = b"\x00\x00\xff\xff"  # RFC 7692 7.2.1: taken off the end of a message
+EMPTY_BLOCK: Final = b"\x00\x00\xff\xff"  # RFC 7692 7.2.1: removed from the end of a message
 REASON_BYTES_MAX: Final = 123
 HEADER_BYTES_MIN: Final = 2
 MASK_BYTES: Final = 4
@@ -39,7 +39,7 @@ def text_frame(payload: bytes) -> bytes:
 
 
 def deflated_frame(payload: bytes) -> bytes:
-    """Frame a text message compressed; uncompressed if it is too short to gain."""
+    """Frame a text message compressed, unless it is too short to benefit."""
     if len(payload) < DEFLATE_BYTES_MIN:
         return text_frame(payload)
     deflate = isal_zlib.compressobj(DEFLATE_LEVEL, isal_zlib.DEFLATED, -WINDOW_BITS)
@@ -50,27 +50,27 @@ def deflated_frame(payload: bytes) -> bytes:
 
 
 def close_frame(code: int, reason: str) -> bytes:
-    """Frame a close with its code and reason."""
+    """Build a close frame."""
     body = struct.pack("!H", code) + reason.encode()[:REASON_BYTES_MAX]
     return _header(CLOSE, len(body)) + body
 
 
 def ping_frame(payload: bytes) -> bytes:
-    """Frame a ping."""
+    """Build a ping frame."""
     return _header(PING, len(payload)) + payload
 
 
 def payload_length(frame: bytes) -> int:
-    """Return how many payload bytes, as sent, one of our frames has."""
+    """Return the number of payload bytes, as sent, in one of our frames."""
     short = frame[1]
     return len(frame) - (2 if short < 126 else 4 if short == 126 else 10)
 
 
 def frame_end(buffer: bytes, start: int, payload_max: int) -> int:
-    """Return where the client's frame at `start` ends, 0 if it is not all there yet.
+    """Return the end of the client's frame at `start`; 0 while it is incomplete.
 
-    A frame that announces more than `payload_max` ends with the buffer: the parser then refuses
-    it without waiting for the rest.
+    A frame whose length exceeds `payload_max` ends with the buffer, so that the parser refuses it
+    without waiting for the rest.
     """
     there = len(buffer) - start
     if there < HEADER_BYTES_MIN:
@@ -100,7 +100,7 @@ class SharedDeflate(ServerPerMessageDeflateFactory):
         """Refuse clients whose window is smaller than that of our frames."""
         answer, extension = super().process_request_params(params, accepted_extensions)
         if extension.local_max_window_bits < WINDOW_BITS:
-            raise NegotiationError(f"a window of {WINDOW_BITS} bits is needed")
+            raise NegotiationError(f"a window of {WINDOW_BITS} bits is required")
         return answer, extension
 
 

@@ -1,4 +1,4 @@
-"""Builds the gateway from its parts, starts it, and drains it when it stops."""
+"""Builds, starts and drains the gateway."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ ISOLATED: Final = "This node currently receives no books; reconnect at the given
 
 
 class Gateway:
-    """Serves WebSocket clients while it is entered; `protocol` is for `uvicorn.Config(ws=...)`.
+    """Serves WebSocket clients as an async context; `protocol` is for `uvicorn.Config(ws=...)`.
 
     Create it in a running event loop. `via` names the library of each exchange without a connector.
     """
@@ -162,7 +162,7 @@ class Gateway:
         )
 
     def _subscribe(self, accounts: Accounts) -> None:
-        """Subscribe to changes of keys, and to the flushes of the meter."""
+        """Subscribe to key changes and meter flushes."""
         events = KeyEvents(connections=self.connections, charges=self.charges, now=self.parts.now)
         accounts.on_disabled.subscribe(events.key_disabled)
         accounts.on_changed.subscribe(events.key_changed)
@@ -172,7 +172,7 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """Whether the gateway drains: clients are closed and no more are accepted."""
+        """Whether the gateway is draining: it closes clients and accepts no more."""
         return self.drainer.begun
 
     async def __aenter__(self) -> Self:
@@ -187,7 +187,7 @@ class Gateway:
         await self.stop()
 
     async def stop(self) -> None:
-        """Stop the tasks of keys, actions and an isolated node, and the streams."""
+        """Stop the tasks (key verification, actions, isolation) and the streams."""
         self.drainer.rejoin()
         await self.authenticator.stop()
         if self.actions is not None:
@@ -195,12 +195,12 @@ class Gateway:
         self.streams.stop()
 
     def limits_changed(self) -> None:
-        """Apply the limits after the settings were changed in place."""
+        """Apply changed limits after the settings were updated in place."""
         settings = self.parts.settings
         self.address_limiter.limit(settings.connects_per_minute, settings.sockets_per_address_max)
 
     def isolated(self, isolated: bool) -> None:
-        """Send clients to other nodes while this one receives no books, and accept no new ones."""
+        """While this node receives no books, send its clients to other nodes and accept none."""
         if isolated:
             self.drainer.isolate()
         else:
@@ -245,9 +245,9 @@ class GatewayReport:
 
 
 class Drain:
-    """Closes every connection, spread over the drain time; no new ones while `refuses`.
+    """Closes every connection, spread over the drain time, and accepts no new ones (`refuses`).
 
-    Permanently when the node stops, or while it receives no books (`isolate`).
+    Runs when the node stops (`run`), and while it receives no books (`isolate`).
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class Drain:
         return self.begun or self._isolated is not None
 
     def isolate(self) -> None:
-        """Stop accepting, and disconnect the clients over the drain time."""
+        """Stop accepting, and disconnect all clients over the drain time."""
         if self._isolated is None and not self.begun:
             leaving = self._send_away(self._settings.drain_s, ISOLATED, "the node has no books")
             self._isolated = asyncio.create_task(leaving, name="clients of an isolated gateway")

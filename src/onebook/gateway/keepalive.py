@@ -1,6 +1,6 @@
 """Keepalive of one connection: pings, and the progress of a slow consumer.
 
-No I/O and no clock: the connection sends the pings and closes if one is not answered.
+Does no I/O and has no clock: the connection sends the pings, and closes if one is not answered.
 """
 
 import random
@@ -23,23 +23,23 @@ class Keepalive:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._unread_bytes = 0  # the write buffer of a slow consumer when it last read something
+        self._unread_bytes = 0  # write buffer of a slow consumer at its last read
         self.progress_at = 0.0  # time of that read
         self.due_s = NEVER  # the next ping
-        self.ping_at = 0.0  # when the unanswered ping was sent; 0 without one
+        self.ping_at = 0.0  # when the unanswered ping was sent; 0 if there is none
         self.latency_ms = 0.0  # the last round trip
 
     def opened(self, now_s: float) -> None:
-        """The connection is open; pings of all connections are spread over the interval."""
+        """Schedule the first ping; the pings of all connections are spread over the interval."""
         self.due_s = now_s + random.random() * self._settings.ping_interval_s  # noqa: S311
 
     def ping(self, now_s: float) -> bytes:
-        """Record a ping; returns the payload that its pong must repeat."""
+        """Record a ping; returns its payload, which the pong must repeat."""
         self.ping_at = now_s
         return _payload(now_s)
 
     def ping_passed(self, now_s: float) -> None:
-        """A ping was due; schedule the next one."""
+        """Schedule the next ping after one was due."""
         self.due_s = now_s + self._settings.ping_interval_s
 
     def pong(self, payload: bytes, now_s: float) -> bool:
@@ -53,16 +53,16 @@ class Keepalive:
     def unanswered(self, now_s: float) -> bool:
         """Whether a ping has been unanswered for the whole interval.
 
-        The first ping is sent at connect, so the next may be due too early for its answer.
+        The first ping is sent at connect, so the next one may be due before its pong can arrive.
         """
         return bool(self.ping_at) and now_s - self.ping_at >= self._settings.ping_interval_s
 
     def fell_behind(self, unread_bytes: int, now_s: float) -> None:
-        """The client has become a slow consumer; `unread_bytes` are in the write buffer."""
+        """Start to check a slow consumer's progress; `unread_bytes` are in its write buffer."""
         self._unread_bytes, self.progress_at = unread_bytes, now_s
 
     def caught_up(self) -> None:
-        """The client reads again, which proves liveness even while its pong is late."""
+        """Count reading as proof of liveness, even if the pong is late."""
         self.ping_at = 0.0
 
     def stalled(self, unread_bytes: int, now_s: float) -> bool:
@@ -74,7 +74,7 @@ class Keepalive:
 
     @property
     def stalled_at_s(self) -> float:
-        """When a slow consumer will count as stalled unless it reads."""
+        """When a slow consumer counts as stalled unless it reads."""
         return self.progress_at + SLOW_TIMEOUT_S
 
 

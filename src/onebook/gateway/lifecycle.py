@@ -1,7 +1,7 @@
 """State machine of one client connection, from the upgrade request to the closed socket.
 
-Pure: a table of states and events. An event that the table does not list for the present state is
-a defect of ours and raises. `page` renders the table for docs/reference/connection.md.
+A table of states and events, without I/O. An event that is not listed for the present state is a
+bug and raises an exception. `page` renders the table for docs/reference/connection.md.
 """
 
 from enum import Enum
@@ -11,31 +11,31 @@ from typing import Final, NamedTuple
 class ConnectionState(Enum):
     """State of a connection; the value is its line in the reference page."""
 
-    HANDSHAKE = "the upgrade request is read"
-    DELAYED = "the upgrade request waits, because its address broke the protocol before"
-    REFUSED = "the upgrade was answered with an HTTP error; the socket closes when it is written"
+    HANDSHAKE = "the upgrade request is being read"
+    DELAYED = "the upgrade request is delayed because of an earlier offence of its address"
+    REFUSED = "the upgrade was refused with an HTTP error; the socket closes once it is written"
     UNAUTHENTICATED = "open, without a key; ends at the authentication timeout"
-    VERIFYING = "the first key is verified; input waits"
+    VERIFYING = "the first key is being verified; input waits"
     AUTHENTICATED = "open, with a key"
-    REVERIFYING = "another key is verified; input waits"
-    CLOSING = "a close frame was sent; the peer's is awaited until the close timeout"
-    DISCARDING = "the same, but the peer sent too much meanwhile: its socket is not read any more"
+    REVERIFYING = "another key is being verified; input waits"
+    CLOSING = "a close frame was sent; waits for the peer's until the close timeout"
+    DISCARDING = "as CLOSING, but the peer sent too much, so its socket is no longer read"
     CLOSED = "the socket is closed"
 
 
 class ConnectionEvent(Enum):
     """Events of a connection."""
 
-    UPGRADE_DELAYED = "the answer to the upgrade request has to wait"
-    UPGRADE_REFUSED = "the upgrade request was answered with an HTTP error"
+    UPGRADE_DELAYED = "the answer to the upgrade request is delayed"
+    UPGRADE_REFUSED = "the upgrade request was refused with an HTTP error"
     UPGRADE_ACCEPTED = "the upgrade request was answered with 101"
     KEY_RECEIVED = "the client sent an API key, in a message or in the query"
-    VERDICT_RECEIVED = "the key was verified, or could not be"
-    KEY_ACCEPTED = "the key may be used and is below its connection limit"
+    VERDICT_RECEIVED = "verification of the key ended, or failed"
+    KEY_ACCEPTED = "the key is valid and below its connection limit"
     DEADLINE_PASSED = "the deadline of the state passed"
-    CLOSE_SENT = "a close frame was sent, by us or in answer to the peer's"
+    CLOSE_SENT = "a close frame was sent, ours or the reply to the peer's"
     CLOSE_RECEIVED = "the peer answered our close frame"
-    INPUT_EXCEEDED = "more than 64 KiB came after our close frame"
+    INPUT_EXCEEDED = "more than 64 KiB arrived after our close frame"
     STOPPED = "the HTTP server stops"
     SOCKET_CLOSED = "the socket is closed"
 
@@ -43,19 +43,19 @@ class ConnectionEvent(Enum):
 class Action(Enum):
     """Actions of a connection on a transition, in this order."""
 
-    REGISTER = "count it, send the first welcome and ping, start the authentication timeout"
+    REGISTER = "count the connection, send welcome and ping, start the authentication timeout"
     HOLD_INPUT = "stop reading from the socket"
-    RESUME_INPUT = "read again, and act on what came meanwhile"
-    APPLY_VERDICT = "answer the key, which is KEY_ACCEPTED or CLOSE_SENT"
-    DROP_DEADLINE = "there is no deadline any more"
-    REFUSE_LATE = "send authentication_required and close 4001, which is CLOSE_SENT"
-    SEND_GOING = "close 4200, which is CLOSE_SENT"
-    COUNT_OFFENCE = "delay the address's next upgrade if the close code is that of an offence"
-    RELEASE = "end subscriptions and unanswered requests for books"
+    RESUME_INPUT = "read again, and process the input received meanwhile"
+    APPLY_VERDICT = "reply to the key; raises KEY_ACCEPTED or CLOSE_SENT"
+    DROP_DEADLINE = "remove the deadline"
+    REFUSE_LATE = "send authentication_required and close 4001; raises CLOSE_SENT"
+    SEND_GOING = "close 4200; raises CLOSE_SENT"
+    COUNT_OFFENCE = "if the close code is an offence, delay the next upgrade of the address"
+    RELEASE = "end the subscriptions and unanswered book requests"
     AWAIT_CLOSE = "start the close timeout"
-    CLOSE_SOCKET = "close the socket when what was written is sent"
+    CLOSE_SOCKET = "close the socket once all written bytes are sent"
     ABORT = "close the socket at once"
-    UNREGISTER = "charge the last bytes, count and log the end"
+    UNREGISTER = "charge the last bytes; count and log the end"
 
 
 class Transition(NamedTuple):
@@ -113,20 +113,20 @@ TRANSITIONS: Final[dict[tuple[ConnectionState, ConnectionEvent], Transition]] = 
     (S.CLOSED, E.VERDICT_RECEIVED): T(S.CLOSED),
 }
 
-# States in which input is read from the socket and acted on.
+# States in which input is read and processed.
 READING: Final = frozenset((S.HANDSHAKE, S.UNAUTHENTICATED, S.AUTHENTICATED, S.CLOSING))
 BEFORE_OPEN: Final = frozenset((S.HANDSHAKE, S.DELAYED, S.REFUSED))
 
 
 class NoConnectionTransition(Exception):
-    """The table has no row for this event in this state: a defect of ours."""
+    """The table has no row for this event in this state: a bug."""
 
 
 def transition(state: ConnectionState, event: ConnectionEvent) -> Transition:
     """The row of a state and an event.
 
     Raises:
-        NoConnectionTransition: The table has no such row.
+        NoConnectionTransition: There is no such row.
     """
     row = TRANSITIONS.get((state, event))
     if row is None:

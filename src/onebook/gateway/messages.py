@@ -1,4 +1,4 @@
-"""Every message of `/api/v1/ws`, commands, replies and events, and how they are encoded.
+"""Every message of `/api/v1/ws` (commands, replies and events), and their encoding.
 
 `MESSAGES` is the source of the AsyncAPI document and of the tests of the documentation.
 """
@@ -17,11 +17,11 @@ from onebook.logs import redact
 
 
 class Described(Struct, frozen=True):
-    """One row of the message list: the documents are generated from it.
+    """One row of the message list, from which the documentation is generated.
 
     The summary is the first line of the body's docstring, the fields are those of `body`
-    (`msgspec.json.schema_components` reads their types, descriptions and examples). Every reply
-    and every error also has the `id` of the message it answers.
+    (`msgspec.json.schema_components` reads their types, descriptions and examples). Every reply and
+    error also has the `id` of the message it answers.
     """
 
     name: str
@@ -111,7 +111,7 @@ MESSAGES: Final = (
 
 
 def _bodies(family: str) -> dict[str, type[Struct]]:
-    """Messages of clients by the value of the field that names them."""
+    """Client messages by their type or action."""
     return {
         each.name: each.body
         for each in MESSAGES
@@ -129,7 +129,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def decode(text: str, body: type[Struct]) -> Any:
-    """Read the fields of a client message.
+    """Decode the fields of a client message.
 
     Raises:
         CommandRefused: A field is invalid, missing or unknown.
@@ -143,7 +143,7 @@ def decode(text: str, body: type[Struct]) -> Any:
 
 
 def encode(message: Struct, message_id: Id = None) -> bytes:
-    """Encode a server message, with the id of the message that it answers."""
+    """Encode a server message with the id of the message it answers."""
     return with_id(_encoder.encode(message), message_id)
 
 
@@ -161,7 +161,7 @@ def encode_refusal(
     kind: ErrorType = "error",
     view: str | None = None,
 ) -> bytes:
-    """The error message of a refused command."""
+    """Encode the error message of a refused command."""
     return encode_masked(
         replies.Error(
             type=kind,
@@ -176,7 +176,7 @@ def encode_refusal(
 
 
 def encode_action_refusal(refusal: CommandRefused, message_id: Id, wall_us: int) -> bytes:
-    """The error message of a refused action, with its number and the time in milliseconds."""
+    """Encode the error message of a refused action, with its number and a time in milliseconds."""
     number, _ = ACTION_ERRORS.get(refusal.error, (UNSET, ""))
     return encode_masked(
         replies.ActionError(
@@ -191,19 +191,19 @@ def encode_action_refusal(refusal: CommandRefused, message_id: Id, wall_us: int)
 
 
 def with_id(payload: bytes, message_id: Id) -> bytes:
-    """Add the id of the answered message to an encoded one."""
+    """Add the id of the answered message to an encoded message."""
     if message_id is None:
         return payload
     return b'%b,"id":%b}' % (payload[:-1], _encoder.encode(message_id))
 
 
 def with_view(payload: bytes, view: str | None) -> bytes:
-    """Add the client's name of the view to an encoded message about it."""
+    """Add the client's view name to an encoded message about the view."""
     if view is None:
         return payload
     return b'%b,"view":%b}' % (payload[:-1], _encoder.encode(view))
 
 
 def with_skipped(payload: bytes, skipped: int) -> bytes:
-    """Add the number of states that a client did not see to an encoded update, unless it is 0."""
+    """Add the number of skipped states to an encoded update, unless it is 0."""
     return b'%b,"skipped":%d}' % (payload[:-1], skipped) if skipped else payload

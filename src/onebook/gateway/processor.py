@@ -1,8 +1,8 @@
 """Sans-I/O processor of client commands: text messages in, replies and effects out.
 
-No I/O, no clock. A message becomes effects, such as `SendText`, `VerifyKey`, `OpenView` and
-`EndConnection`, which the connection executes. `HANDLERS` lists the commands, `KEYLESS`
-those that need no key.
+A message becomes effects, such as `SendText`, `VerifyKey`, `OpenView` and `EndConnection`, which
+the connection executes. `HANDLERS` lists the commands, `KEYLESS` those allowed before
+authentication.
 """
 
 from collections.abc import Callable
@@ -59,8 +59,8 @@ AUTHENTICATE: Final = "authenticate"
 SUBSCRIPTION_ERRORS: Final = frozenset(
     ("invalid_parameters", "invalid_symbol", "exchange_unavailable")
 )
-FETCHES_MAX: Final = 8  # unanswered requests for books of a connection
-KEYLESS: Final = frozenset(("authenticate", "ping"))  # commands before authentication
+FETCHES_MAX: Final = 8  # unanswered book requests per connection
+KEYLESS: Final = frozenset(("authenticate", "ping"))  # commands allowed before authentication
 
 
 class CommandProcessor:
@@ -99,8 +99,8 @@ class CommandProcessor:
         self.key: Key | None = None
         self.opened_by = b""  # fingerprint of the key's text
         self.session_id = ""
-        self.fetching = 0  # unanswered requests for books
-        # By symbol and the client's name of the view.
+        self.fetching = 0  # unanswered book requests
+        # By symbol and view name.
         self.subscriptions: dict[tuple[str, str | None], StreamKey] = NONE_SUBSCRIBED
         compatible = settings.reference_compatible
         self.stamp = without_zone if compatible else iso_us
@@ -141,10 +141,10 @@ class CommandProcessor:
         message_id: Id = None,
         success: AuthenticationSuccess | None = None,
     ) -> Effects:
-        """Handle an accepted key; the session id of the first key stays.
+        """Handle an accepted key; the session keeps the id it got with the first key.
 
         Args:
-            success: With `reference_compatible`, the former reply.
+            success: The reply of the reference service, with `reference_compatible`.
         """
         self.key = key
         self.session_id = self.session_id or session_id
@@ -155,7 +155,7 @@ class CommandProcessor:
         return (SendText(encode(welcome, message_id)),)
 
     def move_views(self, key: Key) -> None:
-        """Count the views of the connection for another key from now on."""
+        """Count the views of the connection for another key."""
         for (_, view), stream in self.subscriptions.items():
             assert self.key is not None
             self.views.leave(self.key.key_id, (stream, view))
@@ -164,7 +164,8 @@ class CommandProcessor:
     # Before a handler
 
     def _count(self, head: commands.Head, now: MessageTime) -> Effects:
-        # A repeated authenticate has its own limit: some clients send one after each welcome.
+        # A repeated authenticate has its own limit, because some clients send one after each
+        # welcome.
         if self.key is None or head.type == AUTHENTICATE:
             return ()
         return self.limits.count_message(self.key, now)
@@ -173,7 +174,8 @@ class CommandProcessor:
         """Find the handler of a message and decode its fields.
 
         Raises:
-            CommandRefused: Not allowed in this state, unknown, or a field is wrong.
+            CommandRefused: The message is unknown or not allowed in this state, or a field is
+            invalid.
         """
         if head.type is None:
             return CommandProcessor._act, self._parse_action(text, head.action or "")
@@ -227,7 +229,7 @@ class CommandProcessor:
     # Handlers
 
     def _act(self, body: Any, _: MessageTime, __: float) -> Effects:
-        """An action of the transaction interface."""
+        """Start an action of the transaction interface."""
         return (RunAction(body),)
 
     def _authenticate(self, body: commands.Authenticate, now: MessageTime, _: float) -> Effects:
@@ -398,7 +400,7 @@ _VIEW = msgspec.json.Decoder(commands.Addressed)
 
 
 def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
-    """Read type and id of a message, or return why it has none."""
+    """Decode the type and id of a message, or return the error if it has none."""
     try:
         head = _HEAD.decode(text)
     except msgspec.ValidationError as error:
@@ -414,7 +416,7 @@ def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
 
 
 def _id_alone(text: str) -> Id:
-    """Read the id of a message with other invalid fields; None if it has none."""
+    """Decode the id of a message whose other fields are invalid; None if it has none."""
     try:
         return _ID.decode(text).id
     except (msgspec.DecodeError, RecursionError):  # nested too deeply after the invalid field
@@ -422,7 +424,7 @@ def _id_alone(text: str) -> Id:
 
 
 def _view_alone(text: str) -> str | None:
-    """Read the view that a refused message is about; None if it names none."""
+    """Decode the view name of a refused message; None if it has none."""
     try:
         return _VIEW.decode(text).view
     except (msgspec.DecodeError, RecursionError):  # `ValidationError` is a `DecodeError`
@@ -433,18 +435,18 @@ def _exchanges(number: int) -> str:
     return f"{number} exchange" if number == 1 else f"{number} exchanges"
 
 
-# Repeated `authenticate` messages of a connection; they do not count against the key's limit.
+# Repeated `authenticate` messages per connection; they do not count against the key's limit.
 AUTHENTICATIONS_PER_MINUTE: Final = 60
-RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
-RATE_CALM_SHARE: Final = 0.8  # below it, the next warning is possible again
+RATE_WARNING_SHARE: Final = 0.9  # share of a minute's messages at which a warning is sent
+RATE_CALM_SHARE: Final = 0.8  # share below which another warning may follow
 
 
 class CommandLimits:
     """Rate limits of one connection's commands.
 
     Args:
-        messages: Counts the messages of each key, over all of its connections.
-        limits: Rates of refused messages and of changed subscriptions.
+        messages: Counts the messages of each key over all its connections.
+        limits: Rates of refused messages and subscription changes.
     """
 
     __slots__ = (
@@ -463,7 +465,7 @@ class CommandLimits:
         self._warned = False
 
     def count_message(self, key: Key, now: MessageTime) -> Effects:
-        """Count a message of a key; returns a warning once most of the minute's messages are used.
+        """Count a message of a key; returns a warning when most of the minute's messages are used.
 
         Raises:
             CommandRefused: The limit is exceeded.
@@ -506,7 +508,7 @@ class CommandLimits:
         return self._floods.take(1, now_s) > 0
 
     def change_wait_s(self, now_s: float) -> float:
-        """Count a change of subscriptions; returns seconds to pause the client's input."""
+        """Count a subscription change; returns the seconds to pause the client's input."""
         return self._changes.take(1, now_s)
 
 
@@ -519,37 +521,37 @@ def _rate_warning(decision: Decision, used: int, now: MessageTime) -> replies.Ra
     )
 
 
-NamedView = tuple[StreamKey, str | None]  # a stream, and the client's name of the view
+NamedView = tuple[StreamKey, str | None]  # a stream and the client's view name
 
 
 class KeyViews:
     """Counts the distinct views per key across its connections, for the tier limit.
 
-    Each name of a stream counts, because each costs a frame of its own for every update.
+    Each name of a stream counts, because each needs another frame for every update.
     """
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[NamedView, int]] = {}
 
     def count(self, key_id: str) -> int:
-        """Number of distinct views of a key."""
+        """Return the number of distinct views of a key."""
         return len(self._counts.get(key_id, ()))
 
     def has_room(
         self, key_id: str, view: NamedView, views_max: int, *, instead_of: NamedView | None = None
     ) -> bool:
-        """Whether a key may subscribe to a view, in place of `instead_of`."""
+        """Whether a key may subscribe to a view in place of `instead_of`."""
         counts = self._counts.get(key_id, {})
         freed = instead_of is not None and counts.get(instead_of) == 1
         return view in counts or len(counts) - freed < views_max
 
     def join(self, key_id: str, view: NamedView) -> None:
-        """A connection of the key subscribes to the view."""
+        """Count a view that a connection of the key subscribes to."""
         counts = self._counts.setdefault(key_id, {})
         counts[view] = counts.get(view, 0) + 1
 
     def leave(self, key_id: str, view: NamedView) -> None:
-        """A connection of the key unsubscribes from the view."""
+        """Stop counting a view that a connection of the key unsubscribes from."""
         counts = self._counts[key_id]
         counts[view] -= 1
         if not counts[view]:

@@ -1,14 +1,14 @@
 """Replies for clients written for the reference service; off by default.
 
-Its published sample clients disagree: some need `authentication_success` as the second message,
-some need a `welcome` with the session as the first one after `authenticate`, and some authenticate
+Its published sample clients differ: some need `authentication_success` as the second message, some
+need a `welcome` with the session as the first message after `authenticate`, and some authenticate
 again on each `welcome`. All of them work if
 
-- the first welcome waits shortly for an `authenticate` message and then holds the session too;
-- `authentication_success` follows, or comes first where the welcome was already sent;
+- the first welcome waits briefly for an `authenticate` message and then contains the session;
+- `authentication_success` follows, or comes first if the welcome was already sent;
 - a repeated `authenticate` is answered with `authentication_success` alone.
 
-Pure: `Greeting` records which messages a client has received.
+`Greeting` records which of these messages a client has received.
 """
 
 from typing import Final, Literal
@@ -29,7 +29,7 @@ _WELCOME: Final = json.encode(
 
 
 class RateLimits(Struct, frozen=True):
-    """The limits of the key's tier, by their former names; there is no limit by the month."""
+    """Limits of the key's tier under their former names; there is no monthly limit."""
 
     requests_per_minute: int
     max_connections: int
@@ -46,7 +46,7 @@ class FormerUsage(Struct, frozen=True):
 
 
 class AuthenticationSuccess(Struct, frozen=True, tag="authentication_success"):
-    """The key was accepted: the message of clients from before the session's `welcome`."""
+    """The key was accepted; for clients that do not read the session's `welcome`."""
 
     message: str
     session_id: str
@@ -59,7 +59,7 @@ class AuthenticationSuccess(Struct, frozen=True, tag="authentication_success"):
 
 
 class Greeting:
-    """Welcome messages of one connection, each sent once."""
+    """The welcome messages of one connection, each sent once."""
 
     __slots__ = ("_authenticated", "_welcomed")
 
@@ -68,7 +68,7 @@ class Greeting:
         self._authenticated = False
 
     def due(self) -> tuple[bytes, ...]:
-        """The delay for an `authenticate` message is over."""
+        """Return the delayed welcome if no `authenticate` message has arrived."""
         if self._welcomed:
             return ()
         self._welcomed = True
@@ -77,7 +77,7 @@ class Greeting:
     def authenticated(
         self, welcome: WelcomeSession, success: AuthenticationSuccess, message_id: Id
     ) -> tuple[bytes, ...]:
-        """The replies to an accepted key."""
+        """Return the replies to an accepted key."""
         answer = with_id(json.encode(success), message_id)
         if self._authenticated:
             return (answer,)
@@ -108,5 +108,5 @@ def success_of(
 
 
 def without_zone(wall_us: int) -> str:
-    """ISO 8601 in UTC with microseconds, without the Z that old parsers refuse."""
+    """ISO 8601 in UTC with microseconds, without the Z, which old parsers reject."""
     return iso_us(wall_us).removesuffix("Z")

@@ -1,4 +1,4 @@
-"""Registry of open connections, and the interface of one to the gateway's other parts."""
+"""Registry of open connections, and the interface that other parts of the gateway use."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Protocol
@@ -13,7 +13,7 @@ from onebook.signals import Signal
 class ClientPort(Hashable, Protocol):
     """Interface of a client connection to authentication, metering, subscriptions and timers.
 
-    A Protocol, because `connection` imports all of them.
+    It is a Protocol because `connection` imports all of these modules.
     """
 
     address: str
@@ -25,7 +25,7 @@ class ClientPort(Hashable, Protocol):
 
     @property
     def silent_since_s(self) -> float:
-        """When its unanswered ping was sent or, of a slow consumer, its last read; 0 without."""
+        """Time of the unanswered ping, or of a slow consumer's last read; 0 if there is none."""
 
     def execute(self, effects: Effects) -> None:
         """Execute the effects of commands: send, or end the connection."""
@@ -37,23 +37,23 @@ class ClientPort(Hashable, Protocol):
         """Send a ping."""
 
     def verdict_received(self, verdict: KeyVerdict) -> None:
-        """Verification of the key has ended."""
+        """Apply the result of verifying the key."""
 
     def on_time(self, now_s: float) -> float | None:
         """Handle due timers; returns when to be called next, None for never."""
 
     def read(self, ends_at: float) -> bool:
-        """Process input until the turn ends, at least some; returns whether more is left."""
+        """Process at least one message until the turn ends; returns whether input is left."""
 
     def pace_reading(self) -> None:
         """Resume or pause reading from the socket, depending on the connection's state."""
 
 
 class ConnectionRegistry:
-    """Every open connection of this node, and those of each key."""
+    """The open connections of this node, also by key."""
 
     def __init__(self) -> None:
-        self.on_counted: Signal[[str, int]] = Signal()  # key, its number of connections
+        self.on_counted: Signal[[str, int]] = Signal()  # key, number of its connections
         self._members: set[ClientPort] = set()
         self._by_key: dict[str, set[ClientPort]] = {}
 
@@ -61,7 +61,7 @@ class ConnectionRegistry:
         return len(self._members)
 
     def __iter__(self) -> Iterator[ClientPort]:
-        """Iterates over a copy: connections may be removed meanwhile."""
+        """Iterate over a copy, because connections may be removed meanwhile."""
         return iter(tuple(self._members))
 
     def __contains__(self, member: ClientPort) -> bool:

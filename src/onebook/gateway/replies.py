@@ -1,4 +1,4 @@
-"""Replies, warnings and errors of the WebSocket: their fields, what they mean, one example each."""
+"""WebSocket replies, warnings and errors: their fields with meaning and example."""
 
 from binascii import crc32
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from onebook.streams import ViewOptions, about
 from onebook.streams.fill import FILL_LEVELS_MAX
 
 Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
-# Of actions, whose bodies equal those of REST.
+# For actions, whose bodies equal those of REST.
 ActionTimestamp = Annotated[str, about("ISO 8601, UTC, milliseconds.", "2026-11-20T10:00:00.000Z")]
 Text = Annotated[str, about("A human-readable sentence.")]
 SubscriptionId = Annotated[
-    str, about("Name of the view, identical for all its clients.", "sub_0123456789ab")
+    str, about("Id of the view, identical for all its clients.", "sub_0123456789ab")
 ]
 UpdateNumber = Annotated[int, about("Rises by one with each update of the view.", 1)]
 # The last member, which `messages.with_view` adds to the encoded message.
@@ -47,7 +47,7 @@ class Welcome(Struct, tag="welcome", frozen=True):
     """The connection is open: authenticate within ten seconds."""
 
     message: Text
-    available_commands: Annotated[tuple[str, ...], about("What to start with.")] = (
+    available_commands: Annotated[tuple[str, ...], about("Commands to start with.")] = (
         AVAILABLE_COMMANDS
     )
 
@@ -55,17 +55,17 @@ class Welcome(Struct, tag="welcome", frozen=True):
 class Authentication(Struct, frozen=True):
     """The accepted key."""
 
-    api_key: Annotated[str, about("The first 12 characters and dots.", "ob_live_AbCd...")]
+    api_key: Annotated[str, about("The first 12 characters, then dots.", "ob_live_AbCd...")]
     status: Literal["authenticated"] = "authenticated"
 
 
 class Limits(Struct, frozen=True):
     """Limits of this connection."""
 
-    requests_per_minute: Annotated[int, about("Requests and messages of the key.", 600)]
-    connections_max: Annotated[int, about("Connections of the key at one time.", 5)]
-    subscriptions_max: Annotated[int, about("Subscriptions of this connection.", 128)]
-    message_bytes_max: Annotated[int, about("The longest message you may send.", 65_536)]
+    requests_per_minute: Annotated[int, about("Requests and messages of the key per minute.", 600)]
+    connections_max: Annotated[int, about("Maximum open connections of the key.", 5)]
+    subscriptions_max: Annotated[int, about("Maximum subscriptions of this connection.", 128)]
+    message_bytes_max: Annotated[int, about("Maximum length of a client message.", 65_536)]
 
 
 class WelcomeSession(Struct, tag="welcome", frozen=True):
@@ -92,7 +92,7 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
         RejectedReason,
         about(
             "Why it is not served; exchange_unavailable: its instruments are not known yet; "
-            "unknown_fee: the option `fees` has none of it."
+            "unknown_fee: the option `fees` has no fee for it."
         ),
     ]
     detail: Annotated[
@@ -101,8 +101,8 @@ class Rejected(Struct, frozen=True, omit_defaults=True):
     ] = UNSET
 
 
-# A reply has each of the first options, and later ones only if they are chosen, so that a new
-# option changes no reply to those who do not know it.
+# Replies always have the first options, and later ones only if the client chose them, so that a new
+# option does not change the replies to older clients.
 OPTIONS_IN_EVERY_REPLY: Final = 9
 
 
@@ -116,11 +116,11 @@ _Options: Any = msgspec.defstruct("_Options", _option_fields(), frozen=True)
 
 
 class Options(_Options):  # type: ignore[misc]
-    """The options of a subscription as they are applied; those after `fill` only if chosen."""
+    """The applied options of a subscription; those after `fill` only if the client chose them."""
 
     @classmethod
     def of(cls, options: ViewOptions) -> "Options":
-        """Return the options as a reply has them."""
+        """Return the options of a reply."""
         values = enumerate(msgspec.structs.asdict(options).items())
         return cls(
             **{name: value for at, (name, value) in values if at < OPTIONS_IN_EVERY_REPLY or value}
@@ -181,7 +181,7 @@ class SubscriptionsData(Struct, tag="subscriptions_data", frozen=True):
 
 
 class ExchangesList(Struct, frozen=True):
-    """The exchanges, and the state of their feeds."""
+    """The exchanges and the state of their feeds."""
 
     supported_exchanges: list[str]
     active_exchanges: list[str]
@@ -223,12 +223,13 @@ class ExchangePairs(Struct, frozen=True):
     pairs: list[str]
     total_pairs: int
     categories: Annotated[
-        dict[str, list[str]], about("Pairs by kind of base currency; one may be in several.")
+        dict[str, list[str]],
+        about("Pairs by kind of base currency; a pair may have several kinds."),
     ]
 
 
 class PairsData(Struct, tag="pairs_data", frozen=True):
-    """The pairs of one exchange (`data.exchange` is there) or of all."""
+    """The pairs of one exchange (with `data.exchange`) or of all."""
 
     data: Annotated[Raw, AllPairs | ExchangePairs]
     timestamp: Timestamp
@@ -256,7 +257,7 @@ class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
 
 @dataclass(frozen=True)
 class WarnedUsage(DataUsage):
-    """Usage of the allowance, and the excess; GB are GiB."""
+    """Usage of the allowance and the excess; GB are GiB."""
 
     exceeded_by_gb: Annotated[float, about("0 until the allowance is used up.", 0.0)]
 
@@ -287,21 +288,21 @@ class RateLimitWarning(Struct, tag="rate_limit_warning", frozen=True):
 
 
 class ServerShutdown(Struct, tag="server_shutdown", frozen=True):
-    """The node drains, or receives no books: it closes with 4200 at the time given, then return."""
+    """The node drains or receives no books; reconnect when it closes with 4200."""
 
     message: Text
-    reconnect_in_ms: Annotated[int, about("When this connection ends and a new one may start.")]
+    reconnect_in_ms: Annotated[int, about("When this connection is closed and you may reconnect.")]
     timestamp: Timestamp
 
 
 class Error(Struct, frozen=True, omit_defaults=True):
-    """Something was refused; `error` is for machines, `message` for people."""
+    """A message was refused; `error` is for programs, `message` for people."""
 
     type: ErrorType
     error: Annotated[str, about("The code; see the list of errors.", "invalid_message")]
     message: Text
     timestamp: Timestamp
-    code: Annotated[int | UnsetType, about("A number where older clients expect one.")] = UNSET
+    code: Annotated[int | UnsetType, about("A number, if older clients expect one.")] = UNSET
     symbol: str | UnsetType = UNSET
     suggested_symbols: list[str] | UnsetType = UNSET
     exchange: str | UnsetType = UNSET
@@ -313,7 +314,7 @@ class Error(Struct, frozen=True, omit_defaults=True):
 
 
 class ActionError(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
-    """An action was refused; `code` is the number of errors that have one."""
+    """An action was refused; `code` is its number, if the error has one."""
 
     error: str
     message: Text
@@ -347,12 +348,12 @@ class Level(Struct, frozen=True):
 
 
 class MarketStats(Struct, frozen=True):
-    """Figures of the delivered levels; null if a side is empty."""
+    """Statistics of the delivered levels; null if a side is empty."""
 
     best_bid: float | None
     best_ask: float | None
     spread: float | None
-    spread_percent: Annotated[float | None, about("Of the mid price, 4 decimals.")]
+    spread_percent: Annotated[float | None, about("Percentage of the mid price, 4 decimals.")]
     mid_price: float | None
     total_bid_volume: float | None
     total_ask_volume: float | None
@@ -361,9 +362,9 @@ class MarketStats(Struct, frozen=True):
 
 
 _NUMBER: Final = {"type": "number"}
-# With `net` the third item is the price before the fee.
+# With `net`, the third item is the price before the fee.
 _PART: Final = {"type": "array", "prefixItems": [{"type": "string"}, _NUMBER, _NUMBER]}
-# A level in the form of the options `levels` and `split`.
+# Forms of a level, by the options `levels` and `split`.
 LEVEL_FORMS: Final = {
     "items": {
         "oneOf": [
@@ -386,29 +387,29 @@ _BID: Final = {
 }
 _ASK: Final = {"price": 101, "amount": 3, "exchanges": ["okx"], "exchange_count": 1, "value": 303}
 
-# The rule of the checksum, and a book small enough to compute it by hand.
+# The checksum rule, with an example that can be computed by hand.
 CHECKSUM_BIDS: Final = (("100.5", "1.75"), ("100", "2"))
 CHECKSUM_ASKS: Final = (("101", "3"),)
 CHECKSUM_TEXT: Final = ":".join(map(":".join, CHECKSUM_BIDS + CHECKSUM_ASKS))
 CHECKSUM_RULE: Final = (
-    "CRC-32 (the one of zlib, unsigned) of a text: of the view after this delta the 25 best bids, "
+    "CRC-32 (as in zlib, unsigned) of a text: of the view after this delta, the 25 best bids, "
     "best first, then the 25 best asks, best first, each as `price:amount`, all joined with `:`. "
-    "Numbers are written as the messages write them: no exponent, no zeros at the end. Bids "
+    "Numbers are written as in the messages: without exponent or trailing zeros. Bids "
     "100.5 x 1.75 and 100 x 2 with the ask 101 x 3 give "
     f"`{CHECKSUM_TEXT}` and {crc32(CHECKSUM_TEXT.encode())}."
 )
 
 
 class Covered(Struct, frozen=True):
-    """The prices at which the known part of one exchange's book ends."""
+    """The prices at which the known part of an exchange's book ends."""
 
     bids: Annotated[
         float | None,
-        about("The lowest known bid price; null where all bids are known.", 99.5),
+        about("The lowest known bid price; null if all bids are known.", 99.5),
     ]
     asks: Annotated[
         float | None,
-        about("The highest known ask price; null where all asks are known.", None),
+        about("The highest known ask price; null if all asks are known.", None),
     ]
 
 
@@ -422,16 +423,16 @@ class FilledPart(Struct, frozen=True):
         float | UnsetType, about("With fees: in the quote currency, negative for a rebate.")
     ] = UNSET
     limit: Annotated[
-        float | UnsetType, about("With fees: the worst price, before the fee, that it takes.")
+        float | UnsetType, about("With fees: the worst price of this part, before the fee.")
     ] = UNSET
 
 
 class Filled(Struct, frozen=True):
-    """The cost of one size, over whole books: neither `depth` nor `group` changes it.
+    """The cost of one size over the whole books, whatever `depth` and `group` are.
 
-    A level that is only partly needed is taken from the exchange with the largest amount first.
-    With the option `fees` it is a route, the best split after fees: as much of the size as known
-    lots and minimums allow, at the lowest cost.
+    The last level, if not used up, is filled from the exchange with the largest amount first. With
+    the option `fees`, the fill is a route: the best split after fees, of as much of the size as
+    known lots and minimums allow.
     """
 
     by: Literal["amount", "notional"]
@@ -449,10 +450,10 @@ class Filled(Struct, frozen=True):
         ),
     ]
     worst: Annotated[
-        float | None, about("The worst price in the fill; with fees after the fee.", 97312)
+        float | None, about("The worst price in the fill; with fees: after the fee.", 97312)
     ]
     complete: Annotated[
-        bool, about("Whether these books have the whole size; if not, the fill is all they have.")
+        bool, about("Whether these books have the whole size; if not, the fill is all of them.")
     ]
     uncovered: Annotated[
         list[str],
@@ -481,10 +482,10 @@ class Filled(Struct, frozen=True):
     ] = UNSET
     unplaced: Annotated[
         float | UnsetType,
-        about("With fees: amount that the books have, but lots or minimums do not allow."),
+        about("With fees: amount that is in the books but not allowed by lots or minimums."),
     ] = UNSET
     exact: Annotated[
-        bool | UnsetType, about("With fees: whether no split within the rules is better.")
+        bool | UnsetType, about("With fees: whether it is the best split within the rules.")
     ] = UNSET
     oldest_ms: Annotated[
         int | UnsetType | None,
@@ -511,7 +512,7 @@ class SentReceived(Struct, frozen=True):
 
     exchange: Annotated[
         int | None,
-        about("When it was sent, by the exchange's clock; null if the exchange does not say."),
+        about("When it was sent, by the exchange's clock; null if unknown."),
     ]
     received: Annotated[int, about("When it arrived, by our clock.", 1_763_632_800_012_345)]
 
@@ -524,16 +525,16 @@ class MemberTimes(Struct, frozen=True):
     offset: Annotated[
         int | None,
         about(
-            "Our clock minus the exchange's in microseconds, so that a price was `received` - "
-            "`offset` - `exchange` on its way; null before it was measured.",
+            "Our clock minus the exchange's in microseconds; the latency of a price is "
+            "`received` - `offset` - `exchange`. Null before it was measured.",
             1_200,
         ),
     ]
     error: Annotated[
         int | None,
         about(
-            "Error of `offset` in microseconds; null: unknown, and `offset` includes the least "
-            "delay of a message.",
+            "Error of `offset` in microseconds; null: unknown, and `offset` includes the minimum "
+            "latency of a message.",
             800,
         ),
     ]
@@ -548,7 +549,7 @@ class UpdateTimes(Struct, frozen=True):
 
 
 class BookData(Struct, frozen=True):
-    """A merged book of the exchanges whose book is live and of the same coin."""
+    """The merged book of all exchanges whose book is live and of the same coin."""
 
     bids: Annotated[
         list[Any],
@@ -589,15 +590,15 @@ class BookData(Struct, frozen=True):
         about("With fill: the cost of buying and selling each size, as of this update."),
     ] = UNSET
     times: Annotated[
-        UpdateTimes | UnsetType, about("With times: when these prices were sent and received.")
+        UpdateTimes | UnsetType, about("With times: when the prices were sent and received.")
     ] = UNSET
 
 
 Skipped = Annotated[
     int | UnsetType,
     about(
-        "After a moment in which you did not read: states of the view between this update and the "
-        "one that you received before. Absent if there were none.",
+        "After a slow read: the number of states of the view between this update and the previous "
+        "one that you received. Absent if there were none.",
         3,
     ),
 ]
@@ -616,10 +617,10 @@ class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
 
 
 class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
-    """Changes since the previous update; a gap in the numbers requires a resync.
+    """Changes since the previous update; a gap in the update numbers requires a resync.
 
-    Each level replaces the one of its price; amount 0: removed. A level that left the depth of
-    the view is removed too.
+    Each level replaces the level at its price; amount 0 removes it. Levels that left the depth of
+    the view are removed too.
     """
 
     symbol: Symbol
@@ -639,9 +640,9 @@ BestLevel = Annotated[
 
 
 class BestUpdate(Struct, tag="best", frozen=True):
-    """The best levels, with `on: best` and `mode: delta`; whole, so that a lost one is no gap.
+    """The best levels, with `on: best` and `mode: delta`; complete, so a lost one is no gap.
 
-    It has the members of `data` that were requested: ages, coverage, fill, times.
+    It has the requested members of `data`: ages, coverage, fill, times.
     """
 
     symbol: Symbol
@@ -664,7 +665,7 @@ class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
 
 
 class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
-    """An exchange of a subscription changed its state, or is not live for another reason."""
+    """An exchange of a subscription changed its state, or the reason why it is not live."""
 
     symbol: Symbol
     exchange: str
@@ -703,7 +704,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "shared_book",
         ],
         about(
-            "Code of why it is not live, or of the identity mark of a live one; otherwise empty. "
+            "Code of why it is not live, or of a live one's identity mark; otherwise empty. "
             + REASON_MEANINGS,
             "gap",
         ),
@@ -719,7 +720,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
 
 Exchange = Annotated[str, about("The exchange of the action.", "bybit")]
 Total = Annotated[int, about("Number of records.", 250)]
-StartTime = Annotated[int, about("Begin of the range, Unix ms.", 1_700_000_000_000)]
+StartTime = Annotated[int, about("Start of the range, Unix ms.", 1_700_000_000_000)]
 EndTime = Annotated[int, about("End of the range, Unix ms.", 1_700_600_000_000)]
 Cursor = Annotated[str | None, about("Send it to get the next page; null at the end.")]
 Partial = Annotated[bool, about("Whether records are missing; `coverage` says which.")]
@@ -729,7 +730,7 @@ class ExchangesResponse(Struct, tag="exchanges_response", forbid_unknown_fields=
     """The exchanges of the transaction interface."""
 
     exchanges: Annotated[
-        list[dict[str, Any]], about("Name, transaction types, testnet: endpoint 4 has the same.")
+        list[dict[str, Any]], about("Name, transaction types, testnet; as in endpoint 4.")
     ]
     timestamp: ActionTimestamp
 
@@ -742,10 +743,10 @@ class ValidationResponse(
     success: Annotated[bool, about("Whether the credentials are accepted.")]
     message: Text
     exchange: Exchange
-    error: Annotated[str | UnsetType, about("`authentication_failed` where not.")] = UNSET
+    error: Annotated[str | UnsetType, about("`authentication_failed` if not accepted.")] = UNSET
     credentials_source: Annotated[str | UnsetType, about("Always `internal`.")] = UNSET
     account_info: Annotated[
-        dict[str, Any] | UnsetType, about("Account type, status, what cannot be read.")
+        dict[str, Any] | UnsetType, about("Account type, status, and unreadable parts.")
     ] = UNSET
     timestamp: ActionTimestamp
 
@@ -770,12 +771,12 @@ class TransactionResponse(Struct, tag="transaction_response", forbid_unknown_fie
     exchange: Exchange
     total_transactions: Total
     processing_time: Annotated[float, about("Seconds.", 0.8)]
-    transactions: Annotated[list[dict[str, Any]], about("The records, as of endpoint 10.")]
+    transactions: Annotated[list[dict[str, Any]], about("The records, as in endpoint 10.")]
     summary: Annotated[dict[str, Any], about("Counts by type, and the range of dates.")]
     filters_applied: Annotated[dict[str, Any], about("The effective range, types and limit.")]
     partial: Partial
     errors: Annotated[list[dict[str, Any]], about("Why a type is incomplete.")]
-    coverage: Annotated[list[dict[str, Any]], about("The range read of each type.")]
+    coverage: Annotated[list[dict[str, Any]], about("The range read for each type.")]
     next_cursor: Cursor
 
 
@@ -788,16 +789,16 @@ class LiveType(Struct, forbid_unknown_fields=True):
     ]
     delay_s: Annotated[
         float,
-        about("Seconds until a record is sent once the exchange lists it, unless interrupted.", 10),
+        about("Maximum seconds from a record's listing to its event, unless interrupted.", 10),
     ]
-    account: Annotated[str | UnsetType, about("Which, of several accounts.")] = UNSET
+    account: Annotated[str | UnsetType, about("The account, if there are several.")] = UNSET
 
 
-LiveTypes = Annotated[list[LiveType], about("What is followed, by type.")]
+LiveTypes = Annotated[list[LiveType], about("The followed types.")]
 
 
 class TransactionComplete(Struct, tag="transaction_complete", forbid_unknown_fields=True):
-    """The history of a transaction subscription was sent; without `live` it is over."""
+    """The history of a transaction subscription was sent; without `live`, this ends it."""
 
     exchange: Exchange
     success: bool
@@ -806,7 +807,7 @@ class TransactionComplete(Struct, tag="transaction_complete", forbid_unknown_fie
     next_cursor: Cursor
     live: Annotated[
         list[LiveType] | None,
-        about("What is followed from now on, by type; null: no `transaction` events follow."),
+        about("The types that are followed from now on; null: no `transaction` events follow."),
     ]
     timestamp: ActionTimestamp
 
@@ -819,19 +820,19 @@ class TransactionEvent(Struct, tag="transaction", forbid_unknown_fields=True):
         str, about("`new`: an id not sent before; `updated`: its record has changed.", "new")
     ]
     number: Annotated[int, about("Rises by one with each event of the subscription.", 1)]
-    transaction: Annotated[dict[str, Any], about("The record, as of endpoint 10.")]
+    transaction: Annotated[dict[str, Any], about("The record, as in endpoint 10.")]
     timestamp: ActionTimestamp
 
 
 class TransactionStatus(Struct, tag="transaction_status", forbid_unknown_fields=True):
-    """State of a live subscription, whenever it changes; the first follows its completion."""
+    """A changed state of a live subscription; the first one follows `transaction_complete`."""
 
     exchange: Annotated[str, about("The account.", "bybit")]
     state: Annotated[
         str,
         about(
-            "`live`; or `interrupted` while the exchange cannot be read. What happened meanwhile "
-            "is sent before it is `live` again.",
+            "`live`, or `interrupted` while the exchange is unreachable; records from that time "
+            "are sent before it is `live` again.",
             "live",
         ),
     ]
@@ -847,8 +848,8 @@ class TransactionStatus(Struct, tag="transaction_status", forbid_unknown_fields=
 class TransactionUnsubscribeResponse(
     Struct, tag="transaction_unsubscribe_response", forbid_unknown_fields=True
 ):
-    """Number of stopped transaction subscriptions of this connection."""
+    """The number of transaction subscriptions that were stopped."""
 
-    success: Annotated[bool, about("Whether any was.")]
+    success: Annotated[bool, about("Whether any was stopped.")]
     message: Text
     timestamp: ActionTimestamp

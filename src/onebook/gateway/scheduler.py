@@ -1,8 +1,8 @@
-"""Timers of connections: one tick a second for all, and short delays.
+"""Timers of connections: one shared tick per second, and short delays.
 
-Ten thousand idle clients need no task or timer each. A connection returns when it next has
-something to do (a deadline, a ping, a slow-reader check), and the scheduler calls it in the first
-tick after that. Shorter delays are callbacks of the event loop.
+This way ten thousand idle clients need no task or timer each. A connection returns the time of its
+next deadline, ping or slow-reader check, and the scheduler calls it in the first tick after that
+time. Shorter delays are callbacks of the event loop.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from onebook.clock import Clock
 from onebook.gateway.registry import ClientPort
 
 TICK_S: Final = 1.0
-TURN_S: Final = 0.001  # of a turn of the event loop, for frames and HTTP requests of all clients
-STALE_ENTRIES_MAX: Final = 1_024  # in addition to one entry per target
+TURN_S: Final = 0.001  # per event loop turn, for frames and HTTP requests of all clients
+STALE_ENTRIES_MAX: Final = 1_024  # heap entries in addition to one per target
 
 log = logging.getLogger("onebook.gateway")
 
@@ -41,7 +41,7 @@ class Scheduler:
         self._on_tick = on_tick
         self._task: asyncio.Task[None] | None = None
         self._due_s: dict[ClientPort, float] = {}
-        # Entries whose time differs from `_due_s` are obsolete.
+        # An entry whose time differs from `_due_s` is obsolete.
         self._queue: list[tuple[float, int, ClientPort]] = []
         self._order = count()
 
@@ -64,7 +64,7 @@ class Scheduler:
             self._put(target, at_s)
 
     def forget(self, target: ClientPort) -> None:
-        """Cancel the calls of a target."""
+        """Cancel the calls to a target."""
         self._due_s.pop(target, None)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ class Scheduler:
             try:
                 self.tick()
             except Exception:
-                # Deadlines and metering depend on the ticks, whatever one of them raises.
+                # Keep ticking after any exception: deadlines and metering depend on it.
                 log.exception("A tick of the gateway failed.")
 
 
@@ -114,7 +114,7 @@ class Turns:
     """Shares turns of the event loop among the connections that have input.
 
     Args:
-        turn_s: Seconds of input processing per turn; at least one connection is served.
+        turn_s: Seconds of input processing per turn, in which at least one connection is served.
         monotonic: Monotonic time in seconds.
         call_soon: Calls back in the next turn of the event loop.
     """
@@ -130,7 +130,7 @@ class Turns:
         self._monotonic = monotonic
         self._call_soon = call_soon
         self._waiting: deque[ClientPort] = deque()
-        self._armed = False  # a turn is under way, and its end is scheduled
+        self._armed = False  # whether a turn has begun and its end is scheduled
         self._ends_at = 0.0
 
     def __len__(self) -> int:
@@ -152,7 +152,7 @@ class Turns:
         self._ends_at = self._monotonic()
 
     def forget(self, reader: ClientPort) -> None:
-        """A connection is closed."""
+        """Remove a closed connection."""
         if reader.queued:
             reader.queued = False
             self._waiting.remove(reader)

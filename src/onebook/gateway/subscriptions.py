@@ -11,7 +11,7 @@ from onebook.streams import StreamKey, Streams
 
 
 class SubscriptionManager:
-    """Executes the effects of commands about streams."""
+    """Executes the effects of commands that concern streams."""
 
     def __init__(self, *, streams: Streams, fanout: Fanout, views: KeyViews) -> None:
         self._streams = streams
@@ -19,7 +19,7 @@ class SubscriptionManager:
         self._views = views
 
     def open(self, client: ClientPort, effect: OpenView) -> None:
-        """Subscribe a client to a stream; it replaces the one that the view had."""
+        """Subscribe a client to a stream in place of the view's previous one."""
         key = client.processor.key
         assert key is not None
         stream = self._streams.open(effect.key, key.key_id)

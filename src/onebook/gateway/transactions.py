@@ -1,8 +1,8 @@
-"""Executes the messages with `action`: transactions over the WebSocket.
+"""Executes `action` messages: transactions over the WebSocket.
 
-Each runs in a task of its own and sends its replies through the connection, so that their bytes are
-charged to the key. The credentials are the operator's. A connection has at most `actions_max`
-actions under way; they are cancelled when it ends.
+Each action runs in its own task and replies through the connection, so that the bytes are charged
+to the key. The credentials are the operator's. A connection may run `actions_max` actions at a
+time; they are cancelled when it ends.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.run import Run
 from onebook.transactions.service import Transactions
 
-RECORDS_MAX: Final = 1_000  # of one answer: many clients reject messages over 1 MiB
+RECORDS_MAX: Final = 1_000  # per answer: many clients reject messages over 1 MiB
 
 log = logging.getLogger("onebook.gateway")
 
 
 class _Client(NamedTuple):
-    """Who sent an action."""
+    """The sender of an action."""
 
     owner: Hashable
     output: ClientOutput
@@ -58,14 +58,14 @@ class _Client(NamedTuple):
 
 
 class _Running(Struct, eq=False):
-    """A running action; `exchanges` are those of a transaction subscription."""
+    """A running action, with the `exchanges` of a transaction subscription."""
 
     task: asyncio.Task[None]
     exchanges: tuple[str, ...]
 
 
 class ActionRunner:
-    """Executes actions, which belong to their connection. Call `stop` at the end."""
+    """Executes the actions of connections. Call `stop` at the end."""
 
     def __init__(
         self, transactions: Transactions, *, clock: Clock, limits: GatewayLimits = LIMITS
@@ -84,7 +84,7 @@ class ActionRunner:
             return
         running = self._running.get(owner, set())
         if len(running) >= self._limits.actions_max:
-            message = f"A connection may have {self._limits.actions_max} actions under way."
+            message = f"A connection may run {self._limits.actions_max} actions at a time."
             refusal = CommandRefused("rate_limit_exceeded", message, retry_after=1)
             self._refuse(output, refusal, body.id)
             return
@@ -97,7 +97,7 @@ class ActionRunner:
         one.task.add_done_callback(lambda _: self._ended(owner, one))
 
     def cancel(self, owner: Hashable) -> None:
-        """Cancel the actions and live subscriptions of a connection that has ended."""
+        """Cancel the actions and live subscriptions of a closed connection."""
         for one in self._running.get(owner, ()):
             one.task.cancel()
         for listener in self._live.pop(owner, ()):
@@ -191,14 +191,14 @@ class ActionRunner:
                 self._transactions.live.follow(subscription)
 
     def _live_wanted(self, client: _Client, body: SubscribeTransactionsAction) -> bool:
-        """Whether new records are to follow the history.
+        """Whether new records should follow the history.
 
         Raises:
-            CommandRefused: They cannot.
+            CommandRefused: The request excludes it, or the connection is at its limit.
         """
         closed = "cursor" if body.cursor else "end_time" if body.end_time is not None else ""
         if body.live and closed:
-            message = f"live: excludes {closed}, which asks for a part of the past."
+            message = f"live: cannot be combined with {closed}, which selects a part of the past."
             raise CommandRefused("invalid_parameters", message)
         live = not closed if body.live is None else body.live
         if live and len(self._live.get(client.owner, ())) >= self._limits.live_max:
@@ -256,7 +256,7 @@ _HANDLERS: Final[dict[type, Handler | None]] = {
 
 
 class _Reach(Struct, rename={"from_ms": "from"}):
-    """How far back one type of an answer reaches."""
+    """Start of the range read for one type."""
 
     transaction_type: str
     from_ms: int | None
@@ -264,7 +264,7 @@ class _Reach(Struct, rename={"from_ms": "from"}):
 
 
 class _Outcome(Struct):
-    """Fields of an answer that decide what follows it."""
+    """Fields of an answer that decide how to continue."""
 
     total_transactions: int
     partial: bool
@@ -273,7 +273,7 @@ class _Outcome(Struct):
 
 
 class _LiveListener:
-    """Sends the events of a live subscription, which has a part for each account."""
+    """Sends the events of a live subscription, one part per account."""
 
     def __init__(
         self, clock: Clock, output: ClientOutput, body: SubscribeTransactionsAction
@@ -287,11 +287,11 @@ class _LiveListener:
 
     @property
     def slow(self) -> bool:
-        """Whether the client reads more slowly than it is sent to."""
+        """Whether the client is a slow consumer."""
         return self._output.behind
 
     def note(self, batch: list[Record]) -> None:
-        """Records of the history were sent."""
+        """Record which records of the history were sent."""
         for record in batch:
             if len(self.subscriptions) == 1:
                 self.subscriptions[0].note(record)
@@ -301,14 +301,14 @@ class _LiveListener:
                     each.note(record)
 
     def covered(self, coverage: list[_Reach]) -> None:
-        """How far back the history reaches."""
+        """Record how far back the history reaches."""
         for entry in coverage:
             for each in self.subscriptions:
                 if entry.account in ("", each.query.name):
                     each.covered(entry.transaction_type, entry.from_ms)
 
     def types(self, parts: Callable[[LiveSubscription], tuple[LivePart, ...]]) -> list[LiveType]:
-        """What is followed."""
+        """Return how each type is followed."""
         return [
             _live_type(part, each.query.name if len(self.subscriptions) > 1 else UNSET)
             for each in self.subscriptions
@@ -327,7 +327,7 @@ class _LiveListener:
         self._output.send_text(with_id(event, self._id))
 
     def status(self, status: LiveStatus) -> None:
-        """Send a state."""
+        """Send a changed state."""
         event = TransactionStatus(
             exchange=status.account,
             state=status.state,

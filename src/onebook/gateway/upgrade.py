@@ -1,7 +1,7 @@
-"""WebSocket upgrades: which requests are accepted, and the HTTP answers to the others.
+"""WebSocket upgrades: accepts requests, or refuses them with an HTTP response.
 
-The limits of the node and of addresses come first, then RFC 6455, which the sans-I/O websockets
-library checks.
+The limits of the node and of addresses are checked first, then RFC 6455, by the sans-I/O websockets
+library.
 """
 
 import logging
@@ -30,9 +30,9 @@ from onebook.logs import redact
 PATH: Final = "/api/v1/ws"
 VERSION: Final = "13"  # RFC 6455 section 4.4
 REQUEST_END: Final = b"\r\n\r\n"
-REQUEST_LINE_BYTES_MAX: Final = 8_192  # of the websockets library
+REQUEST_LINE_BYTES_MAX: Final = 8_192  # the websockets library's limit
 RETRY_AFTER_MIN_S: Final = 1
-RETRY_AFTER_MAX_S: Final = 10  # spread, so that refused clients do not return together
+RETRY_AFTER_MAX_S: Final = 10  # random up to this, so that refused clients do not return together
 
 # Statuses of the library, with our error code and message for each.
 REFUSALS: Final = {
@@ -47,11 +47,11 @@ REFUSALS: Final = {
     ),
     HTTPStatus.FORBIDDEN: (
         "origin_not_allowed",
-        "Pages of this origin may not connect; the operator lists those that may.",
+        "This origin may not connect; the operator configures the allowed origins.",
     ),
     HTTPStatus.UPGRADE_REQUIRED: (
         "upgrade_required",
-        f"This path speaks WebSocket version {VERSION}; the request asks for something else.",
+        f"This path requires a WebSocket upgrade of version {VERSION}.",
     ),
     HTTPStatus.INTERNAL_SERVER_ERROR: (
         "internal_server_error",
@@ -59,7 +59,7 @@ REFUSALS: Final = {
     ),
 }
 
-# The library would log each connection; one line at the end is enough and is ours.
+# The library would log each connection; our one line at the end is enough.
 library_log = logging.getLogger("onebook.gateway.websockets")
 library_log.setLevel(logging.ERROR)
 
@@ -75,7 +75,7 @@ class UpgradeAnswer(NamedTuple):
 
     @property
     def accepted(self) -> bool:
-        """Whether the connection is a WebSocket now."""
+        """Whether the connection was upgraded."""
         return self.status == HTTPStatus.SWITCHING_PROTOCOLS
 
 
@@ -85,7 +85,7 @@ class Upgrader:
     Args:
         settings: Origins, compression, and keys in the query.
         address_limiter: Limits of connection attempts and sockets by address.
-        offenders: Addresses whose handshakes are paced.
+        offenders: Paces the handshakes of addresses that broke the protocol.
         clock: Time and timers.
         has_room: Whether the node accepts one more connection.
     """
@@ -150,14 +150,14 @@ class Upgrader:
         )
 
     def unreadable(self, data: bytes) -> UpgradeAnswer:
-        """The answer to an unparsable request: a body, or too many or too long lines."""
+        """The answer to an unparsable request: with a body, or too many or too long lines."""
         too_long = len(data.partition(b"\r\n")[0]) > REQUEST_LINE_BYTES_MAX
         status = HTTPStatus.REQUEST_URI_TOO_LONG if too_long else HTTPStatus.BAD_REQUEST
         return UpgradeAnswer(status, self._problem(status, *REFUSALS[status]).serialize())
 
     def _request_refusal(self, request: Request, path: str) -> Response | None:
-        """The refusal of a request before the handshake; None if it is acceptable."""
-        if path.removesuffix("/") != PATH:  # as REST ignores one slash
+        """Check a request before the handshake; returns the refusal, None if it is acceptable."""
+        if path.removesuffix("/") != PATH:  # like REST, ignore one trailing slash
             return self._problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no {shown(path)}.")
         if _header(request.headers, "Sec-WebSocket-Version") != VERSION:
             status = HTTPStatus.UPGRADE_REQUIRED
@@ -166,7 +166,7 @@ class Upgrader:
             return self._problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "service_unavailable",
-                "This node takes no connections now.",
+                "This node does not accept connections at the moment.",
                 headers={"Retry-After": str(_retry_after_s())},
             )
         return None
@@ -176,7 +176,7 @@ class Upgrader:
         refusal = self._address_limiter.attempt(address, self._clock.monotonic())
         if refusal:
             return None, self._too_many("connection attempts", refusal)
-        if address == peer:  # a peer's own sockets are counted when accepted
+        if address == peer:  # the sockets of direct peers are counted when accepted
             return None, None
         slot = self._address_limiter.enter(address)
         if slot is None:
@@ -215,14 +215,14 @@ class Upgrader:
 
 
 class Handshake:
-    """The upgrade request of one connection, until it is answered."""
+    """The upgrade request of one connection until it is answered."""
 
     __slots__ = ("_tail", "protocol", "request")
 
     def __init__(self, protocol: ServerProtocol) -> None:
         self.protocol = protocol
         self.request: Request | None = None
-        self._tail = b""  # may hold the first bytes of the end of the request
+        self._tail = b""  # the last bytes, in case they begin the end of the request
 
     def received(self, data: bytes) -> bytes:
         """Read more of the request, until `request` is set; returns the bytes after its end."""
@@ -242,7 +242,7 @@ class Handshake:
 
 
 def _key_in(query: str) -> str | None:
-    """The last key in a query, which may be empty; None without one."""
+    """The last key in a query, possibly empty; None if there is none."""
     return parse_qs(query, keep_blank_values=True).get("api_key", [None])[-1]
 
 
@@ -261,7 +261,7 @@ UNKNOWN: Final = "unknown"
 
 
 class AddressSlot:
-    """One counted socket of an address; `leave` uncounts it, once."""
+    """One counted socket of an address, until `leave`."""
 
     __slots__ = ("_address", "_address_limiter")
 
@@ -270,7 +270,7 @@ class AddressSlot:
         self._address = address
 
     def leave(self) -> None:
-        """The socket is closed."""
+        """Stop counting the socket; later calls have no effect."""
         address_limiter, self._address_limiter = self._address_limiter, None
         if address_limiter is not None:
             address_limiter.left(self._address)
@@ -279,8 +279,8 @@ class AddressSlot:
 class AddressLimiter:
     """Counts connection attempts and open sockets by address, IPv6 by /64.
 
-    This machine and proxies whose X-Forwarded-For is honoured are trusted: a proxy's own sockets
-    are not counted, but those of the addresses that it names.
+    This machine and the configured proxies are trusted: a proxy's sockets count for the addresses
+    in its X-Forwarded-For.
     """
 
     def __init__(
@@ -297,7 +297,7 @@ class AddressLimiter:
         self._sockets: dict[str, int] = {}
 
     def limit(self, connects_per_minute: int, sockets_per_address_max: int) -> None:
-        """Set both limits; counts are kept."""
+        """Change both limits; the counts are kept."""
         if not connects_per_minute:
             self._attempts = None
         elif self._attempts is None:
@@ -307,7 +307,7 @@ class AddressLimiter:
         self._sockets_max = sockets_per_address_max
 
     def attempt(self, address: str, now_s: float) -> dict[str, str]:
-        """Count an attempt; returns the header fields of its refusal, none if it is allowed."""
+        """Count an attempt; returns the header fields of a refusal, empty if it is allowed."""
         if self._attempts is None:
             return {}
         decision = self._attempts.take(address, now_s)
@@ -323,7 +323,7 @@ class AddressLimiter:
         return AddressSlot(self, name)
 
     def socket_headers(self, retry_after_s: int) -> dict[str, str]:
-        """The header fields of a refusal: the limit of open sockets."""
+        """Header fields of a refusal, with the limit of open sockets."""
         return {
             "RateLimit-Policy": f'"sockets";q={self._sockets_max}',
             "RateLimit": f'"sockets";r=0;t={retry_after_s}',
@@ -334,7 +334,7 @@ class AddressLimiter:
         }
 
     def left(self, name: str) -> None:
-        """A socket of an address is closed; called by its `AddressSlot`."""
+        """Stop counting a socket of an address; called by its `AddressSlot`."""
         self._sockets[name] -= 1
         if not self._sockets[name]:
             del self._sockets[name]
@@ -365,8 +365,8 @@ def _parsed(peer: str) -> IPv4Address | IPv6Address | None:
 
 
 OFFENCE_PAUSE_MAX_S: Final = 8.0  # between two handshakes of an address
-FORGOTTEN_S: Final = 60.0  # after the last handshake that had to wait
-ADDRESSES_MAX: Final = 10_000  # the oldest is dropped
+FORGOTTEN_S: Final = 60.0  # after the last delayed handshake
+ADDRESSES_MAX: Final = 10_000  # above this, the oldest is dropped
 
 
 class _Offender:
@@ -391,7 +391,7 @@ class Offenders:
         self._found: dict[str, _Offender] = {}
 
     def offended(self, address: str, now_s: float) -> None:
-        """A socket of an address was closed for an offence."""
+        """Record that a socket of an address was closed for an offence."""
         if not self._pause_s:
             return
         name = network(address)
@@ -404,9 +404,9 @@ class Offenders:
             known.pause_s = min(2 * known.pause_s, self._pause_max_s)
 
     def wait_s(self, address: str, now_s: float) -> float:
-        """Seconds to delay a handshake of an address; the next one is delayed for longer.
+        """Seconds to delay a handshake of an address; the next one is delayed longer.
 
-        At most twice the longest pause: later handshakes are answered together.
+        The delay is at most twice the longest pause; handshakes beyond that are answered together.
         """
         if not self._found:
             return 0.0

@@ -1,4 +1,4 @@
-"""Collected transactions: records, the time ranges they cover, readings of holdings, and leases.
+"""Collected transactions: records, the time ranges they cover, and readings of holdings.
 
 Records and the range that they complete are written in one transaction, which also checks the lease
 of the writer: no range is ever covered without its records, whenever a process is killed.
@@ -6,35 +6,18 @@ of the writer: no range is ever covered without its records, whenever a process 
 
 from collections.abc import Collection, Iterable, Sequence
 
-from msgspec import Struct
 from sqlalchemy import ColumnElement, Table, and_, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onebook.errors import OnebookError
 from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.leases import Lease, extend
 from onebook.store.rows import CollectedRow, ListRow, RangeRow, ReadingRow
 from onebook.store.tables import (
     collected_lists,
     collected_ranges,
     collected_readings,
     collected_records,
-    leases,
 )
-
-
-class Lease(Struct, frozen=True):
-    """The right to write something until a time; each write extends it."""
-
-    name: str
-    holder: str
-    until_ms: int
-
-
-class LeaseLost(OnebookError):
-    """Another process has taken over the work."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Another process has taken over {name}.")
 
 
 class CollectedStore:
@@ -42,25 +25,6 @@ class CollectedStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-
-    @whole
-    async def acquire(self, lease: Lease, now_ms: int) -> bool:
-        """Take or extend a lease; return False if another holder has it."""
-        values = columns_of(lease)
-        free = or_(leases.c.holder == lease.holder, leases.c.until_ms <= now_ms)
-        new = self.database.insert(leases).values(values)
-        taken = new.on_conflict_do_update(
-            index_elements=[leases.c.name], set_=values, where=free
-        ).returning(leases.c.name)
-        async with self.database.writing() as connection:
-            return (await connection.execute(taken)).first() is not None
-
-    @whole
-    async def release(self, lease: Lease) -> None:
-        """Give a lease back, if this holder still has it."""
-        held = and_(leases.c.name == lease.name, leases.c.holder == lease.holder)
-        async with self.database.writing() as connection:
-            await connection.execute(delete(leases).where(held))
 
     async def lists(self, account: str, environment: str) -> list[ListRow]:
         """The collected lists of an account."""
@@ -104,7 +68,7 @@ class CollectedStore:
             LeaseLost: Another process collects this account.
         """
         async with self.database.writing() as connection:
-            await _extend(connection, lease)
+            await extend(connection, lease)
             await connection.execute(
                 delete(collected_ranges).where(collected_ranges.c.list_id.in_(parts))
             )
@@ -140,7 +104,7 @@ class CollectedStore:
             },
         )
         async with self.database.writing() as connection:
-            await _extend(connection, lease)
+            await extend(connection, lease)
             if by_id:
                 mine = and_(table.c.list_id == list_id, table.c.record_id.in_(by_id))
                 known = await connection.execute(select(func.count()).where(mine))
@@ -207,6 +171,72 @@ class CollectedStore:
         row = await self.database.row(select(func.min(table.c.at_ms).label("at_ms")).where(of_list))
         return None if row is None else row.at_ms
 
+    async def ids(self, list_id: int, before_ms: int, limit: int) -> list[str]:
+        """Ids of some records of a list that are older than a time."""
+        table = collected_records
+        older = and_(table.c.list_id == list_id, table.c.at_ms < before_ms)
+        rows = await self.database.rows(select(table.c.record_id).where(older).limit(limit))
+        return [row.record_id for row in rows]
+
+    @whole
+    async def delete_records(self, lease: Lease, list_id: int, record_ids: Collection[str]) -> int:
+        """Delete records of a list; return how many there were.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        mine = and_(
+            collected_records.c.list_id == list_id, collected_records.c.record_id.in_(record_ids)
+        )
+        async with self.database.writing() as connection:
+            await extend(connection, lease)
+            gone = (await connection.execute(delete(collected_records).where(mine))).rowcount
+            count = collected_lists.c.records - gone
+            of_list = update(collected_lists).where(collected_lists.c.list_id == list_id)
+            await connection.execute(of_list.values(records=count))
+        return gone
+
+    @whole
+    async def replace_ranges(
+        self, lease: Lease, list_ids: Collection[int], covered: RangeRow
+    ) -> None:
+        """Put a range in place of what parts of lists cover there.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        async with self.database.writing() as connection:
+            await extend(connection, lease)
+            for list_id in list_ids:
+                await self.cover(connection, list_id, covered)
+
+    @whole
+    async def delete_lists(self, lease: Lease, list_ids: Collection[int]) -> None:
+        """Delete lists without records, and what they cover.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        async with self.database.writing() as connection:
+            await extend(connection, lease)
+            for table in (collected_ranges, collected_lists):
+                await connection.execute(delete(table).where(table.c.list_id.in_(list_ids)))
+
+    @whole
+    async def delete_readings(
+        self, lease: Lease, account: str, environment: str, before_ms: int
+    ) -> int:
+        """Delete readings of the holdings that are older than a time; return how many.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        table = collected_readings
+        older = (*_account(table, account, environment), table.c.at_ms < before_ms)
+        async with self.database.writing() as connection:
+            await extend(connection, lease)
+            return (await connection.execute(delete(table).where(*older))).rowcount
+
     @whole
     async def add_reading(
         self, lease: Lease, account: str, environment: str, reading: ReadingRow
@@ -219,7 +249,7 @@ class CollectedStore:
         values = {"account": account, "environment": environment} | columns_of(reading)
         new = self.database.insert(collected_readings).values(values).on_conflict_do_nothing()
         async with self.database.writing() as connection:
-            await _extend(connection, lease)
+            await extend(connection, lease)
             await connection.execute(new)
 
     async def readings(
@@ -257,13 +287,6 @@ def with_range(ranges: Iterable[RangeRow], new: RangeRow) -> list[RangeRow]:
         else:
             found.append(each)
     return found
-
-
-async def _extend(connection: AsyncConnection, lease: Lease) -> None:
-    held = and_(leases.c.name == lease.name, leases.c.holder == lease.holder)
-    extended = update(leases).where(held).values(until_ms=lease.until_ms).returning(leases.c.name)
-    if (await connection.execute(extended)).first() is None:
-        raise LeaseLost(lease.name)
 
 
 def _account(table: Table, account: str, environment: str) -> list[ColumnElement[bool]]:

@@ -158,3 +158,24 @@ class ReadingRow(Struct, frozen=True):
     at_ms: int
     sealed: bool
     body: bytes
+
+
+class ExportJobRow(Struct, frozen=True):
+    """An export that an exchange makes on request, and its state there.
+
+    Args:
+        owner: Digest of the user at the exchange.
+        name: Identifies the export, such as a quarter.
+        requested_at_ms: When the exchange was asked to make it.
+        changed_at_ms: When its state last changed.
+        reason: A sentence, if it failed.
+    """
+
+    exchange: str
+    environment: str
+    owner: str
+    name: str
+    state: str
+    requested_at_ms: int
+    changed_at_ms: int
+    reason: str = ""

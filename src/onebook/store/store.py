@@ -11,6 +11,8 @@ from onebook.store.audit import AuditStore
 from onebook.store.collected import CollectedStore
 from onebook.store.credentials import CredentialsStore
 from onebook.store.database import Database, FactStore, whole
+from onebook.store.exports import ExportStore
+from onebook.store.leases import LeaseStore
 from onebook.store.sessions import SessionStore, forget_sessions
 from onebook.store.usage import UsageStore, forget_batches
 
@@ -29,6 +31,8 @@ class Store:
         self.usage = UsageStore(self.database)
         self.credentials = CredentialsStore(self.database)
         self.collected = CollectedStore(self.database)
+        self.exports = ExportStore(self.database)
+        self.leases = LeaseStore(self.database)
         self.audit = AuditStore(self.database)
         self.facts = FactStore(self.database)
 

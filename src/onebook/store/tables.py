@@ -199,6 +199,28 @@ leases = Table(
     Column("until_ms", BigInteger, nullable=False),
 )
 
+# Exports that an exchange makes on request: their state there, whichever node requested them.
+export_jobs = Table(
+    "export_jobs",
+    metadata,
+    Column("exchange", Text, primary_key=True),
+    Column("environment", Text, primary_key=True),
+    Column("owner", Text, primary_key=True),  # digest of the user at the exchange
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("requested_at_ms", BigInteger, nullable=False),
+    Column("changed_at_ms", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),  # of a failure
+)
+
+# Requests that an exchange limits by the day or the month.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("uses", Text, nullable=False),  # JSON: Unix ms of each, the oldest first
+)
+
 # The audit trail: every change by an operator, written in the transaction of the change.
 changes = Table(
     "changes",

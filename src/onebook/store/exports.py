@@ -1,0 +1,92 @@
+"""Exports that exchanges make on request, and budgets of requests over days and months.
+
+A job is the state of one export at the exchange, shared by all nodes; its file is on the node that
+downloaded it. A budget counts uses in a rolling window, which no process exceeds.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from msgspec import json
+from sqlalchemy import delete, select, update
+
+from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.rows import ExportJobRow
+from onebook.store.tables import budgets, export_jobs
+
+NO_USES: Final = "[]"
+
+
+class ExportStore:
+    """Export jobs and budgets."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def jobs(self, exchange: str, environment: str, owner: str) -> list[ExportJobRow]:
+        """The jobs of an account, by the name of the export."""
+        table = export_jobs
+        rows = await self.database.rows(
+            select(table)
+            .where(
+                table.c.exchange == exchange,
+                table.c.environment == environment,
+                table.c.owner == owner,
+            )
+            .order_by(table.c.name)
+        )
+        return [value_of(row, ExportJobRow) for row in rows]
+
+    async def job(
+        self, exchange: str, environment: str, owner: str, name: str
+    ) -> ExportJobRow | None:
+        """One job; None if the export was not requested."""
+        found = await self.jobs(exchange, environment, owner)
+        return next((each for each in found if each.name == name), None)
+
+    @whole
+    async def put(self, job: ExportJobRow) -> None:
+        """Write the state of a job."""
+        values = columns_of(job)
+        table = export_jobs
+        new = self.database.insert(table).values(values)
+        key = [table.c.exchange, table.c.environment, table.c.owner, table.c.name]
+        async with self.database.writing() as connection:
+            await connection.execute(new.on_conflict_do_update(index_elements=key, set_=values))
+
+    @whole
+    async def forget(self, before_ms: int, states: Collection[str]) -> int:
+        """Delete jobs of some states that last changed before a time; return how many."""
+        old = export_jobs.c.changed_at_ms < before_ms, export_jobs.c.state.in_(states)
+        gone = delete(export_jobs).where(*old).returning(export_jobs.c.name)
+        async with self.database.writing() as connection:
+            return len((await connection.execute(gone)).all())
+
+    @whole
+    async def spend(self, name: str, *, units: int, period_ms: int, now_ms: int) -> int | None:
+        """Use one unit of a budget of so many in any period.
+
+        Returns:
+            None if there was one, else Unix ms from when on there is one again.
+        """
+        table = budgets
+        new = self.database.insert(table).values(name=name, uses=NO_USES)
+        # The update locks the row: on PostgreSQL, others wait here.
+        locked = new.on_conflict_do_update(
+            index_elements=[table.c.name], set_={"name": name}
+        ).returning(table.c.uses)
+        async with self.database.writing() as connection:
+            found = (await connection.execute(locked)).one()
+            since_ms = now_ms - period_ms
+            uses = [each for each in json.decode(found.uses, type=list[int]) if each > since_ms]
+            if len(uses) >= units:
+                return uses[-units] + period_ms
+            uses.append(now_ms)
+            spent = update(table).where(table.c.name == name)
+            await connection.execute(spent.values(uses=json.encode(sorted(uses)).decode()))
+            return None
+
+    async def uses(self, name: str) -> list[int]:
+        """When the units of a budget were used, Unix ms; the oldest may count no more."""
+        row = await self.database.row(select(budgets.c.uses).where(budgets.c.name == name))
+        return [] if row is None else json.decode(row.uses, type=list[int])
