@@ -1,4 +1,4 @@
-"""The adapter of OKX: reads an account from its two ledgers and the lists that decorate them.
+"""The adapter of OKX: reads an account from its two ledgers, with details from other lists.
 
 - Bills of the trading account, by slices of time and their ids: the newest week from the faster
   list, older ones from the archive of three months. What is older is in files by quarter, for which
