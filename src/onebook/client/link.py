@@ -230,7 +230,7 @@ class ServiceLink:
             await asyncio.sleep(wait_s)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Wake the callers when `_run` has ended; nobody may be waiting for its exception."""
+        """Wake the callers when `_run` has ended; its exception may remain unretrieved."""
         error = None if task.cancelled() else task.exception()
         for each in self.held.values():
             each.failed(error or asyncio.CancelledError())
