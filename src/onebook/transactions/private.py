@@ -54,16 +54,16 @@ StreamMessage = StreamAccepted | StreamHint | StreamRefused | None
 
 
 class PrivateStream(Struct, frozen=True, kw_only=True):
-    """Facts of a private stream of an exchange, and the functions that speak to it; pure.
+    """Facts of a private stream of an exchange, and its pure protocol functions.
 
     Args:
-        urls: The base URL of each environment that has one.
-        regions: Those of accounts whose credentials name a host other than the first.
+        urls: The base URL by environment, where there is one.
+        regions: The base URLs of accounts whose credentials name a host other than the first.
         path: Its path, which no other stream of the exchange has.
-        types: The exchange's types of which every new record is announced.
-        opening: Returns the messages that begin the stream, each sent once the one before was
-            accepted, from the credentials, the time (Unix ms) and a token.
-        read: What a message means; None: nothing.
+        types: The exchange's types for which every new record is announced.
+        opening: Returns the opening messages, each sent after the previous one was accepted, from
+            the credentials, the time (Unix ms) and a token.
+        read: Interprets a message; None: irrelevant.
         ping: A message that keeps the connection open.
         ping_s: Seconds between pings.
     """

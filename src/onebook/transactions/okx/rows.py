@@ -1,7 +1,7 @@
-"""Rows of OKX's bills and lists: ids, times, exact amounts; pure.
+"""Parses rows of OKX's bills and lists: ids, times, exact amounts; pure.
 
-A bill is one change of one currency in one account. All values are texts, in some old rows JSON
-numbers; "" is absent. `sz` of a bill never decides the sign: only `balChg` has it.
+A bill is one change of one currency in one account. All values are text, in some old rows JSON
+numbers; "" is absent. Only `balChg` has a sign, never `sz`.
 https://www.okx.com/docs-v5/en/#trading-account-rest-api-get-bills-details-last-7-days
 """
 
@@ -46,7 +46,7 @@ pattern_of: Final = event_patterns(BLANK, TITLES, "OKX Event", UNIFIED)
 
 
 class BillContext(Struct, frozen=True):
-    """What a row does not say itself.
+    """Facts that a row does not contain.
 
     Args:
         environment: A part of every id.
@@ -58,14 +58,14 @@ class BillContext(Struct, frozen=True):
 
 
 class Bill(Struct, frozen=True, gc=False, kw_only=True):
-    """One bill of either account; the funding account has only the first ones.
+    """One bill of either account; the funding account has only the first fields.
 
     Args:
-        change: By what the balance changed, signed.
-        balance: The balance of the currency after it; None where absent.
-        fee: The part of the change that is a fee, signed as OKX has it: below zero it was paid.
+        change: The signed change of the balance.
+        balance: The balance of the currency after it; None if absent.
+        fee: The part of the change that is a fee, with OKX's sign: a negative fee was paid.
         gross: The change without the fee.
-        pnl: What a position gained; "0" if nothing.
+        pnl: The P&L of a position; "0" if there is none.
     """
 
     id: str
@@ -95,12 +95,12 @@ class Bill(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def incoming(self) -> bool:
-        """Whether the balance grew, or stayed."""
+        """Whether the balance rose or stayed the same."""
         return self.change[0] != "-"
 
     @property
     def meaning(self) -> Meaning:
-        """What it means."""
+        """The meaning of its type."""
         if self.wallet == FUNDING:
             return funding_meaning(self.type, incoming=self.incoming)
         return trading_meaning(self.type, self.subtype, self.inst_type, incoming=self.incoming)
@@ -113,7 +113,7 @@ class Bill(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def native(self) -> str:
-        """Account and id in one text: each account counts for itself."""
+        """Account and id in one text, because ids are unique only within an account."""
         return f"{NATIVE_WALLETS[self.wallet]}:{self.id}"
 
 
@@ -121,8 +121,8 @@ def trading_bill(row: Row) -> Bill:
     """Read a bill of the trading account.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It has no id, currency, type, time or
-            change.
+        ValueError, LookupError, TypeError, ArithmeticError: The row has no id, currency, type, time
+            or change.
     """
     get = row.get
     change, balance, fee, pnl, price, size = canonicals(
@@ -161,8 +161,8 @@ def funding_bill(row: Row) -> Bill:
     """Read a bill of the funding account.
 
     Raises:
-        ValueError, LookupError, TypeError, ArithmeticError: It has no id, currency, type, time or
-            change.
+        ValueError, LookupError, TypeError, ArithmeticError: The row has no id, currency, type, time
+            or change.
     """
     change, balance = canonicals(row["balChg"], row.get("bal"))
     change = require(change, "balChg")
@@ -188,7 +188,7 @@ def coin(value: Any) -> str:
     """Our name of a currency.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The currency is absent.
     """
     return currency_of(EXCHANGE, require(str(value or ""), "ccy"))
 
@@ -197,7 +197,7 @@ def time_ms(value: Any) -> int:
     """A time in Unix ms.
 
     Raises:
-        ValueError, TypeError: It is no time.
+        ValueError, TypeError: It is not a time.
     """
     found = int(value)
     if found <= 0:
@@ -206,9 +206,9 @@ def time_ms(value: Any) -> int:
 
 
 def unreadable_row(row: Any, context: BillContext, kind: str, at_ms: int) -> Record:
-    """A record of a row that the mapping cannot read, at its own time or at that of the others.
+    """The record of an unreadable row, at its own time or at that of its group.
 
-    Its id is made of all that it says, so equal rows are one record.
+    Its id is a digest of the whole row, so equal rows are one record.
     """
     native = None
     with suppress(LookupError, TypeError, ValueError, AttributeError):
@@ -235,28 +235,28 @@ def make_id(context: BillContext, source: str, native_key: str) -> str:
 
 
 def line_id(context: BillContext, bill: Bill) -> str:
-    """The id of a bill as a line of the ledger."""
+    """The id of the ledger line of a bill."""
     return _line_id(context.environment, bill.native)
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def _line_id(environment: str, native: str) -> str:
-    """The event of a bill names it, and then the line itself."""
+    """Cached, because both the event of a bill and the line itself need it."""
     return record_id(EXCHANGE, environment, LINE, native)
 
 
 def line_ids(context: BillContext, bills: Iterable[Bill]) -> tuple[str, ...]:
-    """The lines of an event, as `related` takes them."""
+    """The ids of an event's ledger lines, for `related`."""
     return tuple(line_id(context, bill) for bill in bills)
 
 
 def first_of(bills: Iterable[Bill]) -> Bill:
-    """The bill with the smallest id: an event is named after it."""
+    """The bill with the smallest id, from which the id of an event is derived."""
     return min(bills, key=lambda bill: (bill.wallet, len(bill.id), bill.id))
 
 
 def fees_of(bills: Iterable[Bill], kind: str) -> tuple[Fee, ...]:
-    """The fees of some bills: positive is paid."""
+    """The fees of some bills; positive fees were paid."""
     return tuple(
         Fee(bill.currency, negated(bill.fee), None, kind, "fee")
         for bill in bills
