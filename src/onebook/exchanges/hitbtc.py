@@ -39,8 +39,8 @@ channels of partial books. Such a frame of `orderbook/full` invalidates its book
 not say whether it is whole.
 
 Unconfirmed: that an unsubscription and another subscription on the same socket return another
-snapshot (otherwise the feed opens another connection); what the answer to an unsubscription lists, which is
-not read; how many symbols a socket or a request may have (50 were seen).
+snapshot (otherwise the feed opens another connection); what the answer to an unsubscription lists,
+which is not read; how many symbols a socket or a request may have (50 were seen).
 """
 
 from collections.abc import Sequence
