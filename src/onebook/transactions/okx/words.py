@@ -149,6 +149,40 @@ TRADING_SUBTYPES: Final[dict[str, Meaning | Signed]] = {
     "380": CONVERSION,
     "381": YIELD,  # coins that are lent by themselves
 }
+# The type of each subtype, of which exports have nothing else.
+_SUBTYPES_OF: Final[dict[str, Iterable[int]]] = {
+    "1": (11, 12, 290),
+    "2": range(1, 7),
+    "3": (112, 113, 170, 171, 172),
+    "4": (16, 17, 114, 115),
+    "5": (*range(100, 108), 109, 110, 111),
+    "6": (160, 161, 162),
+    "7": (9, 14, 293),
+    "8": (173, 174),
+    "9": range(125, 129),
+    "10": (108, 117),
+    "11": (118, 119),
+    "12": range(200, 204),
+    "13": (131, 132),
+    "14": range(204, 210),
+    "15": range(210, 214),
+    "16": (306, 307),
+    "18": (280, 281, 282),
+    "22": (308, 309, 312),
+    "24": range(270, 276),
+    "26": range(296, 300),
+    "27": (318, 319),
+    "28": (236, 237),
+    "29": (224, 225),
+    "30": (320, 321),
+    "32": (324, 325, 326, 327, 328, 329),
+    "33": (303,),
+    "34": (355,),
+    "250": (250,),
+    "251": (251,),
+    "381": (381,),
+}
+SUBTYPES: Final = {str(code): kind for kind, codes in _SUBTYPES_OF.items() for code in codes}
 # Subtypes of types that are not documented with one: what they are is in the subtype alone.
 STANDALONE: Final = frozenset(
     {"250", "251", "252", "284", "285", "286", "287", "290", "293", "294", "295", "355"}
