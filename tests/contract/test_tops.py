@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.oracle import Sides
-from contract.talk import Talk
+from contract.talk import Talk, opened, reopened
 from contract.venue import CHANNELS
 from onebook.books import Books, LiveBook
 from onebook.core.types import SCALE_MAX
 from onebook.exchanges.kit import Delta, Gap, Ignored, Output, Send, Snapshot, TopOfBook
+from onebook.exchanges.kit.contract import each_of
 from onebook.exchanges.kit.roster import SENDINGS_MAX
 from onebook.fusing import TopCounts
 from onebook.model import Health, Reason
@@ -24,6 +25,9 @@ from onebook.model import Health, Reason
 FUSED = [name for name, each in CHANNELS.items() if each.tops]
 
 every_fused = pytest.mark.parametrize("name", FUSED)
+
+
+TICK_S = 0.001  # of the clocks that order states where an exchange has no common number
 
 
 class Best(NamedTuple):
@@ -100,6 +104,13 @@ class Fused:
         return Decimal(price).scaleb(-SCALE_MAX), Decimal(amount).scaleb(-scale)
 
 
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_connector_that_subscribes_to_best_prices_says_so(name: str) -> None:
+    """Otherwise books have no place for them, and this suite would not find it."""
+    talk = opened(name)
+    assert bool(talk.venue.subscribed_tops) == talk.exchange.tops
+
+
 @every_fused
 def test_both_channels_are_subscribed_and_left(name: str) -> None:
     talk = Talk(name).open()
@@ -120,6 +131,7 @@ def test_best_prices_lead_the_depth_and_agree_with_it_at_its_number(name: str) -
     venue = fused.talk.venue
     for _ in range(6):
         for _ in range(2):
+            venue.wait(TICK_S)
             (top,) = fused.deliver(venue.top(fused.native))
             assert isinstance(top, TopOfBook)
             assert fused.book.fusing is not None
@@ -128,11 +140,13 @@ def test_best_prices_lead_the_depth_and_agree_with_it_at_its_number(name: str) -
                 assert fused.shown == best_of(venue.newest(fused.native))
         (change,) = fused.deliver(venue.pending(fused.native))
         assert isinstance(change, Delta | Snapshot)
-        assert change.sequence == top.sequence
+        ordered_by_time = change.sequence == top.sequence + 1  # ties of a tick go to the levels
+        assert ordered_by_time or change.sequence == top.sequence
         assert not fused.book.core.overlaid
         assert fused.shown == best_of(venue.newest(fused.native))
     counts = fused.counts
-    assert (counts.unproven, counts.shown, counts.agreed) == (2, 10, 5)
+    assert (counts.unproven, counts.shown) == (2, 10)
+    assert counts.agreed == (0 if ordered_by_time else 5)
     assert counts.late <= 1, "only the standing best prices that a subscription repeats"
     assert counts.disagreed == counts.refused == counts.off == 0
 
@@ -144,7 +158,11 @@ def test_damaged_and_late_best_prices_cost_no_book(name: str) -> None:
     frame = talk.venue.top(one.native)
     talk.venue.pending(one.native)
     before = talk.reader.sides(one)
-    outputs = talk.deliver(frame.replace(b"e", b"x").replace(b"q", b"x").replace(b'"u"', b'"x"'))
+    (top,) = each_of(reopened(talk).reader()(frame) or ())
+    assert isinstance(top, TopOfBook)
+    number = next(text for text in numbers_of(top) if text in frame)
+    outputs = talk.deliver(frame.replace(number, b"[]"))
+    assert outputs
     assert all(isinstance(each, Ignored) for each in outputs)
     assert talk.reader.sides(one) == before
     talk.act(talk.connector.remove([one]))
@@ -179,7 +197,23 @@ def test_a_request_that_is_always_refused_is_repeated_a_few_times(name: str) -> 
         assert sum(isinstance(each, Send) for each in talk.outputs) <= requests_max
 
 
-EVENTS = ("top", "top", "depth", "depth", "lost top", "lost depth", "late top", "resync")
+def numbers_of(top: TopOfBook) -> list[bytes]:
+    """How a frame may write its number, or the time that orders it."""
+    return [str(number).encode() for number in (top.sequence, top.sequence // 2)]
+
+
+EVENTS = (
+    "tick",
+    "tick",
+    "top",
+    "top",
+    "depth",
+    "depth",
+    "lost top",
+    "lost depth",
+    "late top",
+    "resync",
+)
 
 
 @every_fused
@@ -191,6 +225,8 @@ def test_what_is_live_was_a_state_of_the_exchange_whatever_happens(
     fused = Fused(name, seed)
     venue, held = fused.talk.venue, []
     for event in events:
+        if event == "tick":
+            venue.wait(TICK_S)
         match event:
             case "top" | "lost top" | "late top":
                 frame = venue.top(fused.native)

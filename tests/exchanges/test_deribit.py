@@ -15,10 +15,12 @@ from onebook.exchanges.kit import (
     Connector,
     Delta,
     Gap,
+    Ignored,
     ProtocolError,
     Send,
     SlowDown,
     Snapshot,
+    TopOfBook,
     Trading,
     Unnamed,
 )
@@ -52,7 +54,9 @@ def book(kind: str, change: int, previous: int | None = None, native: str = "BTC
 
 
 def asked(method: str, number: int, *natives: str) -> Sent:
-    channels = json.dumps([f"book.{native}.100ms" for native in natives], separators=(",", ":"))
+    books = [f"book.{native}.100ms" for native in natives]
+    quotes = [f"quote.{native}" for native in natives]
+    channels = json.dumps([*books, *quotes], separators=(",", ":"))
     return Sent(
         f'{{"jsonrpc":"2.0","id":{number},"method":"public/{method}",'
         f'"params":{{"channels":{channels}}}}}'.encode()
@@ -131,6 +135,38 @@ def test_changes_follow_the_change_before_them() -> None:
     assert (delta.at_ms, bytes(delta.bids)) == (1_655_395_057_025, b'[["new", 20977, 0.109]]')
     assert kinds(connector.received(book("change", 20, 18))) == [Gap]
     assert connector.received(book("change", 21, 20)) == ()
+
+
+QUOTE = (
+    b'{"jsonrpc":"2.0","method":"subscription","params":{"channel":"quote.BTC_USDC","data":{'
+    b'"timestamp":1655395057100,"instrument_name":"BTC_USDC","best_bid_price":20987.0,'
+    b'"best_bid_amount":0.487,"best_ask_price":null,"best_ask_amount":0.0}}}'
+)
+
+
+def test_best_prices_of_a_later_millisecond_than_the_levels_are_later() -> None:
+    connector = opened()
+    (snapshot,) = connector.received(book("snapshot", 10))
+    (delta,) = connector.received(book("change", 17, 10))
+    (top,) = connector.received(QUOTE)
+    (tied,) = connector.received(QUOTE.replace(b"1655395057100", b"1655395057025"))
+    assert isinstance(snapshot, Snapshot)
+    assert isinstance(delta, Delta)
+    assert isinstance(top, TopOfBook)
+    assert isinstance(tied, TopOfBook)
+    assert tied.sequence < snapshot.sequence == delta.sequence < top.sequence
+    assert (top.at, bytes(top.bids), bytes(top.asks)) == (
+        1_655_395_057_100,
+        b"[[20987.0,0.487]]",
+        b"[]",
+    )
+    connector.remove([BTC])
+    assert connector.received(QUOTE) == ()
+
+
+@pytest.mark.parametrize("at", [b"-1", b"1e3", b"99999999999999999", b'"5"'])
+def test_best_prices_of_an_impossible_time_are_ignored(at: bytes) -> None:
+    assert live().received(QUOTE.replace(b"1655395057100", at)) == (Ignored(known=False),)
 
 
 def test_resync_unsubscribes_and_subscribes() -> None:
@@ -241,8 +277,9 @@ def test_the_simulated_exchange_refuses_what_the_real_one_does() -> None:
         "code": 11050,
         "data": "invalid json",
     }
-    done, snapshot = desk.say(request)
-    assert done["result"] == ["book.BTC_USDT.100ms"]
+    done, snapshot, quote = desk.say(request)
+    assert done["result"] == ["book.BTC_USDT.100ms", "quote.BTC_USDT"]
+    assert quote["params"]["channel"] == "quote.BTC_USDT"
     assert "prev_change_id" not in snapshot["params"]["data"]
     assert len(desk.say(request)) == 1, "a second subscription brings no second snapshot"
 

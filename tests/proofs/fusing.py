@@ -8,6 +8,8 @@ prices are lost, thinned, doubled, late or out of order. Now and then the exchan
 counter at a low number while best prices of before are still on the way; a channel keeps the order
 of the two lives of the counter, as one socket does. After each message, a live book must show the
 newest state that it received, and never one of another life.
+
+The same is lived with channels that are ordered by time, where several states have one time.
 """
 
 import json
@@ -17,7 +19,7 @@ from typing import NamedTuple
 
 from onebook.books import Books, LiveBook
 from onebook.core import View
-from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook, best_prices_at, levels_at
 from onebook.fusing import TopCounts
 from onebook.model import Health, Instrument, Reason
 
@@ -29,12 +31,16 @@ Level = tuple[int, int]
 
 
 class Numbered(NamedTuple):
-    """The market at one number of one life of the counter."""
+    """The market at one number of one life of the counter.
+
+    The number may be a time, which several states share; `index` is their true order.
+    """
 
     life: int
     number: int
     bids: Side
     asks: Side
+    index: int = 0
 
     @property
     def top(self) -> tuple[Level | None, Level | None]:
@@ -54,7 +60,8 @@ def changed(before: Side, after: Side) -> Side:
 class FusedLife:
     """A book, its exchange and what happens between them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, timed: bool = False) -> None:
+        self.timed = timed  # the channels have no common number and are ordered by time
         self.rng = Random(seed)
         self.counts = TopCounts()
         self.books = Books()
@@ -92,8 +99,15 @@ class FusedLife:
         for side, low, high in ((bids, 40, mid - 1), (asks, mid + 1, 62)):
             for _ in range(self.rng.randint(0, 2)):
                 side[self.rng.randint(low, high)] = self.rng.randint(1, 9)
-        step = self.rng.choice((1, 1, 1, 7))
-        self.now = Numbered(self.now.life, self.now.number + step, bids, asks)
+        step = self.rng.choice((0, 0, 1, 7) if self.timed else (1, 1, 1, 7))
+        number, index = self.now.number + step, self.now.index + 1
+        self.now = Numbered(self.now.life, number, bids, asks, index)
+
+    def of_levels(self, state: Numbered) -> int:
+        return levels_at(state.number) if self.timed else state.number
+
+    def of_top(self, state: Numbered) -> int:
+        return best_prices_at(state.number) if self.timed else state.number
 
     def restart(self) -> None:
         """The counter begins again, far below; its first message of the depth tells."""
@@ -111,7 +125,7 @@ class FusedLife:
             BTC,
             text(changed(before.bids, self.now.bids)),
             text(changed(before.asks, self.now.asks)),
-            sequence=number,
+            sequence=self.of_levels(self.now),
         )
         late = [before._replace(number=before.number + each) for each in (1, 2)]
         if self.lost or self.book.health is not Health.LIVE:
@@ -140,7 +154,7 @@ class FusedLife:
             BTC,
             text(changed(before.bids, self.now.bids)),
             text(changed(before.asks, self.now.asks)),
-            sequence=self.now.number,
+            sequence=self.of_levels(self.now),
         )
         assert self.books.change(change, 1.0) is None
         self.pass_to(self.now)
@@ -175,7 +189,8 @@ class FusedLife:
         self.lost = False
         self.sent = self.now
         state = self.now
-        whole = Snapshot(BTC, text(state.bids), text(state.asks), sequence=state.number)
+        number = self.of_levels(state)
+        whole = Snapshot(BTC, text(state.bids), text(state.asks), sequence=number)
         assert self.books.fill(whole, 1.0) is None
         self.pass_to(state)
 
@@ -190,7 +205,7 @@ class FusedLife:
     def deliver_top(self, state: Numbered) -> None:
         bid, ask = state.top
         sides = text([bid] if bid else []), text([ask] if ask else [])
-        self.books.top(TopOfBook(BTC, state.number, *sides))
+        self.books.top(TopOfBook(BTC, self.of_top(state), *sides))
         live = self.book.health is Health.LIVE
         if live and state.life == self.depth.life and state.number > self.best.number:
             self.best = state
@@ -208,6 +223,7 @@ class FusedLife:
         assert shown == expected(self.depth, best), f"{self.depth}\n{best}\n{shown}"
         assert not fused or self.sharing
         assert not fused or best.number > self.depth.number
+        assert best.index >= self.depth.index, "an older state is shown over the levels"
         self.shown += fused
 
 
@@ -221,11 +237,11 @@ def expected(depth: Numbered, best: Numbered) -> tuple[list[list[int]], list[lis
     return ([[*bid], *bids] if bid else []), ([[*ask], *asks] if ask else [])
 
 
-def lives(seeds: range) -> tuple[int, int, int]:
+def lives(seeds: range, *, timed: bool = False) -> tuple[int, int, int]:
     """Live them all; return the shown tops, agreements and books that ended ignoring tops."""
     shown = agreed = off = 0
     for seed in seeds:
-        life = FusedLife(seed)
+        life = FusedLife(seed, timed=timed)
         try:
             life.run()
         except AssertionError as error:
@@ -239,4 +255,6 @@ def lives(seeds: range) -> tuple[int, int, int]:
 
 if __name__ == "__main__":
     seeds = range(int(sys.argv[1]))
-    print(f"{len(seeds)} seeds: shown, agreed, off: {lives(seeds)}")
+    for timed in (False, True):
+        ordered = "by time" if timed else "by number"
+        print(f"{len(seeds)} seeds {ordered}: shown, agreed, off: {lives(seeds, timed=timed)}")

@@ -11,3 +11,9 @@ def test_the_newest_received_state_is_shown_whatever_happens_on_either_channel()
     assert shown > 400
     assert agreed > 30
     assert off == 0
+
+
+def test_nothing_older_than_the_levels_is_shown_where_states_have_times_instead_of_numbers():
+    shown, agreed, off = lives(range(150), timed=True)
+    assert shown > 200
+    assert agreed == off == 0, "times are never equal, so they prove nothing"

@@ -78,7 +78,7 @@ COMMANDS: Final = {
     ),
     "transactions": CommandPath(
         "transactions:transactions_app",
-        "Transaction history of exchange accounts: fetch, verify, collect, follow.",
+        "Transaction history of exchange accounts: fetch, verify, collect, forget, follow.",
     ),
     "db": CommandPath("db:db_app", "Database: upgrade."),
     "config": CommandPath("config:config_app", "Show, check and explain the settings."),

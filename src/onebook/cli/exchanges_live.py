@@ -41,6 +41,7 @@ COLUMNS: Final = (
     "compared",
     "interval_ms",
     "depth",
+    "fast prices",
     "first book",
     "frames",
     "pairs",
@@ -219,6 +220,7 @@ def _row(report: ExchangeReport) -> tuple[str, ...]:
         _compared(report),
         _stated(report, INTERVAL),
         _stated(report, DEPTH),
+        _fast_prices(report),
         f"{max(waits):.1f} s" if waits else "-",
         f"{report.traffic.frames:,}",
         f"{report.instruments.pairs:,}",
@@ -233,6 +235,15 @@ def _stated(report: ExchangeReport, name: str) -> str:
             measured = "-" if each.measured is None else f"{each.measured:,.0f}"
             return f"{stated} / {measured}"
     return "-"
+
+
+def _fast_prices(report: ExchangeReport) -> str:
+    """Summarise the checks of the fast best prices, and how much earlier they are known."""
+    fast = report.fast_prices
+    if fast is None:
+        return "-"
+    lead = "" if fast.lead_ms is None else f", {fast.lead_ms:,.0f} ms ahead"
+    return f"{fast.equal:,} equal, {fast.mismatches:,} not{lead}"
 
 
 def _compared(report: ExchangeReport) -> str:

@@ -33,7 +33,7 @@ from onebook.transactions.reconciliation import CheckState, ProofCheck, ProofGra
 if TYPE_CHECKING:  # it needs the server's packages
     from rich.progress import Progress, TaskID
 
-    from onebook.transactions.collector import Collected, Step
+    from onebook.transactions.collector import Collected, Forgotten, Step
 
 ALL: Final = "all"  # that the exchange keeps
 SINCE: Final = "30d"
@@ -41,7 +41,7 @@ EXIT_INCOMPLETE: Final = 1
 
 transactions_app = typer.Typer(
     no_args_is_help=True,
-    help="Transaction history of exchange accounts: fetch, verify, collect, follow.",
+    help="Transaction history of exchange accounts: fetch, verify, collect, forget, follow.",
 )
 
 
@@ -239,6 +239,40 @@ def collect_command(
         raise typer.Exit(EXIT_INCOMPLETE)
 
 
+@transactions_app.command("forget")
+@reported
+def forget_command(
+    account: Annotated[str, typer.Argument(help="Account, such as kraken or bybit:treasury.")],
+    before: Annotated[
+        str | None,
+        typer.Option(
+            help="Only what is older than a day, a time, or a span back such as 3650d.",
+            show_default="everything",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without confirmation.")] = False,
+    testnet: Testnet = False,
+    demo: Demo = False,
+    config: ConfigFile = None,
+) -> None:
+    """Delete collected records of an account from the database.
+
+    What is deleted by --before is not collected again, and answers say so. Without it, everything
+    is deleted, and the next collection is a first one. Copies in backups stay.
+
+    Example: onebook transactions forget kraken --before 2020-01-01
+    """
+    before_ms = None if before is None else past_ms(before, now_ms(), UTC)
+    if not yes:
+        what = "all collected records" if before is None else f"collected records before {before}"
+        typer.confirm(f"Delete {what} of {account}?", abort=True)
+    gone = run(forget_here(account, before_ms, testnet=testnet, demo=demo, config=config))
+    typer.echo(
+        f"Deleted {_counted(gone.records, 'record')} and {_counted(gone.readings, 'reading')} of "
+        f"the holdings of {account}."
+    )
+
+
 @transactions_app.command("follow")
 @reported
 def follow(
@@ -430,6 +464,24 @@ async def collect_here(
         finally:
             await service.close()
     return done
+
+
+async def forget_here(
+    account: str, before_ms: int | None, *, testnet: bool, demo: bool, config: Path | None
+) -> "Forgotten":
+    """Delete what was collected of an account."""
+    with require_server("transactions forget"):
+        from onebook.cli.credentials import exchange_service, safe
+        from onebook.transactions.collector import CollectedAccount, Collector
+        from onebook.transactions.request import environment_of
+    wanted = CollectedAccount.of(account, environment_of(testnet=testnet, demo=demo))
+    async with safe(config) as opened:
+        service = exchange_service(opened)
+        try:
+            collector = Collector(service, opened.store.facts, settings=opened.settings)
+            return await collector.forget(wanted, before_ms)
+        finally:
+            await service.close()
 
 
 def _show_step(bar: "Progress", task: "TaskID", step: "Step") -> None:

@@ -1,6 +1,7 @@
-"""Deribit spot: the whole book, changes every 100 ms, snapshot on the socket.
+"""Deribit spot: the whole book every 100 ms, snapshot on the socket, and best prices at once.
 
-Page: https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
+Pages: https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval and
+https://docs.deribit.com/subscriptions/market-data/quoteinstrument_name
 
 Confirmed:
 
@@ -18,6 +19,9 @@ Frames (JSON-RPC 2.0):
      "type":"snapshot","timestamp":1655395057025,"instrument_name":"BTC_USDC",
      "change_id":1550694837,"bids":[["new",20987.0,0.487]],"asks":[["new",20999.0,0.092]]}}}
      then "type":"change","prev_change_id":1550694837,"bids":[["delete",20975.0,0.0]]
+    {"jsonrpc":"2.0","method":"subscription","params":{"channel":"quote.BTC_USDC","data":{
+     "timestamp":1655395057100,"instrument_name":"BTC_USDC","best_bid_price":20987.0,
+     "best_bid_amount":0.487,"best_ask_price":null,"best_ask_amount":0.0}}}    null: an empty side
     {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params","data":{
      "reason":"value must be a list","param":"channels"}}}
     {"jsonrpc":"2.0","method":"heartbeat","params":{"type":"heartbeat"}}
@@ -40,9 +44,17 @@ shown. According to the help centre, clients cannot communicate at all during a 
 announces locked price indexes, `{"price_index":"sol_usdc","locked":true}`, which do not affect
 books here.
 
-ccxt's watchOrderBook (which does not check the ids) and nautilus_trader agree on frames.
-Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; whether
-a lock of a price index stops orders of the spot pair of that name.
+`quote` is sent at each change of the best prices (10 to 15 a second on BTC where `book` had 3, on
+derivatives), and names no `change_id`, only a time in milliseconds. So best prices are ordered
+with the levels by `timestamp`, the time of the last change in both: they are shown only if their
+millisecond is later than that of the levels, because states of one millisecond have no order.
+Channels of both are in one request, and the answer lists what it accepted of them.
+
+ccxt's watchOrderBook (which does not check the ids) and nautilus_trader agree on frames, ccxt's
+watchBidsAsks on those of `quote`.
+Unconfirmed: that both channels take their times from one clock; the gateway at drb.coinbase.com,
+which was to take over derivatives in 2026-09; whether a lock of a price index stops orders of the
+spot pair of that name.
 
 As of 2026-11 few books are left here: most spot pairs, including BTC_USDC, are matched at Coinbase
 Exchange (flagged `is_cbe_routed`, 2026-08) and left out, because their orders are in Coinbase's
@@ -51,13 +63,14 @@ books.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from onebook.core import LevelShape
 from onebook.exchanges.kit import (
+    MILLISECONDS_MAX,
     UNTIMED,
     Alive,
     BookChannel,
@@ -75,10 +88,14 @@ from onebook.exchanges.kit import (
     RpcControl,
     Scope,
     Sequence64,
+    TopOfBook,
     Trading,
     accepted_of,
+    best_prices_at,
     control_reader,
     decode,
+    levels_at,
+    one_level,
     send,
     text_in,
     verbs,
@@ -86,6 +103,9 @@ from onebook.exchanges.kit import (
 from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
+Time = Annotated[int, Meta(ge=0, le=MILLISECONDS_MAX)]
+BEST_PREFIX: Final = "quote."
+BEST_PREFIX_NAME: Final = b'"quote.'
 HEARTBEAT_S: Final = 10
 PLATFORM: Final = "platform_state"
 TOO_MANY: Final = (10028, 10047, 10066)  # requests per time, of one kind, at once
@@ -104,7 +124,7 @@ TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 class WholeBook(Struct, gc=False, kw_only=True, tag_field="type", tag="snapshot"):
     """A whole book."""
 
-    timestamp: int = UNTIMED
+    timestamp: Time = UNTIMED
     change_id: Sequence64
     bids: Raw
     asks: Raw
@@ -113,7 +133,7 @@ class WholeBook(Struct, gc=False, kw_only=True, tag_field="type", tag="snapshot"
 class BookChange(Struct, gc=False, kw_only=True, tag_field="type", tag="change"):
     """A change of a book."""
 
-    timestamp: int = UNTIMED
+    timestamp: Time = UNTIMED
     prev_change_id: Sequence64
     change_id: Sequence64
     bids: Raw
@@ -133,25 +153,68 @@ class Data(Struct, gc=False):
     params: Params
 
 
+class QuotedPrices(Struct, gc=False):
+    """The best prices of an instrument."""
+
+    timestamp: Time
+    instrument_name: str
+    bid: Raw = field(name="best_bid_price")
+    bid_amount: Raw = field(name="best_bid_amount")
+    ask: Raw = field(name="best_ask_price")
+    ask_amount: Raw = field(name="best_ask_amount")
+
+
+class QuoteParams(Struct, gc=False):
+    """The parameters of a notification with best prices."""
+
+    data: QuotedPrices
+
+
+class QuoteData(Struct, gc=False):
+    """A frame with best prices."""
+
+    params: QuoteParams
+
+
 _read = msgspec.json.Decoder(Data).decode
+_read_quote = msgspec.json.Decoder(QuoteData).decode
 _control = control_reader(RpcControl)
 
 
 def topic(instrument: Instrument) -> str:
     """Return the channel of an instrument."""
-    return f"book.{instrument.native}.100ms"
+    return topic_of(instrument.native)
+
+
+def topic_of(native: str) -> str:
+    """Return the channel of a name."""
+    return f"book.{native}.100ms"
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
-    """Decode a frame of a book."""
+    """Decode a frame of a book, or best prices."""
+    if frame.find(BEST_PREFIX_NAME) >= 0:
+        return _top(books, frame)
     params = _read(frame).params
     book, message = books.get(params.channel), params.data
     if book is None:
         return None
+    at, bids, asks = message.timestamp, message.bids, message.asks
+    order = levels_at(at)
     if type(message) is BookChange:
-        previous, at = message.prev_change_id, message.timestamp
-        return book.delta(message.bids, message.asks, previous, message.change_id, at)
-    return book.snapshot(message.bids, message.asks, message.change_id, message.timestamp)
+        return book.delta(bids, asks, message.prev_change_id, message.change_id, at, order)
+    return book.snapshot(bids, asks, message.change_id, at, order)
+
+
+def _top(books: dict[str, Chain], frame: bytes) -> Outputs | None:
+    quote = _read_quote(frame).params.data
+    book = books.get(topic_of(quote.instrument_name))
+    if book is None:
+        return None
+    bids = one_level(quote.bid, quote.bid_amount)
+    asks = one_level(quote.ask, quote.ask_amount)
+    number = best_prices_at(quote.timestamp)
+    return TopOfBook(book.instrument, number, bids, asks, at=quote.timestamp)
 
 
 def control(frame: bytes) -> Event:
@@ -162,6 +225,8 @@ def control(frame: bytes) -> Event:
             name = text_in(message.params, "channel")
             if name == PLATFORM:
                 return _platform(message.params)
+            if name.startswith(BEST_PREFIX):
+                return BookFrame(topic_of(name.removeprefix(BEST_PREFIX)), top=True)
             return BookFrame(name) if name.startswith("book.") else Ignored(known=False)
         case "heartbeat":
             return TEST if text_in(message.params, "type") == "test_request" else Alive()
@@ -182,8 +247,10 @@ def _platform(params: Any) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Encode a request to subscribe or unsubscribe books."""
-    return _rpc(verb, number, {"channels": names})
+    """Encode a request to subscribe or unsubscribe books and their best prices."""
+    natives = [name.removeprefix("book.").rpartition(".")[0] for name in names]
+    channels = [*names, *(BEST_PREFIX + native for native in natives)]
+    return _rpc(verb, number, {"channels": channels})
 
 
 INSTRUMENTS: Final = ListReader(
@@ -226,8 +293,9 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=100,
+    tops=True,
     limits=ExchangeLimits(
-        topics=100,  # our choice, of 500 channels in one request
+        topics=100,  # in two channels each; our choice, of 500 channels in one request
         messages=(Limit(20, 1.0, Scope.ADDRESS),),
         requests=(Limit(3, 1.0, Scope.ADDRESS),),  # of 3.3, and of 10 at once
         connects=(Limit(1, 1.0, Scope.ADDRESS),),  # our choice: undocumented

@@ -1,5 +1,9 @@
 """Simulated Deribit, JSON-RPC socket: `book.<instrument>.100ms`, chained by `prev_change_id`.
 
+`quote.<instrument>` is sent at each change of the best prices. `timestamp` is the time of the last
+change in both channels, in milliseconds, so that several states may have one time. A side without
+orders has the price null.
+
 The answer to a subscription lists its known channels. Test requests are sent at the client's
 interval, and heartbeats on an idle connection; if one is unanswered when the next is due, the
 connection is closed. Numbers are JSON numbers with a decimal point.
@@ -13,6 +17,7 @@ from onebook.simulator.kit import (
     ChannelKey,
     Dialect,
     Dropped,
+    ExchangeBoard,
     ExchangeRules,
     ListedSymbol,
     Most,
@@ -40,6 +45,7 @@ UNANSWERED: Final = "unanswered public/test"
 INTERVAL: Final = "interval of heartbeats"  # seconds, set by the client
 LAST: Final = "last heartbeat"
 PLATFORM: Final = "platform_state"
+STATES_MAX: Final = 64  # of one book, whose times are remembered
 
 
 def status(system: str) -> str:
@@ -64,7 +70,12 @@ class Deribit(Dialect):
         silence_max_s=86_400.0,  # silent clients are detected by test requests
         heartbeat_s=1.0,
         status=status,
+        states=4,
     )
+
+    def __init__(self, board: ExchangeBoard) -> None:
+        super().__init__(board)
+        self._changed: dict[str, dict[int, int]] = {}
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Answer a request by its method."""
@@ -107,23 +118,68 @@ class Deribit(Dialect):
             return [_error(request, TOO_MANY, "too_many_requests", "")]
         if len(channels) > CHANNELS_MAX:
             return [_error(request, INVALID_PARAMS, "Invalid params", "too many channels")]
-        natives = [native for each in channels if (native := _native(str(each)))]
-        known = [native for native in natives if self._board.lists(native)]
-        if self._board.nameless and known != natives:
+        named = {str(each): native for each in channels if (native := _native(str(each)))}
+        known = {each: native for each, native in named.items() if self._board.lists(native)}
+        if self._board.nameless and known != named:
             return [_error({}, INVALID_PARAMS, "Invalid params", "")]
         accepted = [PLATFORM] if PLATFORM in channels else []
-        done = _result(request, [*accepted, *(f"book.{native}.100ms" for native in known)])
+        done = _result(request, [*accepted, *known])
         if method == "public/unsubscribe":
-            for native in known:
-                session.topics.pop(native, None)
+            for channel in known:
+                session.topics.pop(channel, None)
             return [done]
-        fresh = [native for native in known if native not in session.topics]
-        windows = [self._board.subscribe(session, each, ChannelKey(each, DEPTH)) for each in fresh]
-        return [done, *(_frame(each, each.snapshot(), None, now) for each in windows if each)]
+        frames = [self._begun(session, *each, now) for each in known.items()]
+        return [done, *filter(None, frames)]
+
+    def _begun(self, session: SimulatedSession, channel: str, native: str, now: Now) -> str | None:
+        """Subscribe to a channel; returns its first frame, none for an open one."""
+        if channel in session.topics:
+            return None
+        if channel.startswith("quote."):
+            window = self._board.follow_top(session, channel, native, DEPTH)
+            return self.top(window, now) if window else None
+        window = self._board.subscribe(session, channel, ChannelKey(native, DEPTH))
+        return self._frame(window, window.snapshot(), None, now) if window else None
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """Encode a change."""
-        return _frame(channel, changes, channel.previous, now)
+        return self._frame(channel, changes, channel.previous, now)
+
+    def top(self, channel: PublishedBook, now: Now) -> str:
+        """Encode a notification of `quote`."""
+        native = channel.listing.native
+        bid, ask = ([*side, ("null", "0.0")][0] for side in channel.top(1))
+        return (
+            '{"jsonrpc":"2.0","method":"subscription","params":{'
+            f'"channel":"quote.{native}","data":{{"timestamp":{self._time(channel, now)},'
+            f'"instrument_name":"{native}","best_bid_price":{bid[0]},"best_bid_amount":{bid[1]},'
+            f'"best_ask_price":{ask[0]},"best_ask_amount":{ask[1]}}}}}}}'
+        )
+
+    def _time(self, channel: PublishedBook, now: Now) -> int:
+        """Return the time of the last change, which is that of this state."""
+        changed = self._changed.setdefault(channel.listing.native, {})
+        if channel.sequence not in changed:
+            changed[channel.sequence] = now.ms
+            if len(changed) > STATES_MAX:
+                del changed[min(changed)]
+        return changed[channel.sequence]
+
+    def _frame(
+        self, channel: PublishedBook, book: TextChanges, previous: int | None, now: Now
+    ) -> str:
+        """Format the JSON by hand, so that numbers keep their digits."""
+        native = channel.listing.native
+        kind = "snapshot" if previous is None else "change"
+        chained = "" if previous is None else f'"prev_change_id":{previous},'
+        first = "new" if previous is None else "change"
+        return (
+            '{"jsonrpc":"2.0","method":"subscription","params":{'
+            f'"channel":"book.{native}.100ms","data":{{"type":"{kind}",'
+            f'"timestamp":{self._time(channel, now)},'
+            f'"instrument_name":"{native}",{chained}"change_id":{channel.sequence},'
+            f'"bids":{_levels(book.bids, first)},"asks":{_levels(book.asks, first)}}}}}}}'
+        )
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Return a test request at the client's interval, and a heartbeat if it is idle.
@@ -166,34 +222,25 @@ class Deribit(Dialect):
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """Return the instrument of a `book` notification."""
+        """Return the instrument of a `book` or `quote` notification."""
         message = loaded(frame) or {}
         if message.get("method") != "subscription":
             return None
         native: str | None = message["params"]["data"].get("instrument_name")
         return native
 
+    @staticmethod
+    def is_top(frame: str) -> bool:
+        """Return whether a frame is of `quote`."""
+        return '"channel":"quote.' in frame
+
 
 def _native(channel: str) -> str:
     """Return the instrument of a channel that is simulated; "" for any other."""
     match channel.split("."):
-        case ["book", native, "100ms"]:
+        case ["book", native, "100ms"] | ["quote", native]:
             return native
     return ""
-
-
-def _frame(channel: PublishedBook, book: TextChanges, previous: int | None, now: Now) -> str:
-    """Format the JSON by hand, so that numbers keep their digits."""
-    native = channel.listing.native
-    kind = "snapshot" if previous is None else "change"
-    chained = "" if previous is None else f'"prev_change_id":{previous},'
-    first = "new" if previous is None else "change"
-    return (
-        '{"jsonrpc":"2.0","method":"subscription","params":{'
-        f'"channel":"book.{native}.100ms","data":{{"type":"{kind}","timestamp":{now.ms},'
-        f'"instrument_name":"{native}",{chained}"change_id":{channel.sequence},'
-        f'"bids":{_levels(book.bids, first)},"asks":{_levels(book.asks, first)}}}}}}}'
-    )
 
 
 def _levels(levels: TextLevels, kind: str) -> str:

@@ -171,6 +171,72 @@ class CollectedStore:
         row = await self.database.row(select(func.min(table.c.at_ms).label("at_ms")).where(of_list))
         return None if row is None else row.at_ms
 
+    async def ids(self, list_id: int, before_ms: int, limit: int) -> list[str]:
+        """Ids of some records of a list that are older than a time."""
+        table = collected_records
+        older = and_(table.c.list_id == list_id, table.c.at_ms < before_ms)
+        rows = await self.database.rows(select(table.c.record_id).where(older).limit(limit))
+        return [row.record_id for row in rows]
+
+    @whole
+    async def delete_records(self, lease: Lease, list_id: int, record_ids: Collection[str]) -> int:
+        """Delete records of a list; return how many there were.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        mine = and_(
+            collected_records.c.list_id == list_id, collected_records.c.record_id.in_(record_ids)
+        )
+        async with self.database.writing() as connection:
+            await extend(connection, lease)
+            gone = (await connection.execute(delete(collected_records).where(mine))).rowcount
+            count = collected_lists.c.records - gone
+            of_list = update(collected_lists).where(collected_lists.c.list_id == list_id)
+            await connection.execute(of_list.values(records=count))
+        return gone
+
+    @whole
+    async def replace_ranges(
+        self, lease: Lease, list_ids: Collection[int], covered: RangeRow
+    ) -> None:
+        """Put a range in place of what parts of lists cover there.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        async with self.database.writing() as connection:
+            await extend(connection, lease)
+            for list_id in list_ids:
+                await self.cover(connection, list_id, covered)
+
+    @whole
+    async def delete_lists(self, lease: Lease, list_ids: Collection[int]) -> None:
+        """Delete lists without records, and what they cover.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        async with self.database.writing() as connection:
+            await extend(connection, lease)
+            for table in (collected_ranges, collected_lists):
+                await connection.execute(delete(table).where(table.c.list_id.in_(list_ids)))
+
+    @whole
+    async def delete_readings(
+        self, lease: Lease, account: str, environment: str, before_ms: int
+    ) -> int:
+        """Delete readings of the holdings that are older than a time; return how many.
+
+        Raises:
+            LeaseLost: Another process collects this account.
+        """
+        table = collected_readings
+        older = (*_account(table, account, environment), table.c.at_ms < before_ms)
+        async with self.database.writing() as connection:
+            await extend(connection, lease)
+            return (await connection.execute(delete(table).where(*older))).rowcount
+
     @whole
     async def add_reading(
         self, lease: Lease, account: str, environment: str, reading: ReadingRow

@@ -19,7 +19,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar
@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 import aiosqlite
 from msgspec import Struct, convert
-from sqlalchemy import Connection, Row, event, inspect, select
+from sqlalchemy import Connection, Row, delete, event, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, AdaptedConnection, make_url
 from sqlalchemy.exc import (
@@ -297,6 +297,12 @@ class FactStore:
         )
         async with self.database.writing() as connection:
             await connection.execute(put)
+
+    @whole
+    async def remove(self, names: Collection[str]) -> None:
+        """Delete facts."""
+        async with self.database.writing() as connection:
+            await connection.execute(delete(facts).where(facts.c.name.in_(names)))
 
 
 def value_of(row: Row[Any], kind: type[T]) -> T:

@@ -471,6 +471,7 @@ class AccountInfo(Struct, frozen=True):
             insists.
         may_trade: Whether the key can place or cancel orders; it is then stored only if the
             operator insists.
+        owner: The exchange's id of the account, the same for all of its keys; "": it gives none.
     """
 
     account_type: str
@@ -482,6 +483,7 @@ class AccountInfo(Struct, frozen=True):
     found: Mapping[str, str] = {}
     may_withdraw: bool = False
     may_trade: bool = False
+    owner: str = ""
 
 
 class RequestVerdict(Struct, frozen=True):

@@ -10,6 +10,7 @@ Bodies are compressed JSON. Sealed ones are encrypted with a data key under the 
 credentials (AES-256-GCM), bound to their account, list and record.
 """
 
+import hashlib
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from msgspec.structs import replace
 from onebook.errors import ConfigError
 from onebook.model import DAY_MS
 from onebook.store.collected import CollectedStore
+from onebook.store.database import FactStore
 from onebook.store.rows import CollectedRow, ListRow, RangeRow, ReadingRow
 from onebook.transactions.accounts import AccountName
 from onebook.transactions.adapter import (
@@ -40,7 +42,9 @@ from onebook.transactions.record import Record, Status, encode
 from onebook.transactions.windows import floor_ms
 
 OLDER_NOT_KEPT: Final = "older_not_kept"
+FORGOTTEN: Final = "forgotten"  # deleted by the operator, and not collected again
 NOT_COLLECTED: Final = FailureReason.NOT_COLLECTED.value
+ENDS: Final = (OLDER_NOT_KEPT, FORGOTTEN)  # states of ranges that have no records
 DATA_KEY: Final = "collected transactions"
 REREAD_MS: Final = 60 * 60_000  # before the end of what was read: rows that appeared late
 PENDING_MS: Final = 30 * DAY_MS  # how far back events that were not finished are read again
@@ -49,6 +53,7 @@ COMPRESSION: Final = 1
 WALK: Final = "collected/"
 ALWAYS_MS: Final = 1 << 62
 HOLDINGS: Final = "holdings"
+FORGET_ROWS: Final = 5_000  # deleted in one transaction
 READINGS_MAX: Final = 800  # of one verification: a month of hourly ones
 DAMAGED: Final = "A collected record is damaged, or its data key is not here."
 _decoder = json.Decoder(Record, float_hook=Decimal)
@@ -80,11 +85,16 @@ class StoredRanges(Struct, frozen=True):
         """The newest time that was read; None if nothing was."""
         return self.ranges[-1].to_ms if self.ranges else None
 
+    @property
+    def forgotten_to_ms(self) -> int:
+        """The end of what the operator has deleted; -1: nothing."""
+        return max((each.to_ms for each in self.ranges if each.state == FORGOTTEN), default=-1)
+
     def gaps(self, from_ms: int, to_ms: int) -> list[RangeRow]:
-        """The parts of a range that were not read, newest first; both ends inclusive."""
+        """The parts of a range that are not here, newest first; both ends inclusive."""
         found: list[RangeRow] = []
         for each in self.ranges:
-            if each.to_ms < from_ms or each.from_ms > to_ms:
+            if each.to_ms < from_ms or each.from_ms > to_ms or each.state == FORGOTTEN:
                 continue
             if each.from_ms > from_ms:
                 found.append(RangeRow(from_ms, each.from_ms - 1))
@@ -99,9 +109,9 @@ class StoredRanges(Struct, frozen=True):
         for each in reversed(self.ranges):
             if each.from_ms > at_ms:
                 continue
-            if each.to_ms < at_ms or each.state == OLDER_NOT_KEPT:
+            if each.to_ms < at_ms or each.state in ENDS:
                 lost = each.to_ms >= at_ms
-                return _after(at_ms, to_ms), OLDER_NOT_KEPT if lost else NOT_COLLECTED
+                return _after(at_ms, to_ms), each.state if lost else NOT_COLLECTED
             flaw = flaw or each.state or None
             at_ms = each.from_ms - 1
             if at_ms < from_ms:
@@ -136,6 +146,11 @@ class StoredList(Struct, frozen=True):
             return None
         settled_ms = self.to_ms + 1 - REREAD_MS
         return settled_ms if self.pending_ms is None else min(settled_ms, self.pending_ms)
+
+    @property
+    def forgotten_to_ms(self) -> int:
+        """The end of what the operator has deleted; -1: nothing."""
+        return max((each.forgotten_to_ms for each in self.parts.values()), default=-1)
 
     def of(self, source: Source) -> StoredRanges:
         """What a source's query has read."""
@@ -236,7 +251,7 @@ class StoredAccount:
             for each in self.lists.values()
             for ranges in each.parts.values()
             for part in ranges.ranges
-            if part.state != OLDER_NOT_KEPT
+            if part.state not in ENDS
         ]
         return min(starts, default=None)
 
@@ -364,6 +379,29 @@ def from_store(source: Source) -> Source:
     )
 
 
+class CollectedIdentity(Struct, frozen=True):
+    """Whose account is collected under a name.
+
+    Args:
+        key: Fingerprint of the API key that it was read with last.
+        owner: The exchange's id of the account; "" if the exchange gives none.
+        doubtful: Whether the key was replaced, and nothing shows that it is of the same account.
+    """
+
+    key: str
+    owner: str = ""
+    doubtful: bool = False
+
+    def differs(self, other: "CollectedIdentity") -> bool:
+        """Whether the other one is certainly another account."""
+        return bool(self.owner and other.owner and self.owner != other.owner)
+
+
+def fingerprint(api_key: str) -> str:
+    """What tells one API key from another, and does not contain it."""
+    return hashlib.blake2b(api_key.encode(), digest_size=16, person=b"onebook key").hexdigest()
+
+
 class Collection:
     """The collected transactions of an installation.
 
@@ -376,6 +414,7 @@ class Collection:
     def __init__(self, store: CollectedStore, vault: Vault, *, sealed: bool = False) -> None:
         self.store = store
         self.sealed = sealed
+        self.facts = FactStore(store.database)
         self._vault = vault
 
     async def seal(self, account: AccountName, environment: Environment) -> Seal:
@@ -389,6 +428,20 @@ class Collection:
         else:
             key = await self._vault.data_key(DATA_KEY)
         return Seal(str(account), environment.value, key)
+
+    async def identity(
+        self, account: AccountName, environment: Environment
+    ) -> CollectedIdentity | None:
+        """Whose account is collected under a name; None before the first collection."""
+        kept = await self.facts.get(identity_fact(account, environment))
+        return None if kept is None else json.decode(kept, type=CollectedIdentity)
+
+    async def keep_identity(
+        self, account: AccountName, environment: Environment, identity: CollectedIdentity
+    ) -> None:
+        """Remember whose account is collected under a name."""
+        text = json.encode(identity).decode()
+        await self.facts.put(identity_fact(account, environment), text)
 
     async def lists(
         self, account: AccountName, environment: Environment, now_ms: int
@@ -435,6 +488,11 @@ class Collection:
             only=only,
             include_raw=include_raw,
         )
+
+
+def identity_fact(account: AccountName, environment: Environment) -> str:
+    """The name of the fact that says whose account is collected under a name."""
+    return f"collected_identity/{environment.value}/{account}"
 
 
 def rows_of(

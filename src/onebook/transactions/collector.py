@@ -10,9 +10,10 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onebook.clock import SYSTEM_CLOCK, Clock
 from onebook.config import TransactionSettings
@@ -24,10 +25,14 @@ from onebook.store.rows import RangeRow
 from onebook.transactions.accounts import AccountName, account_name
 from onebook.transactions.adapter import Coverage, Environment, ErrorEntry, Source
 from onebook.transactions.collected import (
+    ALWAYS_MS,
+    FORGET_ROWS,
+    FORGOTTEN,
     OLDER_NOT_KEPT,
     Collection,
     Seal,
     StoredList,
+    identity_fact,
     list_name,
     part_name,
     reading_of,
@@ -71,6 +76,18 @@ class CollectionFull(OnebookError):
         super().__init__(
             f"{account} has {records_max:,} collected records, which is "
             "transactions.collected_records_max; raise it."
+        )
+
+
+class AnotherAccount(OnebookError):
+    """The credentials are of another account than what was collected under their name."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(
+            f"The credentials of {account} are of another account than the records that were "
+            "collected under this name. Store them under a name of their own, such as "
+            f"{account.partition(':')[0]}:new, or delete the records with onebook transactions "
+            f"forget {account}."
         )
 
 
@@ -119,6 +136,13 @@ class Collected(Struct, frozen=True):
         return not self.errors and not self.gaps
 
 
+class Forgotten(NamedTuple):
+    """What was deleted of the collection of an account."""
+
+    records: int
+    readings: int
+
+
 class CollectedAccount(Struct, frozen=True):
     """An account of an exchange in one of its environments."""
 
@@ -131,9 +155,19 @@ class CollectedAccount(Struct, frozen=True):
         return cls(account_name(text), environment)
 
     @property
+    def place(self) -> tuple[AccountName, Environment]:
+        """The name and the environment."""
+        return self.name, self.environment
+
+    @property
     def fact(self) -> str:
         """The name of the fact that says when it was collected."""
         return f"collected_at_ms/{self.environment.value}/{self.name}"
+
+    @property
+    def problem_fact(self) -> str:
+        """The name of the fact that says why the last collection failed; "" if it did not."""
+        return f"collected_problem/{self.environment.value}/{self.name}"
 
 
 class Collector:
@@ -208,6 +242,7 @@ class Collector:
         Raises:
             CollectionBusy: Another process does.
             CollectionFull: It has as many records as it may.
+            AnotherAccount: The credentials are of another account than what is stored.
             LeaseLost: Another process has taken over, because this one was stopped for too long.
             ConfigError: The master key of the sealed records is not here.
             InvalidRequest, ServiceUnavailable: There are no credentials.
@@ -225,15 +260,76 @@ class Collector:
                     clock=self._clock,
                     on_progress=on_progress,
                 )
+                await self._check_identity(account)
                 done = await work.collect()
                 outcome = OK if done.complete else INCOMPLETE
                 await self._facts.put(account.fact, str(self._clock.wall_ms()))
+                await self._facts.put(account.problem_fact, problem_of(done))
                 return done
         except CollectionBusy:
             outcome = BUSY
             raise
+        except OnebookError as error:
+            with suppress(DatabaseUnavailable):
+                await self._facts.put(account.problem_fact, error.message)
+            raise
         finally:
             COLLECTIONS.labels(exchange, outcome).inc()
+
+    async def _check_identity(self, account: CollectedAccount) -> None:
+        """Refuse credentials of another account; remember the key, and whose it is."""
+        name, environment = account.place
+        before = await self._collection.identity(name, environment)
+        if before is not None and before.key == await self._service.key_of(name, environment):
+            return
+        try:
+            found = await self._service.identity(name, environment)
+        except OnebookError:
+            if before is None:
+                return  # nothing can be mixed, and reading says what is wrong
+            raise
+        if before is not None:
+            if before.differs(found):
+                raise AnotherAccount(str(name))
+            if not (before.owner and found.owner):
+                found = replace(found, owner=found.owner or before.owner, doubtful=True)
+                log.warning(
+                    "The API key of %s was replaced, and %s does not say whose account it is of: "
+                    "make sure that it is the one that was collected before.",
+                    name,
+                    name.exchange,
+                )
+        await self._collection.keep_identity(name, environment, found)
+
+    async def forget(self, account: CollectedAccount, before_ms: int | None) -> Forgotten:
+        """Delete what was collected of an account, all of it or what is older than a time.
+
+        What is deleted by time is not collected again; after all was deleted, the next collection
+        is a first one.
+
+        Raises:
+            CollectionBusy: The account is being collected.
+        """
+        store = self._collection.store
+        name, environment = str(account.name), account.environment.value
+        until_ms = ALWAYS_MS if before_ms is None else before_ms
+        async with self._leased(account) as lease:
+            lists = await store.lists(name, environment)
+            parts = [each.list_id for each in lists if "/" in each.name]
+            if before_ms is not None and before_ms > 0:
+                # First, so that nothing is believed covered that is deleted.
+                gone = RangeRow(0, before_ms - 1, FORGOTTEN)
+                await store.replace_ranges(lease(), parts, gone)
+            count = 0
+            for each in lists:
+                while ids := await store.ids(each.list_id, until_ms, FORGET_ROWS):
+                    count += await store.delete_records(lease(), each.list_id, ids)
+            readings = await store.delete_readings(lease(), name, environment, until_ms)
+            if before_ms is None:
+                await store.delete_lists(lease(), [each.list_id for each in lists])
+                identity = identity_fact(*account.place)
+                await self._facts.remove([account.fact, account.problem_fact, identity])
+        return Forgotten(count, readings)
 
     def lease(self, account: CollectedAccount) -> Lease:
         """The lease of an account from now on."""
@@ -336,7 +432,8 @@ class AccountCollection:
             found = (await self._stored())[name]
             todo = self._gaps_of(found, sources)
             if not tried and found.settled_ms is not None:  # the newest is read again
-                newest_ms = max(found.settled_ms, min(self._oldest_ms(each) for each in sources))
+                oldest_ms = min(self._oldest_ms(each, found) for each in sources)
+                newest_ms = max(found.settled_ms, oldest_ms)
                 older = [(gap.from_ms, min(gap.to_ms, newest_ms - 1)) for gap in todo]
                 todo = [RangeRow(newest_ms, self._top_ms)]
                 todo += [RangeRow(*gap) for gap in older if gap[0] <= gap[1]]
@@ -358,14 +455,14 @@ class AccountCollection:
             (gap.from_ms, gap.to_ms)
             for each in sources
             if not each.needs or stored.of(each).ranges or not stored.row.scope
-            for gap in stored.of(each).gaps(self._oldest_ms(each), self._top_ms)
+            for gap in stored.of(each).gaps(self._oldest_ms(each, stored), self._top_ms)
         }
         return [RangeRow(*gap) for gap in sorted(found, key=lambda gap: (-gap[1], gap[0]))]
 
-    def _oldest_ms(self, source: Source) -> int:
-        """The oldest time of a source that the exchange has; 0 if all of its history is there."""
+    def _oldest_ms(self, source: Source, stored: StoredList) -> int:
+        """The oldest time to collect: 0 if the exchange has the whole history of a source."""
         oldest_ms = floor_ms(source, self._clock.wall_ms())
-        return 0 if oldest_ms <= source.begins_ms else oldest_ms
+        return max(0 if oldest_ms <= source.begins_ms else oldest_ms, stored.forgotten_to_ms + 1)
 
     async def _read(
         self, stored: StoredList, sources: list[Source], gap: RangeRow, seal: Seal
@@ -479,6 +576,15 @@ class AccountCollection:
             await self._collection.store.add_reading(
                 self._lease(), str(account.name), account.environment.value, reading
             )
+
+
+def problem_of(done: Collected) -> str:
+    """Why a collection is not complete; "" if it is."""
+    if done.errors:
+        return done.errors[0].message
+    if done.gaps:
+        return f"Not read as far back as the exchange keeps it: {', '.join(done.gaps)}."
+    return ""
 
 
 def covered_by(entry: Coverage, query: Query, *, ended: bool) -> list[RangeRow]:

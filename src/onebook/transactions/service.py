@@ -37,7 +37,12 @@ from onebook.transactions.adapter import (
     SourceFailed,
 )
 from onebook.transactions.availability import AvailabilityCache
-from onebook.transactions.collected import Collection, StoredAccount
+from onebook.transactions.collected import (
+    CollectedIdentity,
+    Collection,
+    StoredAccount,
+    fingerprint,
+)
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
@@ -173,6 +178,7 @@ class Transactions:
         self._settings = settings or TransactionSettings()
         self._clock = clock
         self._running: Counter[str] = Counter()
+        self._owners: dict[str, str] = {}  # ids of accounts, by the fingerprint of a key
         self.availability = AvailabilityCache(self._adapters, vault.get, clock)
         self.live = LiveAccounts(self, clock=clock, limits=live_limits)
 
@@ -399,7 +405,8 @@ class Transactions:
             InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
                 credentials.
             RateLimitExceeded: The key has reached its limit of concurrent requests.
-            ServiceUnavailable: There are no credentials, or too many requests are running.
+            ServiceUnavailable: There are no credentials, or those of another account than what was
+                collected, or too many requests are running.
         """
         parts = query.parts if isinstance(query, JointQuery) else (query,)
         accounts = []
@@ -407,6 +414,8 @@ class Transactions:
             stored = await self._stored(part.request)
             known = stored is not None and stored.only
             account = await self._account(part, key_id, known=known, patient=patient)
+            if stored is not None and not stored.only:
+                await self._refuse_another(part)
             bounded = self._bounded(part, stored)
             readings = await self._own_readings(bounded, stored)
             accounts.append((bounded, *account, stored, readings))
@@ -576,6 +585,47 @@ class Transactions:
             patient=patient,
         )
         return account, account_id
+
+    async def key_of(self, name: AccountName, environment: Environment) -> str:
+        """The fingerprint of the API key of an account; "" without one."""
+        credentials = await self._vault.get(str(name), environment)
+        return "" if credentials is None else fingerprint(credentials.api_key)
+
+    async def identity(self, name: AccountName, environment: Environment) -> CollectedIdentity:
+        """Whose account the credentials of a name are of: each key is asked about once.
+
+        Raises:
+            ServiceUnavailable: There are none.
+            ExchangeFailed: The exchange does not say.
+        """
+        credentials = await self._vault.get(str(name), environment)
+        if credentials is None:
+            raise ServiceUnavailable(f"The operator has set no credentials of {name}.")
+        key = fingerprint(credentials.api_key)
+        if key not in self._owners:
+            adapter = self._adapters[name.exchange]
+            found = await validated(adapter, environment, credentials, name=name, key_id=LIVE)
+            if found.info is None:
+                raise ServiceUnavailable(found.message)
+            self._owners[key] = found.info.owner
+        return CollectedIdentity(key, self._owners[key])
+
+    async def _refuse_another(self, query: Query) -> None:
+        """Refuse to join what was collected with the records of another account.
+
+        Raises:
+            ServiceUnavailable: The credentials are of another account now.
+        """
+        assert self.collection is not None
+        name, environment = query.account, query.environment
+        before = await self.collection.identity(name, environment)
+        if before is None or before.key == await self.key_of(name, environment):
+            return
+        if before.differs(await self.identity(name, environment)):
+            raise ServiceUnavailable(
+                f"The operator's credentials of {name} are of another account than its collected "
+                "records; request one of them with source."
+            )
 
     async def _credentials(self, query: Query) -> Credentials:
         adapter = self._adapters[query.account.exchange]

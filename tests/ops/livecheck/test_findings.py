@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from onebook.books import Books
 from onebook.clock import ManualClock
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.kit import Delta, Snapshot
+from onebook.exchanges.kit import Delta, Snapshot, TopOfBook
+from onebook.fusing import TopCounts
 from onebook.model import Health, Instrument, Reason
 from onebook.ops.livecheck import ExchangeReport, FindingKind
 from onebook.ops.livecheck.findings import FRAMES_MIN, exchange_report
@@ -32,7 +33,8 @@ class Rig:
             redactor=Redactor(),
             clock=self.clock,
         )
-        self.books.open(BTC)
+        self.tops = TopCounts()
+        self.books.open(BTC, tops=self.tops)
         self.observer.follow(BTC)
         self.connector = self.observer.observed().connector([BTC])
         self.observer.opened("wss://example", self.clock.now_s)
@@ -53,6 +55,15 @@ class Rig:
                 self.books.fill(output, self.clock.now_s)
             elif isinstance(output, Delta):
                 self.books.change(output, self.clock.now_s)
+
+    def best(self, number: int, *, amount: str) -> None:
+        """Receive a frame of best prices at a number of the levels, and apply it."""
+        row = {"asks": [["101", "2", "0", "1"]], "bids": [["100", amount, "0", "1"]]}
+        arg = {"channel": "bbo-tbt", "instId": "BTC-USDT"}
+        frame = {"arg": arg, "data": [row | {"ts": "1790000000000", "seqId": number + 1}]}
+        (top,) = self.connector.received(json.dumps(frame).encode())
+        assert isinstance(top, TopOfBook)
+        self.books.top(top, self.clock.now_s)
 
     def lively(self, every_s: float, frames: int = FRAMES_MIN + 1) -> None:
         self.say("snapshot")
@@ -97,6 +108,28 @@ def test_slower_is_a_median_of_more_than_three_stated_intervals(
     rig.lively(every_s)
     assert (FindingKind.SLOWER in rig.found()) is slow
     assert rig.report().well, "a note alone"
+
+
+def test_the_lead_of_best_prices_is_the_time_until_the_levels_include_them(rig: Rig) -> None:
+    rig.observer.tops = rig.tops
+    rig.say("snapshot")
+    for lead_s in (0.01, 0.02, 0.03, 0.06, 0.07):
+        rig.clock.now_s += 0.1 - lead_s
+        rig.best(rig.number, amount=f"{lead_s}")
+        rig.clock.now_s += lead_s / 2
+        rig.best(rig.number, amount=f"{lead_s}")  # the same again is not new
+        rig.clock.now_s += lead_s / 2
+        rig.say()
+    fast = rig.report().fast_prices
+    assert fast is not None
+    assert fast.lead_ms == pytest.approx(30, abs=0.1)
+    assert (fast.shown, fast.equal, fast.mismatches, fast.books_off) == (2, 0, 2, 1)
+    assert rig.found()[FindingKind.TOPS_DISAGREE] == "of equal numbers that differed"
+
+
+def test_an_exchange_without_fast_best_prices_reports_none(rig: Rig) -> None:
+    rig.lively(0.1)
+    assert rig.report().fast_prices is None
 
 
 def test_a_book_that_ends_in_the_middle_is_silent(rig: Rig) -> None:

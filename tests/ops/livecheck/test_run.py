@@ -74,6 +74,21 @@ def no_books(text: str) -> str | None:
     return None if '"topic":"orderbook' in text else text
 
 
+def dearer(text: str) -> str | None:
+    """OKX's best prices are of other orders than its levels: their amounts differ."""
+    if '"bbo-tbt"' not in text or '"data"' not in text:
+        return text
+    frame = json.loads(text)
+    for row in frame["data"]:
+        row["bids"] = [[price, "0.777", *rest] for price, _, *rest in row["bids"]]
+    return json.dumps(frame)
+
+
+def no_best_prices(text: str) -> str | None:
+    """OKX accepts the subscription of best prices, and sends none."""
+    return None if '"bbo-tbt"' in text and '"data"' in text else text
+
+
 def without_empty(text: str) -> str | None:
     """HTX sends a frame of a book only when something changed."""
     return None if '"bids":[],"asks":[]' in text else text
@@ -135,6 +150,8 @@ GREETING = '{"sessionId":"e8e46556","%s":"welcome","pingInterval":18000,"pingTim
 CASES: dict[str, Case] = {
     "well": Case("okx"),
     "well seeded": Case("binance"),
+    "okx's best prices are of other orders": Case("okx", Edited(dearer)),
+    "okx sends no best prices": Case("okx", Edited(no_best_prices)),
     "woo pushes nothing for spot": Case("woo", Edited(no_books)),
     "woo refuses the verb": Case("woo", RefusedVerb()),
     "kucoin greets in data": Case(
@@ -239,6 +256,24 @@ async def test_an_exchange_without_drift_is_well() -> None:
     assert measured["data interval, median"].stated == EXCHANGES["binance"].interval_ms
     assert 50 < (measured["data interval, median"].measured or 0) < 1_000
     assert measured["messages sent in 1 s, most"].measured
+
+
+async def test_what_became_of_fast_best_prices_is_reported() -> None:
+    well, differing, none, levels_only = await checked_of(
+        "well", "okx's best prices are of other orders", "okx sends no best prices", "kucoin kicks"
+    )
+    fast = well.fast_prices
+    assert fast is not None
+    assert fast.equal > 10
+    assert fast.mismatches == fast.books_off == 0
+    assert 0 < (fast.lead_ms or 0) <= (fast.lead_p90_ms or 0) < 1_000
+    assert differing.fast_prices is not None
+    assert differing.fast_prices.mismatches >= 2
+    assert "differed" in text_of(differing, K.TOPS_DISAGREE)
+    assert not differing.well
+    assert "none shown of 0" in text_of(none, K.TOPS_MISSING)
+    assert not none.well
+    assert levels_only.fast_prices is None
 
 
 async def test_woo_without_deltas_and_without_its_verb_is_named() -> None:

@@ -255,6 +255,18 @@ class TestCommands:
         count = sum(ROWS[name] for name in ("fills", "orders", "deposits", "withdrawals", "ledger"))
         # The newest events are a minute old.
         assert count - 10 <= len(path.read_text().splitlines()) <= count
+        kept_count = len(path.read_text().splitlines())
+        assert run("transactions", "forget", "fennec", typed="n\n").exit_code == 1
+        part = run("transactions", "forget", "fennec", "--before", f"{DAYS // 2}d", "--yes")
+        assert part.exit_code == 0, part.output
+        all_of_it = run("transactions", "forget", "fennec", typed="y\n")
+        counts = [
+            int(re.search(r"Deleted ([\d,]+) records?", each.stdout)[1].replace(",", ""))
+            for each in (part, all_of_it)
+        ]
+        assert all(counts)
+        assert sum(counts) == kept_count
+        assert run("transactions", "fetch", *words).exit_code != 0
 
     def test_from_the_passphrase_to_a_proven_file(self, run: Any, tmp_path: Path) -> None:
         typed = f"{API_KEY}\n{SECRET}\n{PASSPHRASE}\n"

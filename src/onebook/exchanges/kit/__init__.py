@@ -51,6 +51,7 @@ from onebook.exchanges.kit.codec import (
 from onebook.exchanges.kit.contract import (
     EXPECTED,
     HEARTBEAT,
+    MILLISECONDS_MAX,
     NO_LEVELS,
     NOTHING,
     ROWS_MAX,
@@ -118,7 +119,16 @@ from onebook.exchanges.kit.listing import (
     sound,
     step_of,
 )
-from onebook.exchanges.kit.sync import Chain, Join, QuietBook, Trackers, Unnumbered, WholeBooks
+from onebook.exchanges.kit.sync import (
+    Chain,
+    Join,
+    QuietBook,
+    Trackers,
+    Unnumbered,
+    WholeBooks,
+    best_prices_at,
+    levels_at,
+)
 
 __all__ = [
     "ABSENT",
@@ -127,6 +137,7 @@ __all__ = [
     "FETCHES_BURST",
     "HEARTBEAT",
     "INT64",
+    "MILLISECONDS_MAX",
     "NAME",
     "NOTHING",
     "NO_LEVELS",
@@ -203,6 +214,7 @@ __all__ = [
     "WholeBooks",
     "accepted_of",
     "batches",
+    "best_prices_at",
     "bucket_within",
     "combined_updates",
     "control_reader",
@@ -212,6 +224,7 @@ __all__ = [
     "instruments_of",
     "items_reader",
     "join_by_rest",
+    "levels_at",
     "microseconds",
     "one_level",
     "protobuf_reader",

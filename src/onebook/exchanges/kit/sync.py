@@ -551,6 +551,21 @@ def time_number(at: Moment) -> int:
     return int(at) if at.isdecimal() and len(at) < 20 else UNTIMED
 
 
+# Two channels without a common number are ordered by the exchange's time of each state. States of
+# one tick of its clock have no order, so the levels count as the later of them: best prices are
+# shown only if they are of a later tick, and the numbers are never equal.
+
+
+def best_prices_at(at: int) -> int:
+    """Number best prices by their time."""
+    return 2 * at
+
+
+def levels_at(at: int) -> int:
+    """Number levels by their time."""
+    return 2 * at + 1
+
+
 def top(bids: bytes, asks: bytes, shape: LevelShape) -> object:
     """Return the best levels of a book; None if the text is invalid."""
     book = Book(COMPARED)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import median, quantiles
 from typing import Final
 
 from onebook.exchanges.kit import LossDetection
@@ -13,6 +13,7 @@ from onebook.ops.livecheck.report import (
     BookReport,
     Comparison,
     ExchangeReport,
+    FastPrices,
     FindingKind,
     Grade,
     ListReport,
@@ -29,6 +30,7 @@ AHEAD_S: Final = 1.0  # data this far in the future indicates a wrong clock
 SILENT_MIN_S: Final = 5.0  # a busy book is silent after this time,
 SILENT_FACTOR: Final = 20.0  # and after this many of its intervals
 SAME_LOOKS_MIN: Final = 3  # inspections in which two books were equal
+UNSHOWN_FRAMES: Final = 20  # frames of levels without best prices before them is a finding
 INTERVAL: Final = "data interval, median"
 DEPTH: Final = "depth"
 ORDER: Final = {Grade.FAULT: 0, Grade.WARNING: 1, Grade.NOTE: 2}
@@ -66,6 +68,7 @@ def exchange_report(
         *_of_pace(observer),
         *_of_silence(observer, now),
         *_of_clock(observer, old_s),
+        *_of_fast_prices(observer),
     ]
     findings.sort(key=lambda each: (ORDER[each.grade], each.kind))
     return ExchangeReport(
@@ -84,6 +87,7 @@ def exchange_report(
         books=tuple(_book(each) for each in books),
         comparisons=_comparisons(observer, books),
         measures=tuple(_measures(observer, now)),
+        fast_prices=_fast_prices(observer),
         outputs=dict(sorted(observer.outputs.items())),
         forms=tuple(
             SeenForm(form, kind, noted.count, noted.example)
@@ -167,6 +171,35 @@ def _of_clock(observer: Observer, old_s: float) -> Iterator[LiveFinding]:
         yield finding(FindingKind.CLOCK_SKEW, f"its times are {-least_s:.1f} s ahead")
     elif least_s > old_s:
         yield finding(FindingKind.CLOCK_SKEW, f"its newest data was {least_s:.1f} s old")
+
+
+def _of_fast_prices(observer: Observer) -> Iterator[LiveFinding]:
+    tops = observer.tops
+    if tops is None:
+        return
+    wrong = {"of equal numbers that differed": tops.disagreed, "ahead of the levels": tops.ahead}
+    for words, count in wrong.items():
+        if count:
+            yield finding(FindingKind.TOPS_DISAGREE, words, count=count)
+    changes = max((book.data_frames for book in observer.followed.values()), default=0)
+    if not tops.shown and changes >= UNSHOWN_FRAMES:
+        arrived = tops.unproven + tops.late + tops.refused
+        yield finding(FindingKind.TOPS_MISSING, f"none shown of {arrived} that arrived")
+
+
+def _fast_prices(observer: Observer) -> FastPrices | None:
+    tops, leads_s = observer.tops, observer.leads_s
+    if tops is None:
+        return None
+    tenths = quantiles(leads_s, n=10) if len(leads_s) > 1 else ()
+    return FastPrices(
+        shown=tops.shown,
+        equal=tops.agreed,
+        mismatches=tops.disagreed,
+        books_off=tops.off,
+        lead_ms=round(median(leads_s) * 1_000, 1) if leads_s else None,
+        lead_p90_ms=round(tenths[-1] * 1_000, 1) if tenths else None,
+    )
 
 
 def _book(book: FollowedBook) -> BookReport:

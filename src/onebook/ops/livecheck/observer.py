@@ -7,7 +7,7 @@ another body for a live book and compares both at the same sequence number.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -33,10 +33,12 @@ from onebook.exchanges.kit import (
     Snapshot,
     SnapshotFailed,
     StreamPosition,
+    TopOfBook,
     Trading,
     Unnamed,
 )
 from onebook.feeds.connection import TOO_LONG, FrameRecorder
+from onebook.fusing import TopCounts
 from onebook.model import Health, Instrument, Reason
 from onebook.ops.livecheck.forms import Redactor, form_of
 from onebook.ops.livecheck.report import Comparison, FindingKind
@@ -44,13 +46,22 @@ from onebook.ops.livecheck.report import Comparison, FindingKind
 COMPARED_LEVELS: Final = 25  # best levels a side
 COMPARED_TRIES_MAX: Final = 5  # bodies in a row that are newer than the stream
 FORMS_MAX: Final = 40  # of one exchange; frames of further forms are only counted
-DATA_FORMS_MAX: Final = 20  # data frames whose form is taken
+DATA_FORMS_MAX: Final = 20  # frames of levels, and of best prices, whose form is taken
 SETTLED_S: Final = 2.0  # after this, frames of a book's last subscription no longer arrive
 WORDS_MAX: Final = 20  # different texts of one kind of finding
 INTERVALS_MAX: Final = 20_000  # of one book
+LEADS_MAX: Final = 20_000  # of one exchange
+AHEAD_MAX: Final = 1_000  # best prices of one book that the levels have not reached
 SENT_MAX: Final = 10_000
 
 Levels = tuple[list[tuple[str, str]], list[tuple[str, str]]]
+
+
+class Ahead(NamedTuple):
+    """New best prices that the levels have not reached: their number and their arrival."""
+
+    number: int
+    at: float
 
 
 class FollowedBook(Struct, eq=False):
@@ -73,6 +84,8 @@ class FollowedBook(Struct, eq=False):
     wants_body: bool = False
     before: tuple[float, Levels] | None = None  # the book before its second subscription
     resubscribed: bool = False
+    best: tuple[bytes, bytes] | None = None  # the newest of the fast channel
+    ahead: deque[Ahead] = field(default_factory=lambda: deque(maxlen=AHEAD_MAX))
 
 
 class Noted(Struct):
@@ -117,6 +130,8 @@ class Observer:
         self.unheard_max_s = 0.0
         self.late_max_s = 0.0  # maximum delay of this process
         self.ages_s: tuple[float, float] | None = None  # least and most age of data
+        self.tops: TopCounts | None = None  # of the books' fast best prices, if there are any
+        self.leads_s: deque[float] = deque(maxlen=LEADS_MAX)  # of new best prices over the levels
         self._books = books
         self._redactor = redactor
         self._recorder = recorder
@@ -211,6 +226,11 @@ class Observer:
                     if self.outputs["snapshot"] + self.outputs["delta"] <= DATA_FORMS_MAX:
                         self._form("data", frame)
                     continue
+                case TopOfBook():
+                    self._best(output, now)
+                    if self.outputs[kind] <= DATA_FORMS_MAX:
+                        self._form("best prices", frame)
+                    continue
                 case Alive(instrument):
                     self.heartbeats.append(now)
                     self._heard(instrument, now)
@@ -275,10 +295,26 @@ class Observer:
             return
         book.data_frames += 1
         self._heard(output.instrument, now)
+        self._reached(book, output.sequence, now)
         if output.at_ms:
             age_s = self._clock.wall_ms() / 1_000 - output.at_ms / 1_000
             least, most = self.ages_s or (age_s, age_s)
             self.ages_s = min(least, age_s), max(most, age_s)
+
+    def _best(self, top: TopOfBook, now: float) -> None:
+        book = self.followed.get(top.instrument)
+        best = bytes(top.bids), bytes(top.asks)
+        if book is not None and best != book.best:
+            book.best = best
+            book.ahead.append(Ahead(top.sequence, now))
+
+    def _reached(self, book: FollowedBook, number: int, now: float) -> None:
+        """Measure how much earlier the newest best prices up to these levels were known."""
+        newest: Ahead | None = None
+        while book.ahead and book.ahead[0].number <= number:
+            newest = book.ahead.popleft()
+        if newest is not None and book.health is Health.LIVE:
+            self.leads_s.append(now - newest.at)
 
     def _heard(self, instrument: Instrument | None, now: float) -> None:
         if self.heard_at is not None:

@@ -109,6 +109,16 @@ class FindingKind(StrEnum):
         Grade.WARNING,
         "The exchange's times and this machine's clock differ, or its data is late.",
     )
+    TOPS_DISAGREE = (
+        "tops_disagree",
+        Grade.WARNING,
+        "Best prices of the fast channel contradict the levels, so that books ignore them.",
+    )
+    TOPS_MISSING = (
+        "tops_missing",
+        Grade.WARNING,
+        "No best prices of the fast channel were shown: none arrived, or not as numbered.",
+    )
     DEFECT = "defect", Grade.FAULT, "Processing a frame failed because of a defect in Onebook."
 
 
@@ -151,6 +161,27 @@ class Comparison(Struct, frozen=True):
     differing: int = 0
     apart_s: float = 0.0
     detail: str = ""
+
+
+class FastPrices(Struct, frozen=True):
+    """What became of the best prices of a fast channel, in all followed books.
+
+    Args:
+        shown: How often they were shown over the levels.
+        equal: Checks of both channels at the same number that agreed; always 0 if the exchange
+            orders them by time, because equal times prove nothing.
+        mismatches: Checks that did not agree.
+        books_off: Books that ended ignoring them, after two mismatches or because of other numbers.
+        lead_ms: Median time from new best prices to the levels that include them; None if unknown.
+        lead_p90_ms: The 90th percentile of these times.
+    """
+
+    shown: int = 0
+    equal: int = 0
+    mismatches: int = 0
+    books_off: int = 0
+    lead_ms: float | None = None
+    lead_p90_ms: float | None = None
 
 
 class BookReport(Struct, frozen=True):
@@ -207,6 +238,7 @@ class ExchangeReport(Struct, frozen=True):
     books: tuple[BookReport, ...]
     comparisons: tuple[Comparison, ...]
     measures: tuple[Measure, ...]
+    fast_prices: FastPrices | None  # None if the exchange has no such channel
     outputs: dict[str, int]
     forms: tuple[SeenForm, ...]
     findings: tuple[LiveFinding, ...]

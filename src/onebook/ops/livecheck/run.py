@@ -186,6 +186,8 @@ class ExchangeCheck:
                     limits=self._limits,
                     recorders={self.exchange.name: self.observer},
                 )
+                if self.exchange.tops:
+                    self.observer.tops = supervisor.stats[self.exchange.name].tops
                 await stack.enter_async_context(supervisor)
                 await self._follow(supervisor, instruments)
             self.observer.stop()

@@ -279,6 +279,7 @@ class BybitReader:
                 warnings=tuple(warnings_of(key)),
                 expires_at=expires_at(key, self._account.now_ms()),
                 may_withdraw=key["readOnly"] != 1 and WITHDRAWING in granted_of(key),
+                owner=str(key.get("userID") or ""),
             )
         except (LookupError, TypeError, AttributeError):
             raise undocumented() from None

@@ -474,6 +474,7 @@ class KrakenReader:
             expires_at=key.valid_until_ms,
             may_withdraw=key.may_withdraw,
             may_trade=key.may_trade,
+            owner=key.account,
         )
 
     # Requests -------------------------------------------------------------------------------

@@ -33,12 +33,14 @@ class KeyInfo(Struct, frozen=True):
         from_ms: Oldest time that it can see; None without a bound.
         to_ms: Newest time that it can see; None without a bound.
         valid_until_ms: Its expiry; None if it does not expire.
+        account: The id of the account, which Kraken calls `iban`; "" if unknown.
     """
 
     permissions: frozenset[str] = frozenset()
     from_ms: int | None = None
     to_ms: int | None = None
     valid_until_ms: int | None = None
+    account: str = ""
 
     @property
     def harmful(self) -> tuple[str, ...]:
@@ -106,6 +108,7 @@ def key_info(answer: Any) -> KeyInfo:
         _time(answer, "query_from"),
         _time(answer, "query_to"),
         _time(answer, "valid_until"),
+        str(_field(answer, "iban") or ""),
     )
 
 

@@ -428,6 +428,7 @@ class OkxReader:
             found=found,
             may_withdraw=WITHDRAW in key.permissions,
             may_trade=TRADE in key.permissions,
+            owner=key.user,
         )
 
     async def _elsewhere(self, unknown: SourceFailed) -> tuple[str, list[Any]]:

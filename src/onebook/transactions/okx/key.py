@@ -21,12 +21,14 @@ class OkxKeyInfo(Struct, frozen=True):
         bound: Whether it is bound to addresses.
         mode: The mode of the account.
         main: Whether it is of a main account.
+        user: The id of the account.
     """
 
     permissions: frozenset[str]
     bound: bool
     mode: str
     main: bool
+    user: str
 
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know."""
@@ -60,4 +62,5 @@ def key_info(data: list[Any]) -> OkxKeyInfo:
         bool(text_or_empty(row, "ip")),
         MODES.get(text_or_empty(row, "acctLv"), "UNKNOWN"),
         not main or main == user,
+        user,
     )

@@ -269,7 +269,9 @@ class OkxEndpoints:
     def _config(self, query: OkxQuery) -> Data:
         level, key = 2 if self.account.history.derivatives else 1, query.key
         assert key is not None
-        return [rows.config(key.permissions, key.ips, level=level, label="simulated")]
+        return [
+            rows.config(key.permissions, key.ips, level=level, label="simulated", user=key.user)
+        ]
 
     def _subtypes(self, query: OkxQuery) -> Data:
         return rows.subtypes(sorted(query.chosen("type") & BILL_WORDS.keys()) or BILL_WORDS)

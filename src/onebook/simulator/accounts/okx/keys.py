@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from onebook.simulator.accounts.okx.names import MASTER
+
 CLOCK_MS: Final = 30_000  # by which a time stamp may be off
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _KEY: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -54,7 +56,10 @@ REFUSALS: Final = {
 
 @dataclass(frozen=True)
 class SimulatedOkxKey:
-    """A key of the account; `region` is the site on which it was made, which alone knows it."""
+    """A key of the account; `region` is the site on which it was made, which alone knows it.
+
+    `user` is the id of its account, as the site tells it.
+    """
 
     api_key: str
     secret: str = field(repr=False)
@@ -64,6 +69,7 @@ class SimulatedOkxKey:
     region: str = "global"
     ips: tuple[str, ...] = ()
     frozen: bool = False
+    user: str = MASTER
 
 
 class OkxRefused(Exception):

@@ -706,7 +706,9 @@ def held_for_funding(ccy: str, balance: int) -> Row:
     return {"availBal": amount, "bal": amount, "ccy": ccy, "frozenBal": "0"}
 
 
-def config(permissions: Iterable[str], ips: Iterable[str], *, level: int, label: str) -> Row:
+def config(
+    permissions: Iterable[str], ips: Iterable[str], *, level: int, label: str, user: str = MASTER
+) -> Row:
     """The answer of account/config."""
     return {
         "acctLv": str(level),
@@ -722,7 +724,7 @@ def config(permissions: Iterable[str], ips: Iterable[str], *, level: int, label:
         "level": "Lv1",
         "levelTmp": "",
         "liquidationGear": "-1",
-        "mainUid": MASTER,
+        "mainUid": user,
         "mgnIsoMode": "automatic",
         "opAuth": "0",
         "perm": ",".join(permissions),
@@ -737,7 +739,7 @@ def config(permissions: Iterable[str], ips: Iterable[str], *, level: int, label:
         "stgyType": "0",
         "traderInsts": [],
         "type": "0",
-        "uid": MASTER,
+        "uid": user,
     }
 
 
