@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx
 from msgspec import json
@@ -20,9 +20,10 @@ from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.bybit import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.accounts.serving import SimulatedTransport, serving
 from onebook.store.rows import CredentialsRow, DataKeyRow
+from onebook.transactions.adapter import Environment
 from onebook.transactions.bybit import BYBIT
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 
@@ -100,7 +101,9 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def loop_s() -> float:
-    return asyncio.get_running_loop().time()
+    """The virtual time; 0 before a loop runs, as at its start."""
+    loop = asyncio._get_running_loop()
+    return loop.time() if loop is not None else 0.0
 
 
 def loop_now_ms() -> int:
@@ -165,8 +168,87 @@ def simulated(
     return SimulatedBybit(account, [key], now_ms=now_ms, **options)
 
 
-class World:
-    """A service over a simulated exchange."""
+class AccountWorld:
+    """A service over the simulated hosts of one exchange, in virtual time.
+
+    Args:
+        definition: The exchange.
+        credentials: What the operator has stored; None: nothing.
+        transport: Carries requests to the simulated hosts.
+        accounts: Settings of the adapter, if they differ from those of the service.
+        around: Wraps the transport.
+    """
+
+    def __init__(
+        self,
+        definition: ExchangeDefinition,
+        credentials: Credentials | None,
+        transport: httpx.AsyncBaseTransport,
+        *,
+        environment: Environment = Environment.MAINNET,
+        settings: TransactionSettings = SETTINGS,
+        accounts: TransactionSettings | None = None,
+        clock: Clock = CLOCK,
+        around: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] | None = None,
+    ) -> None:
+        self.store = MemoryStore()
+        self.vault = Vault(self.store, MasterKeys(None, value=MASTER_KEY))
+        self.credentials = credentials
+        self.adapter = ExchangeAdapter(
+            definition,
+            accounts or settings,
+            clock=clock,
+            transport=around(transport) if around else transport,
+            random=Random(7),
+        )
+        self.service = Transactions(
+            [self.adapter],
+            self.vault,
+            cursor_secret=b"a secret of the tests",
+            settings=settings,
+            clock=clock,
+        )
+        self._name = definition.entry.name
+        self._environment = environment
+
+    async def __aenter__(self) -> Self:
+        if self.credentials is not None:
+            place = self._name, self._environment.value
+            await self.vault.put(*place, self.credentials, now_ms=NOW_MS)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.service.close()
+
+    async def fetch(self, *types: str, **fields: Any) -> dict[str, Any]:
+        """The decoded JSON answer."""
+        ask = TransactionsRequest(exchange=self._name, transaction_types=list(types), **fields)
+        query = self.service.plan(ask, key_id=CALLER)
+        return json.decode(await self.service.fetch(query, key_id=CALLER))
+
+    async def stream(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
+        """The decoded lines of the NDJSON answer."""
+        ask = TransactionsRequest(exchange=self._name, transaction_types=list(types), **fields)
+        query = self.service.plan(ask, key_id=CALLER, streamed=True)
+        chunks = [chunk async for chunk in self.service.stream(query, key_id=CALLER)]
+        return [json.decode(line) for line in b"".join(chunks).splitlines()]
+
+    async def everything(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
+        """Every record of the account, by a stream; the summary is the last."""
+        return await self.stream(*types, **({"start_time": 0} | fields))
+
+    async def pages(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
+        """Every page along the cursor."""
+        found: list[dict[str, Any]] = []
+        cursor = None
+        while not found or cursor:
+            found.append(await self.fetch(*types, cursor=cursor, **fields))
+            cursor = found[-1]["next_cursor"]
+        return found
+
+
+class World(AccountWorld):
+    """A service over a simulated Bybit."""
 
     def __init__(
         self,
@@ -180,64 +262,22 @@ class World:
         around: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] | None = None,
     ) -> None:
         self.exchange = exchange
-        settings = settings or SETTINGS
         self.transport = SimulatedTransport(exchange, latency_s=latency_s)
-        self.store = MemoryStore()
-        self.vault = Vault(self.store, MasterKeys(None, value=MASTER_KEY))
-        self.adapter = ExchangeAdapter(
+        settings = settings or SETTINGS
+        hosts = AccountUrls(
+            mainnet_url="http://mainnet.simulated", testnet_url="http://testnet.simulated"
+        )
+        super().__init__(
             BYBIT,
-            TransactionSettings(
-                overrides={
-                    "bybit": AccountUrls(
-                        mainnet_url="http://mainnet.simulated",
-                        testnet_url="http://testnet.simulated",
-                    )
-                },
-                reserve_share=settings.reserve_share,
+            Credentials(key.api_key, key.secret) if with_credentials else None,
+            self.transport,
+            settings=settings,
+            accounts=TransactionSettings(
+                overrides={"bybit": hosts}, reserve_share=settings.reserve_share
             ),
             clock=clock,
-            transport=around(self.transport) if around else self.transport,
-            random=Random(7),
+            around=around,
         )
-        self.service = Transactions(
-            [self.adapter],
-            self.vault,
-            cursor_secret=b"a secret of the tests",
-            settings=settings,
-            clock=clock,
-        )
-        self._key = key
-        self._with_credentials = with_credentials
-
-    async def __aenter__(self) -> "World":
-        if self._with_credentials:
-            credentials = Credentials(self._key.api_key, self._key.secret)
-            await self.vault.put("bybit", "mainnet", credentials, now_ms=NOW_MS)
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.service.close()
-
-    async def fetch(self, *types: str, **fields: Any) -> dict[str, Any]:
-        """The decoded JSON answer."""
-        ask = TransactionsRequest(exchange="bybit", transaction_types=list(types), **fields)
-        query = self.service.plan(ask, key_id=CALLER)
-        return json.decode(await self.service.fetch(query, key_id=CALLER))
-
-    async def stream(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
-        """The decoded lines of the NDJSON answer."""
-        ask = TransactionsRequest(exchange="bybit", transaction_types=list(types), **fields)
-        query = self.service.plan(ask, key_id=CALLER, streamed=True)
-        chunks = [chunk async for chunk in self.service.stream(query, key_id=CALLER)]
-        return [json.decode(line) for line in b"".join(chunks).splitlines()]
-
-    async def pages(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
-        """Every page along the cursor."""
-        found, cursor = [], None
-        while not found or cursor:
-            found.append(await self.fetch(*types, cursor=cursor, **fields))
-            cursor = found[-1]["next_cursor"]
-        return found
 
 
 class Served:

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import httpx
-from msgspec import json
 
 from onebook.clock import Clock
 from onebook.config import AccountUrls, TransactionSettings
@@ -20,18 +18,13 @@ from onebook.simulator.accounts.kraken import (
     SimulatedKrakenKey,
 )
 from onebook.simulator.accounts.serving import SimulatedTransport
-from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.credentials import Credentials
 from onebook.transactions.kraken import KRAKEN
-from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.service import Transactions
 from transactions.bybit_support import (
-    CALLER,
     CLOCK,
-    MASTER_KEY,
     NOW_MS,
     SETTINGS,
-    MemoryStore,
+    AccountWorld,
     loop_now_ms,
 )
 
@@ -53,13 +46,14 @@ class TwoHosts(httpx.AsyncBaseTransport):
         return await self._hosts[request.url.host].handle_async_request(request)
 
 
-class KrakenWorld:
-    """A service over one simulated account.
+class KrakenWorld(AccountWorld):
+    """A service over one simulated account of Kraken, spot and futures.
 
     Args:
         account: What happened; a generated one of 60 days if absent.
         spot, futures: Options of the simulated hosts.
         futures_key: Whether the operator has set the futures key.
+        around: Wraps the transport.
     """
 
     def __init__(
@@ -88,56 +82,16 @@ class KrakenWorld:
             SimulatedTransport(self.exchange, latency_s=latency_s),
             SimulatedTransport(self.derivatives, latency_s=latency_s),
         )
-        self.vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
-        urls = AccountUrls(hosts={"spot": SPOT_URL, "futures": FUTURES_URL})
-        self.adapter = ExchangeAdapter(
+        stored = {"futures_key": FUTURES_KEY.api_key, "futures_secret": FUTURES_KEY.secret}
+        hosts = AccountUrls(hosts={"spot": SPOT_URL, "futures": FUTURES_URL})
+        super().__init__(
             KRAKEN,
-            settings.model_copy(update={"overrides": {"kraken": urls}, "master_key_file": nonces}),
-            clock=clock,
-            transport=around(self.transport) if around else self.transport,
-            random=Random(7),
-        )
-        self.service = Transactions(
-            [self.adapter],
-            self.vault,
-            cursor_secret=b"a secret of the tests",
+            Credentials(key.api_key, key.secret, **(stored if futures_key else {})),
+            self.transport,
             settings=settings,
+            accounts=settings.model_copy(
+                update={"overrides": {"kraken": hosts}, "master_key_file": nonces}
+            ),
             clock=clock,
+            around=around,
         )
-        more = (
-            {"futures_key": FUTURES_KEY.api_key, "futures_secret": FUTURES_KEY.secret}
-            if futures_key
-            else {}
-        )
-        self._credentials = Credentials(key.api_key, key.secret, **more)
-
-    async def __aenter__(self) -> "KrakenWorld":
-        await self.vault.put("kraken", "mainnet", self._credentials, now_ms=NOW_MS)
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.service.close()
-
-    async def fetch(self, *types: str, **fields: Any) -> dict[str, Any]:
-        """The decoded JSON answer."""
-        ask = TransactionsRequest(exchange="kraken", transaction_types=list(types), **fields)
-        query = self.service.plan(ask, key_id=CALLER)
-        return json.decode(await self.service.fetch(query, key_id=CALLER))
-
-    async def everything(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
-        """Every record of the account, by a stream; the summary is the last."""
-        ask = TransactionsRequest(
-            exchange="kraken", transaction_types=list(types), **({"start_time": 0} | fields)
-        )
-        query = self.service.plan(ask, key_id=CALLER, streamed=True)
-        chunks = [chunk async for chunk in self.service.stream(query, key_id=CALLER)]
-        return [json.decode(line) for line in b"".join(chunks).splitlines()]
-
-    async def pages(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
-        """Every page along the cursor."""
-        found: list[dict[str, Any]] = []
-        cursor = None
-        while not found or cursor:
-            found.append(await self.fetch(*types, cursor=cursor, **fields))
-            cursor = found[-1]["next_cursor"]
-        return found

@@ -1,11 +1,9 @@
 """A service over a simulated OKX account, in virtual time."""
 
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import httpx
-from msgspec import json
 
 from onebook.clock import Clock
 from onebook.config import TransactionSettings
@@ -13,18 +11,13 @@ from onebook.model import DAY_MS
 from onebook.simulator.accounts.okx import OkxAccount, OkxHistory, SimulatedOkx, SimulatedOkxKey
 from onebook.simulator.accounts.serving import SimulatedTransport
 from onebook.transactions.adapter import Environment
-from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.exchange import ExchangeAdapter
+from onebook.transactions.credentials import Credentials
 from onebook.transactions.okx import OKX
-from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.service import Transactions
 from transactions.bybit_support import (
-    CALLER,
     CLOCK,
-    MASTER_KEY,
     NOW_MS,
     SETTINGS,
-    MemoryStore,
+    AccountWorld,
     loop_now_ms,
 )
 
@@ -48,8 +41,8 @@ class Sites(httpx.AsyncBaseTransport):
         return await self._sites[request.url.host].handle_async_request(request)
 
 
-class OkxWorld:
-    """A service over one simulated account.
+class OkxWorld(AccountWorld):
+    """A service over one simulated account of OKX.
 
     Args:
         account: What happened; a generated one of 60 days if absent.
@@ -85,53 +78,13 @@ class OkxWorld:
                 for region, exchange in self.exchanges.items()
             }
         )
-        self.vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
-        self.adapter = ExchangeAdapter(
+        stored = {"passphrase": key.passphrase} | (fields or {})
+        super().__init__(
             OKX,
-            settings,
-            clock=clock,
-            transport=around(self.transport) if around else self.transport,
-            random=Random(7),
-        )
-        self.service = Transactions(
-            [self.adapter],
-            self.vault,
-            cursor_secret=b"a secret of the tests",
+            Credentials(key.api_key, key.secret, **stored),
+            self.transport,
+            environment=environment,
             settings=settings,
             clock=clock,
+            around=around,
         )
-        self._environment = environment
-        self.credentials = Credentials(
-            key.api_key, key.secret, **({"passphrase": key.passphrase} | (fields or {}))
-        )
-
-    async def __aenter__(self) -> "OkxWorld":
-        await self.vault.put("okx", self._environment.value, self.credentials, now_ms=NOW_MS)
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.service.close()
-
-    async def fetch(self, *types: str, **fields: Any) -> dict[str, Any]:
-        """The decoded JSON answer."""
-        ask = TransactionsRequest(exchange="okx", transaction_types=list(types), **fields)
-        query = self.service.plan(ask, key_id=CALLER)
-        return json.decode(await self.service.fetch(query, key_id=CALLER))
-
-    async def everything(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
-        """Every record of the account, by a stream; the summary is the last."""
-        ask = TransactionsRequest(
-            exchange="okx", transaction_types=list(types), **({"start_time": 0} | fields)
-        )
-        query = self.service.plan(ask, key_id=CALLER, streamed=True)
-        chunks = [chunk async for chunk in self.service.stream(query, key_id=CALLER)]
-        return [json.decode(line) for line in b"".join(chunks).splitlines()]
-
-    async def pages(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
-        """Every page along the cursor."""
-        found: list[dict[str, Any]] = []
-        cursor = None
-        while not found or cursor:
-            found.append(await self.fetch(*types, cursor=cursor, **fields))
-            cursor = found[-1]["next_cursor"]
-        return found

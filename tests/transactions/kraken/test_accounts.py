@@ -1,6 +1,6 @@
 """Whole simulated accounts through the service: what comes out is what happened."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +10,7 @@ from onebook.core import show
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.kraken import KrakenAccount, KrakenHistory, SimulatedKrakenKey
 from onebook.transactions.kraken.assets import asset_of, futures_asset
+from transactions.accounting import all_of, by_currency, summed
 from transactions.bybit_support import NOW_MS, loop_now_ms, loop_s, run
 from transactions.kraken_support import KEY, KrakenWorld
 
@@ -19,21 +20,6 @@ EVERYTHING = (
 )  # fmt: skip
 UNIT = 10**12  # the simulated account counts in units of 1e-12
 HISTORY = KrakenHistory(NOW_MS - 60 * DAY_MS, NOW_MS, rows=600)
-Records = list[dict[str, Any]]
-
-
-def summed(records: Records) -> dict[str, str]:
-    """By currency what completed primary records say was moved."""
-    sums: defaultdict[str, Decimal] = defaultdict(Decimal)
-    for record in records:
-        if record["view"] != "primary" or record["status"] != "completed":
-            continue
-        for name, sign in (("receivedCurrency", 1), ("sentCurrency", -1)):
-            if money := record.get(name):
-                sums[money["currency"]] += sign * Decimal(money["amount_str"])
-        for fee in record["fees"]:
-            sums[fee["currency"]] -= Decimal(fee["amount"])
-    return {currency: show(amount) for currency, amount in sums.items() if amount}
 
 
 def held(account: KrakenAccount) -> dict[tuple[str, str], str]:
@@ -48,39 +34,9 @@ def held(account: KrakenAccount) -> dict[tuple[str, str], str]:
     return found
 
 
-def by_currency(balances: dict[tuple[str, str], str]) -> dict[str, str]:
-    sums: defaultdict[str, Decimal] = defaultdict(Decimal)
-    for (_, currency), amount in balances.items():
-        sums[currency] += Decimal(amount)
-    return {currency: show(amount) for currency, amount in sums.items() if amount}
-
-
-async def all_of(world: KrakenWorld, *types: str, **fields: Any) -> tuple[Records, dict[str, Any]]:
-    async with world:
-        lines = await world.everything(*types or EVERYTHING, **fields)
-    assert lines[-1]["success"], lines[-1]
-    return lines[:-1], lines[-1]
-
-
-@pytest.mark.parametrize(("days", "rows", "seed"), [(60, 600, 1), (60, 600, 2), (2_500, 1_500, 3)])
-def test_an_account_is_what_happened_to_the_last_digit(days: int, rows: int, seed: int) -> None:
-    account = KrakenAccount(KrakenHistory(NOW_MS - days * DAY_MS, NOW_MS, rows=rows, seed=seed))
-    records, summary = run(all_of(KrakenWorld(account)))
-    truth = held(account)
-    assert summed(records) == by_currency(truth)
-    holdings = {
-        (each["account"]["wallet"], each["asset"]): each["balance"]["total"]
-        for each in records
-        if each["view"] == "snapshot"
-    }
-    assert holdings == truth
-    assert all(each["complete"] for each in summary["coverage"])
-    assert not summary["errors"]
-
-
 def test_every_event_has_its_kind() -> None:
     account = KrakenAccount(HISTORY)
-    records, _ = run(all_of(KrakenWorld(account)))
+    records, _ = run(all_of(KrakenWorld(account), *EVERYTHING))
     truth = Counter(event.kind for event in account.events())
     found = Counter((each["type"], each["kind"]) for each in records if each["view"] == "primary")
     assert found["trades", "trade"] == truth["trade"]
@@ -94,15 +50,6 @@ def test_every_event_has_its_kind() -> None:
     assert len(returned) == truth["withdrawal reversal"] + truth["deposit reversal"]
 
 
-def test_every_record_has_an_id_of_its_own_and_refers_to_others() -> None:
-    records, _ = run(all_of(KrakenWorld(history=HISTORY)))
-    by_id = {each["transactionId"]: each for each in records}
-    assert len(by_id) == len(records)
-    for record in records:
-        for related in record["related"]:
-            assert by_id[related]["type"] == record["related_type"]
-
-
 def test_trades_have_their_price_and_order() -> None:
     records, _ = run(all_of(KrakenWorld(history=HISTORY), "trades"))
     assert records
@@ -110,20 +57,6 @@ def test_trades_have_their_price_and_order() -> None:
         assert trade["price"]
         assert trade["ids"]["order_id"]
         assert trade["instrument"]["base"] == trade["asset"]
-
-
-def test_pages_of_any_size_hold_every_record_once() -> None:
-    async def paged(limit: int) -> Records:
-        async with KrakenWorld(history=HISTORY, spot={"limited": False}) as world:
-            pages = await world.pages(*EVERYTHING[:-1], start_time=0, limit=limit)
-        return [record for page in pages for record in page["transactions"]]
-
-    whole, _ = run(all_of(KrakenWorld(history=HISTORY), *EVERYTHING[:-1]))
-    ids = [each["transactionId"] for each in whole]
-    for limit in (7, 50, 333):
-        found = run(paged(limit))
-        assert [each["transactionId"] for each in found] == ids
-        assert found == whole
 
 
 def test_a_range_is_the_part_of_the_whole() -> None:
@@ -163,7 +96,7 @@ def test_deposits_alone_cost_few_calls() -> None:
 def test_without_the_futures_key_only_spot_is_read() -> None:
     account = KrakenAccount(HISTORY)
     world = KrakenWorld(account, futures_key=False)
-    records, summary = run(all_of(world))
+    records, summary = run(all_of(world, *EVERYTHING))
     wallets = {each["account"]["wallet"] for each in records if each["account"]}
     assert all(wallet.startswith("SPOT") for wallet in wallets)
     assert not any(path.startswith(("/api", "/derivatives")) for path in world.transport.paths)
@@ -195,7 +128,7 @@ def test_the_counter_of_the_lowest_tier_is_never_exceeded() -> None:
     world = KrakenWorld(history=HISTORY, spot={"tier": "starter"})
 
     async def timed() -> float:
-        await all_of(world)
+        await all_of(world, *EVERYTHING)
         return loop_s()
 
     taken_s = run(timed())

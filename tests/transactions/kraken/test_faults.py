@@ -1,6 +1,5 @@
 """Faults of Kraken that pass, types that it does not document, and a walk that a deadline ends."""
 
-import asyncio
 from typing import Any, Final
 
 import pytest
@@ -10,29 +9,14 @@ from onebook.model import DAY_MS
 from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.kraken import KrakenAccount, KrakenHistory
 from onebook.simulator.accounts.kraken.server import FAULTS
+from transactions.accounting import by_currency, read_again, summed
 from transactions.bybit_support import NOW_MS, SETTINGS, run
-from transactions.kraken.test_accounts import EVERYTHING, HISTORY, by_currency, held, summed
+from transactions.kraken.test_accounts import EVERYTHING, HISTORY, held
 from transactions.kraken_support import KrakenWorld
 
 PASSING: Final = tuple(
     kind for kind in FAULTS if kind not in ("unknown_type", "warning", "EAPI:Invalid nonce")
 )
-
-
-async def read_again(world: KrakenWorld, *types: str, **fields: Any) -> list[dict[str, Any]]:
-    """Follow the cursor to the end of a complete answer, as a client does."""
-    async with world:
-        records: list[dict[str, Any]] = []
-        cursor = None
-        for _ in range(200):
-            answer = await world.fetch(*types, cursor=cursor, **fields)
-            records += answer["transactions"]
-            cursor = answer["next_cursor"]
-            if cursor is None:
-                assert not answer["partial"], answer["errors"]
-                return records
-            await asyncio.sleep(60)
-    raise AssertionError("it never came to an end")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,17 +1,16 @@
 """Faults of OKX that pass, bills that it does not document, and lists that an account lacks."""
 
-import asyncio
 from typing import Any, Final
 
 import pytest
 
-from onebook.errors import ExchangeFailed
 from onebook.model import DAY_MS
 from onebook.simulator.accounts.admission import AccountFaults
 from onebook.simulator.accounts.okx import OkxAccount, OkxHistory
 from onebook.simulator.accounts.okx.server import OKX_FAULTS
+from transactions.accounting import by_currency, read_again, summed
 from transactions.bybit_support import NOW_MS, run
-from transactions.okx.test_accounts import EVERYTHING, HISTORY, by_currency, held, summed
+from transactions.okx.test_accounts import EVERYTHING, HISTORY, held
 from transactions.okx_support import OkxWorld
 
 NOT_PASSING: Final = ("unknown_type", "numbers")
@@ -20,26 +19,6 @@ BILLS: Final = "/api/v5/account/bills"
 ARCHIVE: Final = "/api/v5/account/bills-archive"
 FUNDING: Final = "/api/v5/asset/bills"
 FUNDING_HISTORY: Final = "/api/v5/asset/bills-history"
-
-
-async def read_again(world: OkxWorld, *types: str, **fields: Any) -> list[dict[str, Any]]:
-    """Follow the cursor to the end of a complete answer, as a client does."""
-    async with world:
-        records: list[dict[str, Any]] = []
-        cursor = None
-        for _ in range(200):
-            try:
-                answer = await world.fetch(*types, cursor=cursor, **fields)
-            except ExchangeFailed:
-                await asyncio.sleep(60)
-                continue
-            records += answer["transactions"]
-            cursor = answer["next_cursor"]
-            if cursor is None:
-                assert not answer["partial"], answer["errors"]
-                return records
-            await asyncio.sleep(60)
-    raise AssertionError("it never came to an end")
 
 
 @pytest.mark.parametrize("seed", range(4))
