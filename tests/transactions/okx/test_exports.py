@@ -9,9 +9,10 @@ from databases import migrated
 from onebook.model import DAY_MS
 from onebook.store import Store
 from onebook.transactions.okx import OKX
+from transactions.accounting import by_currency, summed
 from transactions.bybit_support import NOW_MS
 from transactions.okx.exporting import ExportWorld
-from transactions.okx.test_accounts import by_currency, held, summed
+from transactions.okx.test_accounts import held
 
 EVERYTHING = OKX.entry.types
 HOUR_S = 3_600.0
