@@ -30,7 +30,10 @@ class FailureReason(StrEnum):
     NOT_OPENED = "product_not_opened"  # the account never used the product: nothing is missing
     LOCATION_REFUSED = "location_refused"
     NOT_COLLECTED = "not_collected"  # by this service
-    COLLECTION_UNREADABLE = "collection_unreadable"  # the stored records cannot be decrypted
+    EXPORT_PENDING = "export_pending"  # the exchange is making it
+    EXPORT_FAILED = "export_failed"
+    EXPORTS_FULL = "export_directory_full"
+    COLLECTION_UNREADABLE = "collection_unreadable"  # what is stored cannot be opened
 
 
 class SourceFailed(Exception):
@@ -62,6 +65,20 @@ class SourceFailed(Exception):
         self.retryable = retryable
         self.fatal = fatal
         self.retry_after_s = retry_after_s
+
+
+class PendingExport(Struct, frozen=True):
+    """An export that an exchange makes on request, and that is not there yet.
+
+    Args:
+        exchange: The exchange's name for people.
+        name: What is exported, such as a quarter.
+        requested_at: Unix ms; None before it is requested.
+    """
+
+    exchange: str
+    name: str
+    requested_at: int | None
 
 
 class CollectedPart(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
@@ -413,6 +430,8 @@ class Page(Struct, frozen=True):
         parts: Rows that have to be joined.
         cut: Whether the window has more rows than this page and no cursor to them; the window is
             then read again in halves.
+        lack: Why rows before `kept_from_ms` are missing, where the reason is not that the exchange
+            has dropped them: an export that is not there yet.
     """
 
     records: list[Record]
@@ -424,6 +443,7 @@ class Page(Struct, frozen=True):
     hidden_after_ms: int | None = None
     parts: list[EventRow] = []
     cut: bool = False
+    lack: SourceFailed | None = None
 
     @property
     def oldest_ms(self) -> int | None:

@@ -23,18 +23,25 @@ from onebook.transactions.adapter import (
     AccountReader,
     AdapterEntry,
     Environment,
+    PendingExport,
     RequestVerdict,
     Source,
     SourceFailed,
 )
 from onebook.transactions.client import Call, ExchangeApi, ExchangeClient, ExchangeSite, Reply
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.export_jobs import (
+    AccountExports,
+    ExportJobs,
+    ExportRule,
+)
 from onebook.transactions.limits import Retries
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets, unknown_market
 from onebook.transactions.private import PrivateStream, StreamOpening
 from onebook.transactions.record import TradedMarket
 
-STREAM: Final = "stream"  # the name of its host in the settings
+STREAM: Final = "stream"  # the name of its host in settings
+FILES: Final = "files"  # that of the host of its exports
 
 Ask = Callable[[Call], Awaitable[Reply]]
 
@@ -53,6 +60,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
         streams: Its private WebSockets; without any, what is new is found by reading the lists.
         poll_factor: Its polling interval as a multiple of that of others: for tight limits.
         stream_token: Requests what `PrivateStream.opening` needs beside the credentials.
+        exports: What it exports on request, in its mainnet; see `AccountSession.exports`.
     """
 
     entry: AdapterEntry
@@ -65,6 +73,7 @@ class ExchangeDefinition(Struct, frozen=True, kw_only=True):
     streams: tuple[PrivateStream, ...] = ()
     poll_factor: float = 1.0
     stream_token: Callable[["AccountSession"], Awaitable[str]] | None = None
+    exports: ExportRule | None = None
 
 
 class ExchangeAdapter:
@@ -77,6 +86,7 @@ class ExchangeAdapter:
         random: For jitter.
         shared_folder: Folder of the state shared by the processes of this machine: nonces of keys
             (`Nonces`) and limits of the address (`AddressWindow`); None: nothing is shared.
+        exports: Jobs and files of exports; None: nothing is exported.
     """
 
     def __init__(
@@ -88,8 +98,12 @@ class ExchangeAdapter:
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
         shared_folder: Path | None = None,
+        exports: ExportJobs | None = None,
     ) -> None:
         settings = settings or TransactionSettings()
+        self._exports = exports
+        override = settings.overrides.get(definition.entry.name) or AccountUrls()
+        self._link_host = override.hosts.get(FILES, "")
         self._definition = definition
         self._client = ExchangeClient(
             definition.entry,
@@ -147,8 +161,14 @@ class ExchangeAdapter:
         name: AccountName | None = None,
         include_raw: bool = False,
         key_id: str = "",
+        range_ms: tuple[int, int] = (0, 0),
+        patient: bool = False,
     ) -> "AccountSession":
         """Open an account (default: the first) for one request of an API key of this service.
+
+        Args:
+            range_ms: The oldest and the newest time of the request.
+            patient: Whether to wait until the exchange has made its exports.
 
         Raises:
             InvalidRequest: The exchange has no such environment.
@@ -156,7 +176,7 @@ class ExchangeAdapter:
         site = self._sites.get(environment)
         if site is None:
             raise InvalidRequest(f"{self.entry.display} has no {environment.value}.")
-        return AccountSession(
+        session = AccountSession(
             self._definition,
             self._client,
             site,
@@ -167,6 +187,21 @@ class ExchangeAdapter:
             include_raw=include_raw,
             key_id=key_id,
         )
+        rule = self._definition.exports
+        if rule is not None and self._exports is not None and environment is Environment.MAINNET:
+            session.exports = AccountExports(
+                self._exports,
+                rule,
+                session,
+                exchange=self.entry.name,
+                display=self.entry.display,
+                environment=environment.value,
+                from_ms=range_ms[0],
+                to_ms=range_ms[1],
+                patient=patient,
+                link_host=self._link_host,
+            )
+        return session
 
     @property
     def poll_factor(self) -> float:
@@ -214,7 +249,7 @@ class ExchangeAdapter:
 class AccountSession:
     """Signed requests to one account of an exchange, and its markets, for one client request.
 
-    `reader` is the part implemented by the adapter.
+    `reader` is the part that the adapter implements. `exports` is None where nothing is exported.
     """
 
     def __init__(
@@ -233,6 +268,7 @@ class AccountSession:
         self.environment = environment
         self.include_raw = include_raw
         self.markets = cache.markets
+        self.exports: AccountExports | None = None
         self._client = client
         self._site = site
         self._cache = cache
@@ -245,6 +281,16 @@ class AccountSession:
     def trouble(self) -> SourceFailed | None:
         """The failure of the request that is being retried; None while requests succeed."""
         return self._retries.trouble
+
+    @property
+    def pending_exports(self) -> list[PendingExport]:
+        """Exports that are not there yet, the newest first."""
+        return [] if self.exports is None else list(self.exports.waiting.values())
+
+    async def close(self) -> None:
+        """Stop waiting for exports; what was begun goes on."""
+        if self.exports is not None:
+            await self.exports.close()
 
     @property
     def host_names(self) -> tuple[str, ...]:
@@ -289,7 +335,7 @@ def _hosts(entry: AdapterEntry, settings: TransactionSettings) -> dict[Environme
         if url and environment in found:
             found[environment] = dict.fromkeys(found[environment], url)
     found[Environment.MAINNET] |= {
-        name: url for name, url in override.hosts.items() if name != STREAM
+        name: url for name, url in override.hosts.items() if name not in (STREAM, FILES)
     }
     return found
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from onebook.clock import Clock
 from onebook.transactions.accounts import ALL
-from onebook.transactions.adapter import Coverage, ErrorEntry, SourceFailed
+from onebook.transactions.adapter import Coverage, ErrorEntry, PendingExport, SourceFailed
 from onebook.transactions.cursor import CursorState
 from onebook.transactions.reconciliation import OrderReport, Verification, verdict
 from onebook.transactions.record import Record
@@ -106,6 +106,11 @@ class JointRun:
     def waiting_s(self) -> float:
         """Seconds until the next request is allowed; 0 while a request is in flight."""
         return min(run.waiting_s for run in self._runs)
+
+    @property
+    def exports(self) -> list[PendingExport]:
+        """Exports of exchanges that this answer waits for, or does without."""
+        return [each for run in self._runs for each in run.exports]
 
     @property
     def cut_off(self) -> bool:

@@ -54,6 +54,15 @@ COLLECTIONS: Final = Counter(
     "failed.",
     ["exchange", "outcome"],
 )
+EXPORTS: Final = Counter(
+    "onebook_transactions_exports",
+    "Exports that exchanges make on request, by what happened: requested, stored (downloaded and "
+    "checked) or failed.",
+    ["exchange", "outcome"],
+)
+EXPORT_BYTES: Final = Gauge(
+    "onebook_transactions_export_bytes", "Bytes of the directory of exports, when one was stored."
+)
 
 REFUSED: Final = Counter(
     "onebook_transactions_refused",

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from onebook.clock import Clock
+from onebook.model import DAY_MS
 from onebook.transactions.adapter import FailureReason, SourceFailed
 from onebook.transactions.limits import Waits
 
@@ -66,6 +67,33 @@ class CostLimit(Struct, frozen=True):
     def renewal_s(self) -> float:
         """Seconds in which a full pool becomes empty."""
         return self.units / self.sinks if self.sinks else self.period_s
+
+
+class Budget(Struct, frozen=True):
+    """An exchange's rule for requests of which there are few in days or months, such as exports.
+
+    It is spent in the database (`ExportStore.spend`), so that it holds over restarts and processes:
+    in any period of so many days, which no calendar day or month exceeds either.
+
+    Args:
+        units: Requests in a period.
+        days: The period: 1 for a limit by the day, 31 for one by the month.
+        what: What is requested, in the plural.
+    """
+
+    units: int
+    days: int
+    what: str = "requests"
+
+    @property
+    def period_ms(self) -> int:
+        """The period in milliseconds."""
+        return self.days * DAY_MS
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return f"{self.units} {self.what} {'a day' if self.days == 1 else f'in {self.days} days'}"
 
 
 class PoolState(Struct, frozen=True, kw_only=True):

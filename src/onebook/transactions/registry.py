@@ -2,10 +2,15 @@
 
 from typing import Final
 
+from onebook.clock import SYSTEM_CLOCK
 from onebook.config import TransactionSettings
 from onebook.errors import ConfigError
+from onebook.store import Store
 from onebook.transactions.bybit import BYBIT
+from onebook.transactions.credentials import Vault
 from onebook.transactions.exchange import ExchangeAdapter, ExchangeDefinition
+from onebook.transactions.export_files import ExportFiles
+from onebook.transactions.export_jobs import ExportJobs
 from onebook.transactions.kraken import KRAKEN
 from onebook.transactions.okx import OKX
 
@@ -35,13 +40,34 @@ def offered(settings: TransactionSettings) -> dict[str, ExchangeDefinition]:
     return {name: each for name, each in EXCHANGES.items() if name in wanted}
 
 
-def adapter_of(definition: ExchangeDefinition, settings: TransactionSettings) -> ExchangeAdapter:
-    """Create the adapter of an exchange."""
-    # Beside the master key, which the nodes and commands of an installation share.
+def exports_of(settings: TransactionSettings, store: Store, vault: Vault) -> ExportJobs:
+    """The exports of an installation."""
+    files = ExportFiles(
+        settings.exports_dir, bytes_max=settings.exports_bytes_max, days=settings.exports_days
+    )
+    return ExportJobs(
+        store.exports,
+        store.leases,
+        files,
+        vault,
+        clock=SYSTEM_CLOCK,
+        sealed=settings.collect_encrypted,
+    )
+
+
+def adapter_of(
+    definition: ExchangeDefinition,
+    settings: TransactionSettings,
+    exports: ExportJobs | None = None,
+) -> ExchangeAdapter:
+    """A new adapter of an exchange."""
+    # Beside the master key, which the nodes and the commands of an installation have in common.
     folder = settings.master_key_file.parent / SHARED
-    return ExchangeAdapter(definition, settings, shared_folder=folder)
+    return ExchangeAdapter(definition, settings, shared_folder=folder, exports=exports)
 
 
-def adapters_of(settings: TransactionSettings) -> list[ExchangeAdapter]:
-    """Create an adapter for every exchange that the operator offers."""
-    return [adapter_of(each, settings) for each in offered(settings).values()]
+def adapters_of(
+    settings: TransactionSettings, exports: ExportJobs | None = None
+) -> list[ExchangeAdapter]:
+    """A new adapter of every exchange that the operator offers."""
+    return [adapter_of(each, settings, exports) for each in offered(settings).values()]

@@ -10,7 +10,7 @@ summary) share one state.
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Protocol
@@ -31,6 +31,7 @@ from onebook.transactions.adapter import (
     JoiningReader,
     Page,
     PageReader,
+    PendingExport,
     Source,
     SourceFailed,
     Window,
@@ -64,7 +65,14 @@ UNREADABLE_RECORD: Final = "unreadable_record"
 OUT_OF_ORDER: Final = "out_of_order"
 HIDDEN: Final = "hidden_from_key"  # the key can only see a part of the range
 NOT_OPENED: Final = FailureReason.NOT_OPENED.value  # nothing is missing
-LACKING: Final = (FAILED_BEFORE, UNREADABLE_RECORD)  # on this page or an earlier one
+# Reasons for which rows of an exchange's exports are missing now; see `Page.lack`.
+NOT_EXPORTED: Final = (
+    FailureReason.EXPORT_PENDING.value,
+    FailureReason.EXPORT_FAILED.value,
+    FailureReason.EXPORTS_FULL.value,
+)
+# Of this page or one before it.
+LACKING: Final = (FAILED_BEFORE, UNREADABLE_RECORD, *NOT_EXPORTED)
 
 # Types that have the same name on every exchange.
 SINGULAR: Final = {
@@ -194,6 +202,8 @@ class SourcePart(Struct, frozen=True):
             return OUT_OF_ORDER
         if self.walker is not None and self.walker.hidden:
             return HIDDEN
+        if self.walker is not None and self.walker.lack is not None:
+            return self.walker.lack.reason.value
         if self.walker is not None and self.walker.unreadable:
             return UNREADABLE_RECORD
         return self.flawed_before
@@ -618,6 +628,11 @@ class Run:
         """Seconds until the next request is allowed; 0 while a request is in flight."""
         return self._adapter.waiting_s
 
+    @property
+    def exports(self) -> list[PendingExport]:
+        """Exports of the exchange that this answer waits for, or does without."""
+        return self._account.pending_exports
+
     def nothing_but_failure(self) -> SourceFailed | None:
         """The failure of the answer if the account, or every source before any record, failed."""
         if self.fatal is not None:
@@ -683,7 +698,8 @@ class Run:
     def errors(self) -> list[ErrorEntry]:
         """Errors, by type."""
         trouble = self._account.trouble if self.cut_off else None
-        return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble)
+        lacking = {(each.transaction_type, each.reason) for each in self.coverage()}
+        return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble, lacking=lacking)
 
     def verification(self) -> Verification | None:
         """The verification, if it was requested."""
@@ -756,6 +772,7 @@ class Run:
     async def close(self) -> None:
         """Stop all requests."""
         await asyncio.gather(*(walker.close() for walker in self.walkers))
+        await self._account.close()
 
 
 def branch_of(source: Source, name: str) -> Source:
@@ -862,7 +879,10 @@ def _entry(
         top_ms, from_ms, reason, collected = _with_store(query, part, (top_ms, from_ms, reason))
     if part.flaw == HIDDEN and reason in (None, OLDER_NOT_KEPT):
         reason = HIDDEN
-    reason = reason or part.flaw
+    if part.flaw not in NOT_EXPORTED:
+        reason = reason or part.flaw
+    elif reason == OLDER_NOT_KEPT:  # unless the store has it
+        reason = part.flaw
     if walker is not None and walker.hidden_after_ms is not None:
         top_ms = min(top_ms, walker.hidden_after_ms)
         from_ms = None if from_ms is None else min(from_ms, top_ms)
@@ -947,13 +967,18 @@ def _worse_of(left: Coverage, right: Coverage) -> Coverage:
 
 
 def errors_of(
-    parts: list[SourcePart], *, cut_off: bool = False, trouble: SourceFailed | None = None
+    parts: list[SourcePart],
+    *,
+    cut_off: bool = False,
+    trouble: SourceFailed | None = None,
+    lacking: Collection[tuple[str, str | None]] = (),
 ) -> list[ErrorEntry]:
     """The errors, one per type and reason.
 
     Args:
         cut_off: Whether the deadline ended the answer.
         trouble: The failure of the request that was being retried at the deadline.
+        lacking: Types with the reason of their coverage.
     """
     found: dict[tuple[str, str], ErrorEntry] = {}
     unreadable: Counter[str] = Counter()
@@ -964,6 +989,8 @@ def errors_of(
         kind = part.source.type
         if walker.failure is not None:
             found.setdefault((kind, walker.failure.reason), _failed(kind, walker.failure))
+        if walker.lack is not None and (kind, walker.lack.reason) in lacking:
+            found.setdefault((kind, walker.lack.reason), _failed(kind, walker.lack))
         elif cut_off and not walker.exhausted:
             found.setdefault((kind, DEADLINE), _unfinished(kind, trouble))
         unreadable[kind] += walker.unreadable

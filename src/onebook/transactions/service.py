@@ -47,6 +47,7 @@ from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.exchange import AccountSession, ExchangeAdapter
 from onebook.transactions.export import writer
+from onebook.transactions.export_jobs import ExportJobs
 from onebook.transactions.joint import JointQuery, JointRun
 from onebook.transactions.live import (
     LIVE_LIMITS,
@@ -148,6 +149,7 @@ class Transactions:
         unread_s: Seconds without read progress by the client before a streamed answer is ended.
         collection: The collected records of the accounts; None: nothing is collected.
         live_limits: Intervals and bounds of live subscriptions.
+        exports: The exports of the adapters, closed with them; None: there are none.
     """
 
     def __init__(
@@ -161,7 +163,9 @@ class Transactions:
         unread_s: float = UNREAD_S,
         collection: Collection | None = None,
         live_limits: LiveLimits = LIVE_LIMITS,
+        exports: ExportJobs | None = None,
     ) -> None:
+        self._exports = exports
         self.collection = collection
         self.unread_s = unread_s
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
@@ -206,6 +210,8 @@ class Transactions:
         """Close every connection."""
         await self.live.close()
         await self.availability.close()
+        if self._exports is not None:
+            await self._exports.close()
         for adapter in self._adapters.values():
             await adapter.close()
 
@@ -387,8 +393,13 @@ class Transactions:
         return await validated(adapter, environment, credentials, name=name, key_id=key_id)
 
     @asynccontextmanager
-    async def run(self, query: Query | JointQuery, *, key_id: str) -> AsyncIterator[Run | JointRun]:
+    async def run(
+        self, query: Query | JointQuery, *, key_id: str, patient: bool = False
+    ) -> AsyncIterator[Run | JointRun]:
         """Start a query; leaving the block stops all requests.
+
+        Args:
+            patient: Whether to wait until exchanges have made their exports, which takes hours.
 
         Raises:
             InvalidRequest: There are no testnet or demo credentials, or the cursor belongs to other
@@ -401,7 +412,8 @@ class Transactions:
         accounts = []
         for part in parts:
             stored = await self._stored(part.request)
-            account = await self._account(part, key_id, known=stored is not None and stored.only)
+            known = stored is not None and stored.only
+            account = await self._account(part, key_id, known=known, patient=patient)
             if stored is not None and not stored.only:
                 await self._refuse_another(part)
             bounded = self._bounded(part, stored)
@@ -547,12 +559,13 @@ class Transactions:
             )
 
     async def _account(
-        self, query: Query, key_id: str, *, known: bool = False
+        self, query: Query, key_id: str, *, known: bool = False, patient: bool = False
     ) -> tuple[AccountSession, str]:
         """The account of a query, and the id of its credentials for cursors.
 
         Args:
             known: Whether everything is read from the store, which needs no credentials.
+            patient: See `run`.
         """
         adapter = self._adapters[query.account.exchange]
         credentials = Credentials("", "") if known else await self._credentials(query)
@@ -568,6 +581,8 @@ class Transactions:
             name=query.account,
             include_raw=query.request.include_raw,
             key_id=key_id,
+            range_ms=(query.from_ms, query.to_ms),
+            patient=patient,
         )
         return account, account_id
 

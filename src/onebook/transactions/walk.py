@@ -206,6 +206,7 @@ class Walker:
         self.finished = False
         self.failure: SourceFailed | None = None
         self.absent = False  # the account never used the product
+        self.lack: SourceFailed | None = None  # why some rows are missing
         self.unreadable = 0
         self.pages = 0
         self.oldest_ms: int | None = None  # the oldest row that was read
@@ -408,6 +409,7 @@ class Walker:
 
     async def _accept(self, page: Page, watermark_ms: int, *, snapshot: bool = False) -> None:
         self.unreadable += page.unreadable
+        self.lack = self.lack or page.lack
         if page.kept_from_ms is not None:
             self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)
         if page.hidden_before_ms is not None:

@@ -1,8 +1,7 @@
 """The adapter of OKX: reads an account from its two ledgers, with details from other lists.
 
 - Bills of the trading account, by slices of time and their ids: the newest week from the faster
-  list, older ones from the archive of three months. What is older is in files by quarter, for which
-  a source of its own can be added: it gives the same bills, and the records follow from them.
+  list, older ones from the archive of three months, and what is older from exports by quarter.
 - Bills of the funding account since 2021-02-01, by their ids: those of the last month from the
   faster list, older ones from the history. Neither takes a range of time, so a range that ends in
   the past begins where one row of the paging by time leads to.
@@ -72,6 +71,7 @@ from onebook.transactions.okx.endpoints import (
     TYPES,
 )
 from onebook.transactions.okx.events import CONVERT_KEY, conversion_of, group_key, records_of
+from onebook.transactions.okx.exports import EXPORTS, typed
 from onebook.transactions.okx.fills import ListedFill, fill_difference, fill_of
 from onebook.transactions.okx.holdings import earn_holdings, funding_holdings, trading_holdings
 from onebook.transactions.okx.instruments import CATEGORIES, guess, instruments, listed
@@ -98,6 +98,7 @@ from onebook.transactions.okx.stream import STREAMS
 from onebook.transactions.okx.words import CONTRACT_KINDS, FUTURES, LEDGER, TRADES
 from onebook.transactions.reconciliation import Comparisons, Left
 from onebook.transactions.record import Record, Status
+from onebook.transactions.windows import FLOOR_MARGIN_MS
 
 FRESH_MS: Final = 60_000  # at the end of a range, where two lists may differ
 EDGE_MS: Final = 10 * 60_000  # at the end of two lists' retention, where one may have dropped more
@@ -114,7 +115,8 @@ LISTS: Final = {
     DEPOSIT_LIST: (DEPOSIT_HISTORY, funds.deposit),
     WITHDRAWAL_LIST: (WITHDRAWAL_HISTORY, funds.withdrawal),
 }
-RECENT, HISTORY = "r", "h"  # the first character of a cursor of funding bills
+EXPORTED: Final = "export:"  # what a cursor of trading bills begins with, in exports
+RECENT, HISTORY = "r", "h"  # what a cursor of funding bills begins with
 FILL_CHECKS: Final = {TRADES: CheckId.SPOT_FILLS, FUTURES: CheckId.FUTURES_FILLS}
 
 
@@ -207,18 +209,39 @@ class OkxReader:
     # Bills of the trading account -----------------------------------------------------------
 
     async def _trading_page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Bills of a window: of the lists, and then what is too old for them of exports."""
         self._to_ms = max(self._to_ms, window.to_ms)
-        recent = window.from_ms > self._account.now_ms() - RECENT_MS
-        # Both ends work whether or not OKX includes them, because rows outside are dropped.
+        now_ms = self._account.now_ms()
+        listed_ms = now_ms - ARCHIVE_MS + FLOOR_MARGIN_MS
+        if cursor.startswith(EXPORTED) or window.to_ms <= listed_ms:
+            return await self._exported_page(source, window, cursor, listed_ms)
+        recent = window.from_ms > now_ms - RECENT_MS
+        # Both ends count whether OKX includes them or not; what is outside is dropped.
         asked = {
-            "begin": str(window.from_ms - 1), "end": str(window.to_ms),
+            "begin": str(max(window.from_ms, listed_ms) - 1), "end": str(window.to_ms),
             "limit": str(source.page_rows),
         }  # fmt: skip
         if cursor:
             asked["after"] = cursor
         rows = await self._get(BILLS if recent else BILLS_ARCHIVE, asked)
+        if not rows and window.from_ms < listed_ms:
+            return await self._exported_page(source, window, EXPORTED, listed_ms)
         page = self._parts(rows, bill_part(trading_bill), source, window)
         return replace(page, cursor=lowest_id(rows) if rows else "")
+
+    async def _exported_page(
+        self, source: Source, window: Window, cursor: str, listed_ms: int
+    ) -> Page:
+        exports, to_ms = self._account.exports, min(window.to_ms, listed_ms)
+        if exports is None:
+            return Page([], 0, "", kept_from_ms=to_ms)
+        found = await exports.page(window.from_ms, to_ms, cursor.removeprefix(EXPORTED))
+        page = self._parts(found.rows, exported_part, source, window)
+        lack = found.lack
+        if lack is not None and lack.reason in UNREADABLE_LISTS:
+            lack = None  # an account of the former kind has no exports
+        following = f"{EXPORTED}{found.cursor}" if found.cursor else ""
+        return replace(page, cursor=following, kept_from_ms=found.lack_before_ms, lack=lack)
 
     # Bills of the funding account -----------------------------------------------------------
 
@@ -461,6 +484,11 @@ def bill_part(read: Callable[[Row], Bill]) -> Callable[[Row], EventRow]:
     return part
 
 
+def exported_part(row: Row) -> EventRow:
+    """A bill of an export, to be joined."""
+    return bill_part(trading_bill)(typed(row))
+
+
 def fill_part(row: Row) -> EventRow:
     """Prepare a row of the list of fills for joining."""
     fill = fill_of(row)
@@ -510,4 +538,5 @@ OKX: Final = ExchangeDefinition(
     listed=listed,
     guess=guess,
     streams=STREAMS,
+    exports=EXPORTS,
 )

@@ -42,6 +42,7 @@ CODE_CHARS_MAX: Final = 8
 # Paths
 BILLS: Final = f"{ROOT}account/bills"
 BILLS_ARCHIVE: Final = f"{ROOT}account/bills-archive"
+EXPORT: Final = f"{ROOT}account/bills-history-archive"
 FUNDING_BILLS: Final = f"{ROOT}asset/bills"
 FUNDING_HISTORY: Final = f"{ROOT}asset/bills-history"
 DEPOSIT_HISTORY: Final = f"{ROOT}asset/deposit-history"
@@ -54,10 +55,13 @@ SAVINGS_BALANCE: Final = f"{ROOT}finance/savings/balance"
 STAKING_ORDERS: Final = f"{ROOT}finance/staking-defi/orders-active"
 CONFIG: Final = f"{ROOT}account/config"
 INSTRUMENTS: Final = f"{ROOT}public/instruments"
+EXPORT_REQUESTS: Final = f"POST {EXPORT}"  # the pool of requests for exports
 
 LIMITS: Final = {
     BILLS: CostLimit(5, 1.0, scope=PoolScope.USER),
     BILLS_ARCHIVE: CostLimit(5, 2.0, scope=PoolScope.USER),
+    EXPORT: CostLimit(10, 2.0, scope=PoolScope.USER),
+    EXPORT_REQUESTS: CostLimit(1, 10.0, scope=PoolScope.USER),  # and 12 a day: see `exports`
     FUNDING_BILLS: CostLimit(6, 1.0, scope=PoolScope.USER),
     FUNDING_HISTORY: CostLimit(1, 1.0, scope=PoolScope.USER),
     DEPOSIT_HISTORY: CostLimit(6, 1.0, scope=PoolScope.USER),
@@ -75,7 +79,11 @@ LIMITS: Final = {
 
 def costs(call: Call) -> Mapping[str, float]:
     """OKX counts requests, by path."""
-    return {call.path: 1}
+    return {_pool(call): 1}
+
+
+def _pool(call: Call) -> str:
+    return EXPORT_REQUESTS if call.method == "POST" else call.path
 
 
 def sign(call: Call, credentials: Credentials, stamp: int) -> Call:
@@ -226,9 +234,9 @@ def _of_code(call: Call, code: str, headers: Mapping[str, str]) -> Reply:
     outcome = ERRORS.get(code, _REFUSED)
     failure = outcome.failure(code)
     if outcome is _LIMITED:
-        limit = LIMITS.get(call.path)
+        limit = LIMITS.get(_pool(call))
         blocked = PoolState(refused=True, blocked_s=limit.period_s if limit else 0.0)
-        return Reply(failure=failure, then=Then.RETRY_NOW, pools={call.path: blocked})
+        return Reply(failure=failure, then=Then.RETRY_NOW, pools={_pool(call): blocked})
     if outcome is _CLOCK_OFF:
         return Reply(failure=failure, then=Then.RETRY_ONCE, clock_ms=_clock_ms(headers))
     return outcome.reply(code)

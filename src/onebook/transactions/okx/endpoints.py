@@ -5,10 +5,8 @@
 - Funding bills: https://www.okx.com/docs-v5/en/#funding-account-rest-api-asset-bills-details
 - Fills: https://www.okx.com/docs-v5/en/#order-book-trading-trade-get-transaction-details-last-3-months
 
-There are two accounts, each with a ledger. The ledger of the funding account goes back to
-2021-02-01. That of the trading account is kept for three months; older bills are only in quarterly
-files, which are not a list to page through: unless they are read, the coverage of an answer begins
-three months ago.
+Two accounts, each with a ledger; both go back to 2021-02-01. Of the trading account, bills of three
+months are in a list; older ones are in files by quarter, which OKX makes on request (`exports`).
 """
 
 from typing import Final
@@ -100,7 +98,6 @@ def _trading(kind: str) -> Source:
         type=kind,
         window_ms=RECENT_MS - DAY_MS,  # the newest window is in the faster list
         lag_ms=LAG_MS,
-        keeps_ms=ARCHIVE_MS,
         begins_ms=BILLS_BEGIN_MS,
         page_rows=PAGE_ROWS,
         walk=TRADING_BILLS,

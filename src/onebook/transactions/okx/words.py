@@ -8,6 +8,7 @@ events. OKX adds codes every month; an unknown one is kind `other`, and is count
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from onebook.transactions.mapping import Meaning
@@ -17,7 +18,9 @@ CONVERSIONS, FIAT, FUTURES = "conversions", "fiat", "futures"
 TRANSFERS, EARN, LOANS, FEES = "transfers", "earn", "loans", "fees"
 OTHERS, HOLDINGS, LEDGER = "other", "holdings", "ledger"
 
-# The unified names of our types, where there is one.
+CODES_MAX: Final = 4_096  # of bills, whose meaning is kept
+
+# The unified name of our types, where there is one.
 UNIFIED: Final = {
     DEPOSITS: "deposits",
     WITHDRAWALS: "withdrawals",
@@ -149,6 +152,40 @@ TRADING_SUBTYPES: Final[dict[str, Meaning | Signed]] = {
     "380": CONVERSION,
     "381": YIELD,  # coins that are lent by themselves
 }
+# The type of each subtype, of which exports have nothing else.
+_SUBTYPES_OF: Final[dict[str, Iterable[int]]] = {
+    "1": (11, 12, 290),
+    "2": range(1, 7),
+    "3": (112, 113, 170, 171, 172),
+    "4": (16, 17, 114, 115),
+    "5": (*range(100, 108), 109, 110, 111),
+    "6": (160, 161, 162),
+    "7": (9, 14, 293),
+    "8": (173, 174),
+    "9": range(125, 129),
+    "10": (108, 117),
+    "11": (118, 119),
+    "12": range(200, 204),
+    "13": (131, 132),
+    "14": range(204, 210),
+    "15": range(210, 214),
+    "16": (306, 307),
+    "18": (280, 281, 282),
+    "22": (308, 309, 312),
+    "24": range(270, 276),
+    "26": range(296, 300),
+    "27": (318, 319),
+    "28": (236, 237),
+    "29": (224, 225),
+    "30": (320, 321),
+    "32": (324, 325, 326, 327, 328, 329),
+    "33": (303,),
+    "34": (355,),
+    "250": (250,),
+    "251": (251,),
+    "381": (381,),
+}
+SUBTYPES: Final = {str(code): kind for kind, codes in _SUBTYPES_OF.items() for code in codes}
 # Subtypes of types that are not documented with one: what they are is in the subtype alone.
 STANDALONE: Final = frozenset(
     {"250", "251", "252", "284", "285", "286", "287", "290", "293", "294", "295", "355"}
@@ -221,7 +258,8 @@ OUTSIDE: Final = {
 }  # fmt: skip
 
 
-def trading_meaning(kind: str, subtype: str, inst_type: str, *, incoming: bool) -> Meaning:
+@lru_cache(maxsize=CODES_MAX)
+def trading_meaning(kind: str, subtype: str, inst_type: str, incoming: bool) -> Meaning:
     """What a bill of the trading account means."""
     if kind in TRADING_TYPES or subtype in STANDALONE:
         found = TRADING_SUBTYPES.get(subtype) or TRADING_TYPES.get(kind, UNKNOWN)
@@ -233,7 +271,7 @@ def trading_meaning(kind: str, subtype: str, inst_type: str, *, incoming: bool) 
     return meaning
 
 
-def funding_meaning(kind: str, *, incoming: bool) -> Meaning:
+def funding_meaning(kind: str, incoming: bool) -> Meaning:
     """What a bill of the funding account means."""
     found = FUNDING_TYPES.get(kind, UNKNOWN)
     return found if isinstance(found, Meaning) else found[not incoming]
