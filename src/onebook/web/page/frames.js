@@ -1,6 +1,6 @@
-// Draws all panels: first their books, then their other cards, then their charts, each in a frame of its own, so that on a
-// slow computer no frame takes long. Functions that read the layout (positions of rows) run first: text written before
-// would make the browser compute it again.
+// Draws all panels: their books, then their other cards, then their charts, in a separate frame each, so that no frame is
+// long on a slow computer. Functions that read the layout (positions of rows) run first: text written before would make
+// the browser compute it again.
 
 import { now } from "./clock.js";
 
@@ -20,7 +20,7 @@ function request() {
   requestAnimationFrame(() => draw(now()));
 }
 
-/** Draw one stage, the last one that is due: what began is finished before newer books are drawn. */
+/** Draw the last stage that is due: a book's stages are finished before the next book is drawn. */
 function draw(nowMs) {
   requested = false;
   const stage = due.findLastIndex((panels) => panels.size);
