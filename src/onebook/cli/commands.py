@@ -17,7 +17,7 @@ from onebook.cli.common import fail
 
 
 class CommandPath(NamedTuple):
-    """Location of a command: `module:attribute` of a function or a `Typer` group."""
+    """Location of a command: `module:attribute` of a function or `Typer` group."""
 
     path: str
     summary: str
@@ -83,7 +83,7 @@ COMMANDS: Final = {
     "db": CommandPath("db:db_app", "Database: upgrade."),
     "config": CommandPath("config:config_app", "Show, check and explain the settings."),
 }
-# Packages that only the service needs: what `pip install "onebook[server]"` adds.
+# Packages that only the service needs, installed by `pip install "onebook[server]"`.
 SERVER_PACKAGES: Final = frozenset(
     (
         "aiosqlite",
@@ -125,7 +125,7 @@ class LazyCommands(TyperGroup):
         return name, loaded(name) if name and command else command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; rewords pydantic's message about an invalid option value."""
+        """Run the command; reword pydantic's message about an invalid option value."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -133,11 +133,10 @@ class LazyCommands(TyperGroup):
             raise
 
 
-def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer has
+def loaded(name: str) -> Any:  # click's class, or Typer's copy of it
     """Import a command.
 
-    If the packages of the server are missing, the command fails with the pip command to install
-    them.
+    If the server's packages are missing, the command fails with the pip command to install them.
     """
     module, _, attribute = COMMANDS[name].path.partition(":")
     with require_server(name):
@@ -157,7 +156,7 @@ def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer
 
 @contextmanager
 def require_server(name: str, otherwise: str = "") -> Iterator[None]:
-    """Fail with the pip command to install, if an import lacks a package of the server."""
+    """Fail with the pip command to run if an import of a server package fails."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -171,7 +170,7 @@ def require_server(name: str, otherwise: str = "") -> Iterator[None]:
 
 def _in_words(error: typer.BadParameter) -> str:
     """Describe an invalid value without pydantic's phrases, which Typer would print."""
-    from pydantic import ValidationError  # not for --version and --help, which must be fast
+    from pydantic import ValidationError  # imported late, because --version and --help must be fast
 
     from onebook.config.sources import in_words
 
@@ -179,7 +178,7 @@ def _in_words(error: typer.BadParameter) -> str:
     if not isinstance(found, ValidationError):
         return error.message
     (fault, *_) = found.errors(include_url=False)
-    if fault["type"] == "value_error":  # a sentence of Typer's, behind "Value error, "
+    if fault["type"] == "value_error":  # a sentence of Typer's after "Value error, "
         return str(fault["ctx"]["error"])
     words = in_words(fault)
     return error.message if words is None else f"{fault['input']!r} {words}."

@@ -1,6 +1,6 @@
 """`onebook keys`: issue, list and change API keys.
 
-A new key is printed once, alone on standard output for use by scripts; messages about it go to
+A new key is printed once, alone on standard output so that scripts can read it; messages go to
 standard error.
 """
 

@@ -39,7 +39,7 @@ def main() -> None:
         if error.filename is not None or error.errno not in DISK_FULL:
             raise
         print(f"error: Cannot write the output: {error.strerror}.", file=sys.stderr)
-        # Python writes the remaining buffer at exit, which would fail again.
+        # Python flushes the remaining buffer at exit, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_OUTPUT)
     except KeyboardInterrupt:

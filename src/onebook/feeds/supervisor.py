@@ -1,4 +1,4 @@
-"""Opens and closes connections: packs subscribed books into feeds and keeps idle books open.
+"""Opens and closes connections: packs subscribed books into feeds; keeps idle books open a while.
 
 Owns every feed task. Streams subscribe to books; only this module opens connections.
 """
@@ -36,7 +36,7 @@ log = logging.getLogger("onebook.feeds")
 
 CONNECTIONS: Final = "the exchange allows no more connections from one address"
 MARKS: Final = (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY, Reason.SHARED_BOOK)
-SWEEP_S: Final = 1.0  # interval between checks for idle books; counters are also published
+SWEEP_S: Final = 1.0  # interval of checking for idle books and publishing counters
 
 
 class Running(NamedTuple):
@@ -49,7 +49,7 @@ class Running(NamedTuple):
 def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[str, Exchange]:
     """Return the exchanges that the operator enabled, with the configured channels and addresses.
 
-    Exchanges through ccxt are last; the library applies their addresses.
+    Exchanges through ccxt come last; the library applies their addresses.
 
     Raises:
         ConfigError: A name is unknown, or not available through ccxt.
@@ -87,8 +87,8 @@ class Supervisor:
         rest: Fetches snapshots over REST.
         catalogue: Reports instruments that are delisted or traded again.
         settings: The operator's settings.
-        limits: Limits and waits of feeds that are opened from now on.
-        recorders: Record all frames and bodies of an exchange, by its name.
+        limits: Limits and timeouts of feeds opened from now on.
+        recorders: Record all frames and bodies of an exchange; by exchange name.
         library: ccxt, for exchanges without a connector.
         clock: Times the waits.
         jitter: Returns a number in [0, 1) for each wait.
@@ -139,7 +139,7 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        sweeper, self._sweeper = self._sweeper, None  # shutting down: nothing is started any more
+        sweeper, self._sweeper = self._sweeper, None  # during shutdown, nothing is started
         assert sweeper is not None
         for running in self._running.values():
             for each in running:
@@ -153,7 +153,7 @@ class Supervisor:
         name = exchange.name
         self._exchanges[name] = exchange
         self.stats[name] = _stats_of(name, self._settings)
-        # Exchanges limit by address: an exchange that is added again keeps its used quota.
+        # Limits are per address, so an exchange that is added again keeps its used quota.
         self._quotas.setdefault(name, Quotas(exchange.limits))
         self._surplus.setdefault(name, {})
         self._running.setdefault(name, [])
@@ -172,7 +172,7 @@ class Supervisor:
             metrics.BOOKS_MARKED.labels(name, reason).set(0)
 
     def acquire(self, instrument: Instrument) -> None:
-        """Count a subscriber of the book of `instrument`; the first opens it."""
+        """Add a subscriber of an instrument's book; the first one opens it."""
         count = self._subscribers[instrument] = self._subscribers.get(instrument, 0) + 1
         if count > 1 or self._unused_since.pop(instrument, None) is not None:
             return
@@ -187,7 +187,7 @@ class Supervisor:
             self._books.set_health(instrument, Health.OFFLINE, Reason.HALTED, now)
 
     def release(self, instrument: Instrument) -> None:
-        """Count one subscriber less; after the last one the book stays open for `linger_s`."""
+        """Remove a subscriber; after the last one the book stays open for `linger_s`."""
         count = self._subscribers[instrument] - 1
         if count:
             self._subscribers[instrument] = count
@@ -200,7 +200,7 @@ class Supervisor:
         return self.stats.keys()
 
     def release_now(self, instrument: Instrument) -> None:
-        """Count one subscriber less; after the last one close at once: another node serves it."""
+        """Remove a subscriber; close after the last one, because another node serves the book."""
         self.release(instrument)
         if self._unused_since.pop(instrument, None) is not None:
             self._close(instrument)
@@ -257,7 +257,7 @@ class Supervisor:
         self._books.close(instrument)
 
     def _place(self, instrument: Instrument) -> None:
-        """Assign books to feeds after all current subscriptions are known, to pack them better."""
+        """Assign books to feeds once all current subscriptions are known, to pack them better."""
         if not self._unplaced:
             asyncio.get_running_loop().call_soon(self._place_all)
         self._unplaced.setdefault(instrument.exchange, {})[instrument] = None
@@ -265,7 +265,7 @@ class Supervisor:
     def _place_all(self) -> None:
         unplaced, self._unplaced = self._unplaced, {}
         if self._sweeper is None:
-            return  # stopped meanwhile
+            return  # stopped in the meantime
         for name, instruments in unplaced.items():
             waiting = list(instruments)
             for feed in self.feeds(name):
@@ -328,7 +328,7 @@ class Supervisor:
             index = next(i for i, each in enumerate(running) if each.feed is feed)
             self._stop(running.pop(index))
             if not running:
-                self.stats[instrument.exchange].trouble = ""  # no connection is needed any more
+                self.stats[instrument.exchange].trouble = ""  # no connection is needed now
         self._surplus[instrument.exchange] = {}
         for each in surplus:
             self._place(each)
