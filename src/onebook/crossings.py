@@ -34,6 +34,23 @@ class Crossing(NamedTuple):
     percent: Decimal
 
 
+class CrossingReport(NamedTuple):
+    """What an update of a view says of a crossing.
+
+    `phase` is "began", "changed", "lasts" or "ended" since the previous update, `lasted_ms` the
+    milliseconds since the update with which it began. `crossing` and the ages of both exchanges'
+    data are None for one that ended.
+    """
+
+    phase: str
+    buy: str
+    sell: str
+    lasted_ms: int
+    crossing: Crossing | None
+    buy_age_ms: int | None
+    sell_age_ms: int | None
+
+
 class CrossedSide(NamedTuple):
     """One side in the order of net prices, and the factor on prices of each member's fee."""
 

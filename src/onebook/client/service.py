@@ -301,8 +301,8 @@ class AsyncOnebook:
 def _complete(options: SubscribeOptions) -> SubscribeOptions:
     """Request the ages and horizons of the exchanges too, as in books of the library.
 
-    The short updates of `on="best"` with `mode="delta"` stay short.
+    The short updates of `on` with `mode="delta"` stay short.
     """
-    if options.get("on") == "best" and options.get("mode") == "delta":
+    if options.get("on") and options.get("mode") == "delta":
         return {**options}
     return {"ages": True, "coverage": True, **options}
