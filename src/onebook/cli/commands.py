@@ -5,6 +5,7 @@ docstrings.
 """
 
 import inspect
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from onebook import __version__
 from onebook.cli.common import fail
 
 
@@ -122,7 +124,10 @@ class LazyCommands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command named by the arguments and import it."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, loaded(name) if name and command else command, rest
+        found = loaded(name) if name and command else command
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set by `main` for the imports
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return name, found, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; reword pydantic's message about an invalid option value."""
@@ -131,6 +136,26 @@ class LazyCommands(TyperGroup):
         except typer.BadParameter as error:
             error.message = _in_words(error)
             raise
+
+
+app = typer.Typer(
+    name="onebook",
+    cls=LazyCommands,
+    help="Every exchange in one order book; every account in one ledger.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": HELP_NAMES},
+)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: bool = typer.Option(False, "--version", help="Print the version."),
+) -> None:
+    """Every exchange in one order book; every account in one ledger."""
+    if show:
+        typer.echo(f"onebook {__version__}")
+        raise typer.Exit
 
 
 def loaded(name: str) -> Any:  # click's class, or Typer's copy of it

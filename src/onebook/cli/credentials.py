@@ -19,6 +19,7 @@ from onebook.client.rest import RestClient
 from onebook.clock import iso_ms
 from onebook.errors import ExchangeFailed, InvalidRequest, naming
 from onebook.files import read_bounded
+from onebook.orderbook import meant
 from onebook.store import Store
 from onebook.transactions.accounts import account_name
 from onebook.transactions.adapter import (
@@ -359,5 +360,6 @@ def _known(exchange: str) -> AdapterEntry:
     if found is None:
         raise InvalidRequest(
             f"Exchange {exchange!r} is not supported; supported: {', '.join(EXCHANGES)}."
+            f"{meant(exchange, EXCHANGES)}"
         )
     return found.entry

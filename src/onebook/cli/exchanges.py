@@ -30,6 +30,7 @@ from onebook.exchanges.kit import Exchange, ProtocolError
 from onebook.exchanges.kit.quality import docstring, quality
 from onebook.feeds import Library, ccxt, enabled, read_list
 from onebook.feeds.recording import RecordingError
+from onebook.orderbook import meant
 from onebook.rest import Rest
 
 exchanges_app = typer.Typer(no_args_is_help=True, help="Exchanges: list, show, check.")
@@ -105,7 +106,8 @@ def show(
     exchanges = _known(settings)
     known = resolve(name) or name.strip().lower()
     if known not in exchanges:
-        fail(f"Unknown exchange {name!r}; known: {', '.join(exchanges)}.")
+        known_names = ", ".join(exchanges)
+        fail(f"Unknown exchange {name!r}; known: {known_names}.{meant(name, exchanges)}")
     exchange = exchanges[known]
     if as_page:
         typer.echo(page(exchange), nl=False)

@@ -22,6 +22,7 @@ from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
 from onebook.library.recorders import require_recordable
 from onebook.model import Instrument
+from onebook.orderbook import meant
 from onebook.rest import Rest
 from onebook.simulator import SimulatedExchanges
 
@@ -50,7 +51,10 @@ def record_command(
     """
     name = resolve(exchange)
     if name is None:
-        raise InvalidExchange(f"Unknown exchange {exchange!r}; known: {', '.join(EXCHANGES)}.")
+        raise InvalidExchange(
+            f"Unknown exchange {exchange!r}; known: {', '.join(EXCHANGES)}."
+            f"{meant(exchange, EXCHANGES)}"
+        )
     symbols = list(dict.fromkeys(each.upper() for each in symbol))
     feeds = config.load(settings).feeds.model_copy(update={"exchanges": (name,)})
     try:

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from onebook.orderbook import ALL, Names, exchange_texts, symbols_of
 
 LIBRARY_OPTIONS = ("record", "proxy", "feeds", "streams")
+APART = "merged=False opens a book for each exchange: use order_books, which yields several."
 
 
 class FillRequest(TypedDict, total=False):
@@ -108,11 +109,13 @@ def named_exchanges(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def require_service_options(options: Mapping[str, Any]) -> None:
-    """Refuse the options that only the library has.
+    """Refuse the options that only the library or only `order_books` has.
 
     Raises:
         TypeError: There is one.
     """
+    if "merged" in options:
+        raise TypeError(APART)
     for name in LIBRARY_OPTIONS:
         if name in options:
             raise TypeError(

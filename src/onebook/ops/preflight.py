@@ -32,6 +32,7 @@ from onebook.files import read_bounded
 from onebook.gateway import fanout
 from onebook.metrics import BUILD
 from onebook.nodes.nats import CREDENTIAL_FILES, credentials, require_readable
+from onebook.orderbook import meant
 from onebook.store.database import open_engine
 from onebook.transactions import registry
 from onebook.transactions.credentials import master_keys
@@ -177,7 +178,7 @@ def _unknown_account_exchange(name: str) -> Iterator[str]:
     if name not in registry.EXCHANGES:
         yield (
             f"transactions.overrides: unknown exchange {name!r}; known: "
-            f"{', '.join(registry.EXCHANGES)}."
+            f"{', '.join(registry.EXCHANGES)}.{meant(name, registry.EXCHANGES)}"
         )
 
 
