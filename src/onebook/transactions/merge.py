@@ -103,11 +103,18 @@ class Joiner:
 
     def complete(self, watermark_ms: int) -> list[list[EventRow]]:
         """Remove and return the groups to which no row can be added any more, newest first."""
+        limit_ms = watermark_ms + self._span_ms
+        ready = [
+            key
+            for key, groups in self._groups.items()
+            if groups[0].newest_ms > limit_ms
+            or (len(groups) > 1 and any(each.newest_ms > limit_ms for each in groups))
+        ]
         done: list[EventGroup] = []
-        for key, groups in list(self._groups.items()):
-            done += [each for each in groups if each.newest_ms - self._span_ms > watermark_ms]
-            left = [each for each in groups if each.newest_ms - self._span_ms <= watermark_ms]
-            if left:
+        for key in ready:
+            groups = self._groups[key]
+            done += [each for each in groups if each.newest_ms > limit_ms]
+            if left := [each for each in groups if each.newest_ms <= limit_ms]:
                 self._groups[key] = left
             else:
                 del self._groups[key]
